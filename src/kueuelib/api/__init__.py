@@ -1,0 +1,1 @@
+"""Values: Kubernetes and Kueue objects, quantities, both wire versions, schemas, rules."""

@@ -1,0 +1,58 @@
+"""The kinds that kueuelib reads or writes, as `Resource` values."""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Resource
+
+KUEUE = "kueue.x-k8s.io"
+V1BETA1 = "v1beta1"
+V1BETA2 = "v1beta2"
+
+CLUSTER_QUEUES = Resource(KUEUE, V1BETA2, "clusterqueues", "ClusterQueue", namespaced=False)
+LOCAL_QUEUES = Resource(KUEUE, V1BETA2, "localqueues", "LocalQueue", namespaced=True)
+RESOURCE_FLAVORS = Resource(KUEUE, V1BETA2, "resourceflavors", "ResourceFlavor", namespaced=False)
+WORKLOADS = Resource(KUEUE, V1BETA2, "workloads", "Workload", namespaced=True)
+ADMISSION_CHECKS = Resource(KUEUE, V1BETA2, "admissionchecks", "AdmissionCheck", namespaced=False)
+WORKLOAD_PRIORITY_CLASSES = Resource(
+    KUEUE, V1BETA2, "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
+)
+PROVISIONING_REQUEST_CONFIGS = Resource(
+    KUEUE, V1BETA2, "provisioningrequestconfigs", "ProvisioningRequestConfig", namespaced=False
+)
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", namespaced=True)
+EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
+JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)

@@ -1,0 +1,1 @@
+"""What an admission-check author needs."""

@@ -1,0 +1,1 @@
+"""The admission loop, the applier, and the controllers of the queueing objects."""

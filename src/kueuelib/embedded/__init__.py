@@ -1,0 +1,1 @@
+"""The API server in pure Python, and the simulated cluster."""

@@ -1,0 +1,318 @@
+"""Every exception that kueuelib raises on purpose.
+
+```
+KueuelibError
+├── ConfigError              what the user gave cannot work: names the subject and the fix
+├── InvalidQuantity          a text that is no Kubernetes quantity
+├── InvalidSelector          a label or field selector that cannot be parsed
+├── InvalidObject            an object breaks rules: carries every broken rule with its field
+├── TransportError           no answer: connection refused, reset, timed out, TLS failed
+├── ApiError                 the API server answered with a failure (a `Status`)
+│   ├── BadRequest           400
+│   ├── Unauthorized         401
+│   ├── Forbidden            403
+│   ├── NotFound             404
+│   ├── MethodNotAllowed     405
+│   ├── NotAcceptable        406
+│   ├── Conflict             409
+│   │   └── AlreadyExists    409
+│   ├── Gone                 410   (reasons Expired and Gone)
+│   ├── TooLarge             413
+│   ├── UnsupportedMediaType 415
+│   ├── Invalid              422
+│   ├── TooManyRequests      429
+│   ├── ServerError          500 and what has no class of its own
+│   ├── Unavailable          503
+│   └── ServerTimeout        504
+├── TerminalError            a reconciler's error that no retry can mend
+└── PodSetError              what admission adds to a pod template contradicts it
+    ├── InvalidPodSetInfo
+    └── InvalidPodSetUpdate
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+
+class KueuelibError(Exception):
+    """The root of the tree."""
+
+
+class ConfigError(KueuelibError):
+    """What the user gave cannot work.
+
+    Attributes:
+        subject: the file, key, address or object at fault.
+        problem: what is wrong with it.
+        fix: what to do about it.
+    """
+
+    def __init__(self, subject: str, problem: str, fix: str) -> None:
+        super().__init__(f"{subject}: {problem}; {fix}")
+        self.subject = subject
+        self.problem = problem
+        self.fix = fix
+
+
+class InvalidQuantity(KueuelibError, ValueError):
+    """A text that is no Kubernetes quantity."""
+
+
+class InvalidSelector(KueuelibError, ValueError):
+    """A label or field selector that cannot be parsed."""
+
+
+@attrs.frozen
+class FieldError:
+    """One broken rule of one field, in the form of Kubernetes' field errors.
+
+    Attributes:
+        path: for example `spec.resourceGroups[0].flavors[1].name`.
+        reason: `FieldValueInvalid`, `FieldValueRequired`, `FieldValueForbidden`,
+            `FieldValueDuplicate`, `FieldValueNotSupported` or `FieldValueNotFound`.
+        message: the whole text without the path, for example `Invalid value: "a": must be b`.
+    """
+
+    path: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class InvalidObject(KueuelibError, ValueError):
+    """An object breaks rules.
+
+    Attributes:
+        kind: the kind of the object.
+        name: its name, empty when it has none.
+        errors: every broken rule.
+    """
+
+    def __init__(self, kind: str, name: str, errors: Sequence[FieldError]) -> None:
+        self.kind = kind
+        self.name = name
+        self.errors = tuple(errors)
+        text = ", ".join(str(error) for error in self.errors)
+        super().__init__(f'{kind} "{name}" is invalid: {text}')
+
+
+class TransportError(KueuelibError):
+    """The API server gave no answer.
+
+    Attributes:
+        address: the URL that was tried.
+    """
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(f"{address}: {problem}")
+        self.address = address
+        self.problem = problem
+
+
+class ApiError(KueuelibError):
+    """The API server answered with a failure.
+
+    Attributes:
+        code: the HTTP status.
+        reason: the `reason` of the `Status`, for example `NotFound`.
+        message: the `message` of the `Status`.
+        details: the `details` of the `Status`: kind, name, group, causes, retryAfterSeconds.
+        retry_after: seconds after which the server wants to be asked again, or None.
+    """
+
+    code = 500
+    reason = "InternalError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        reason: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = type(self).code if code is None else code
+        self.reason = type(self).reason if reason is None else reason
+        self.details = dict(details or {})
+        self.retry_after = retry_after
+
+    def status(self) -> dict[str, Any]:
+        """The `Status` object that says the same."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            body["details"] = self.details
+        return body
+
+
+class BadRequest(ApiError):
+    """400."""
+
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(ApiError):
+    """401."""
+
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(ApiError):
+    """403; also what a webhook denies."""
+
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(ApiError):
+    """404."""
+
+    code, reason = 404, "NotFound"
+
+
+class MethodNotAllowed(ApiError):
+    """405."""
+
+    code, reason = 405, "MethodNotAllowed"
+
+
+class NotAcceptable(ApiError):
+    """406."""
+
+    code, reason = 406, "NotAcceptable"
+
+
+class Conflict(ApiError):
+    """409: the object changed meanwhile, or field managers disagree."""
+
+    code, reason = 409, "Conflict"
+
+
+class AlreadyExists(Conflict):
+    """409: an object of that name exists."""
+
+    reason = "AlreadyExists"
+
+
+class Gone(ApiError):
+    """410: the resource version or continue token is too old."""
+
+    code, reason = 410, "Expired"
+
+
+class TooLarge(ApiError):
+    """413."""
+
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(ApiError):
+    """415."""
+
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(ApiError):
+    """422: the object breaks rules; `details["causes"]` lists them."""
+
+    code, reason = 422, "Invalid"
+
+
+class TooManyRequests(ApiError):
+    """429."""
+
+    code, reason = 429, "TooManyRequests"
+
+
+class ServerError(ApiError):
+    """500, and every failure without a class of its own."""
+
+
+class Unavailable(ApiError):
+    """503."""
+
+    code, reason = 503, "ServiceUnavailable"
+
+
+class ServerTimeout(ApiError):
+    """504."""
+
+    code, reason = 504, "Timeout"
+
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    found.code: found
+    for found in (
+        BadRequest,
+        Unauthorized,
+        Forbidden,
+        NotFound,
+        MethodNotAllowed,
+        NotAcceptable,
+        Conflict,
+        Gone,
+        TooLarge,
+        UnsupportedMediaType,
+        Invalid,
+        TooManyRequests,
+        Unavailable,
+        ServerTimeout,
+    )
+}
+
+
+def api_error(
+    code: int, body: Mapping[str, Any] | None, *, text: str = "", retry_after: float | None = None
+) -> ApiError:
+    """The exception for a failed answer.
+
+    Args:
+        code: the HTTP status.
+        body: the decoded `Status`, or None when the body was something else.
+        text: what the body said when it was no `Status`; shown as the message.
+        retry_after: seconds of a `Retry-After` header.
+    """
+    found = body if body is not None and body.get("kind") == "Status" else {}
+    reason = found.get("reason")
+    kind = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ServerError)
+    details = found.get("details") or {}
+    after = details.get("retryAfterSeconds") if retry_after is None else retry_after
+    return kind(
+        found.get("message") or text or f"the server answered {code}",
+        code=code,
+        reason=reason,
+        details=details,
+        retry_after=after,
+    )
+
+
+class TerminalError(KueuelibError):
+    """A reconciler's error that no retry can mend: the object is not queued again."""
+
+
+class PodSetError(TerminalError):
+    """What admission adds to a pod template contradicts it (spec/jobs 2.5)."""
+
+
+class InvalidPodSetInfo(PodSetError):
+    """The number or the names of the pod sets do not match."""
+
+
+class InvalidPodSetUpdate(PodSetError):
+    """A label, annotation or node selector has another value already."""

@@ -1,0 +1,1 @@
+"""GenericJob, its reconciler and registry, and the built-in integrations."""

@@ -1,0 +1,1 @@
+"""Generic state machines without I/O, clock or chance."""

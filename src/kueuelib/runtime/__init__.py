@@ -1,0 +1,1 @@
+"""Async shells: transport, client, informers, controllers, manager, webhooks."""

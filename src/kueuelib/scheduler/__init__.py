@@ -1,0 +1,1 @@
+"""Decisions: who gets quota, and a typed reason for every no."""

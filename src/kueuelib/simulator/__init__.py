@@ -1,0 +1,1 @@
+"""Virtual time over the scheduler."""
