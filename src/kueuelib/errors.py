@@ -6,7 +6,8 @@ KueuelibError
 ├── InvalidQuantity          a text that is no Kubernetes quantity
 ├── InvalidSelector          a label or field selector that cannot be parsed
 ├── InvalidObject            an object breaks rules: carries every broken rule with its field
-├── TransportError           no answer: connection refused, reset, timed out, TLS failed
+├── TransportError           no answer: connection reset, timed out, TLS failed
+│   └── NotConnected         no connection was made, so nothing was sent: refused, no route, no name
 ├── ApiError                 the API server answered with a failure (a `Status`)
 │   ├── BadRequest           400
 │   ├── Unauthorized         401
@@ -114,6 +115,10 @@ class TransportError(KueuelibError):
         super().__init__(f"{address}: {problem}")
         self.address = address
         self.problem = problem
+
+
+class NotConnected(TransportError):
+    """No connection was made, so the server has seen nothing: every request may be sent again."""
 
 
 class ApiError(KueuelibError):

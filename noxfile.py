@@ -1,0 +1,48 @@
+"""The gates. `nox` runs them all in the current environment, which needs `pip install -e '.[dev]'`."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2024.10"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "imports", "tests"]
+
+WORKERS = ("-n", "2", "--dist", "worksteal")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and format."""
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict."""
+    session.run("mypy")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """The import contracts: imports go down only, pure packages stay pure."""
+    session.run("lint-imports", "--no-logo")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Unit, property, conformance, scenario and end-to-end tests."""
+    session.run("pytest", *WORKERS, *session.posargs)
+
+
+@nox.session
+def unit(session: nox.Session) -> None:
+    """Only the fast tests."""
+    session.run("pytest", *WORKERS, "tests/unit", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Benchmarks: prints figures and ratios, asserts no times."""
+    session.run("python", "-m", "pytest", "-s", "tests/bench", "--run-bench", *session.posargs)

@@ -1,1 +1,0 @@
-"""Configuration in, wired manager out."""

@@ -1,0 +1,1 @@
+"""Configuration in, wired manager out; and what `kueuelib install` writes."""

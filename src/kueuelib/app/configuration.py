@@ -1,0 +1,318 @@
+"""The manager's configuration: `config.kueue.x-k8s.io/v1beta1`, kind `Configuration`.
+
+Field names, defaults and meanings are those of spec/api section 4. Reading is strict: an unknown
+key or a value of the wrong type is a `ConfigError` that names the file, the key and the fix,
+because a typo that is silently ignored is found only in production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from kueuelib.app.decoding import Duration, decode
+from kueuelib.errors import ConfigError, InvalidSelector
+from kueuelib.machinery.selectors import from_label_selector
+
+API_VERSION = "config.kueue.x-k8s.io/v1beta1"
+KIND = "Configuration"
+DEFAULT_NAMESPACE = "kueue-system"
+POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+OFF = "0"
+"""The address that turns a server off."""
+
+KNOWN_FRAMEWORKS = frozenset({"batch/job", "pod"})
+"""Integrations that this build knows by name."""
+
+UPSTREAM_FRAMEWORKS = frozenset(
+    {
+        "jobset.x-k8s.io/jobset",
+        "kubeflow.org/mpijob",
+        "kubeflow.org/mxjob",
+        "kubeflow.org/paddlejob",
+        "kubeflow.org/pytorchjob",
+        "kubeflow.org/tfjob",
+        "kubeflow.org/xgboostjob",
+        "ray.io/raycluster",
+        "ray.io/rayjob",
+    }
+)
+"""Integrations of the Go manager that kueuelib does not bundle."""
+
+
+@attrs.frozen
+class Webhook:
+    """The webhook server: address, and a folder of certificates when they are managed elsewhere."""
+
+    port: int = 9443
+    host: str = ""
+    cert_dir: str = ""
+
+
+@attrs.frozen
+class LeaderElection:
+    """The Lease that decides which replica schedules."""
+
+    leader_elect: bool = True
+    resource_name: str = "c1f6bfd2.kueue.x-k8s.io"
+    resource_namespace: str = ""
+    resource_lock: str = "leases"
+    lease_duration: Duration = Duration(15)
+    renew_deadline: Duration = Duration(10)
+    retry_period: Duration = Duration(2)
+
+
+@attrs.frozen
+class Metrics:
+    """The metrics endpoint; address `"0"` turns it off."""
+
+    bind_address: str = ":8080"
+    enable_cluster_queue_resources: bool = False
+
+
+@attrs.frozen
+class Health:
+    """The probes' endpoint; address `"0"` turns it off."""
+
+    health_probe_bind_address: str = ":8081"
+    readiness_endpoint_name: str = "/readyz"
+    liveness_endpoint_name: str = "/healthz"
+
+
+@attrs.frozen
+class Controller:
+    """Workers per kind (`Job.batch: 5`), and how long the first lists may take."""
+
+    group_kind_concurrency: Mapping[str, int] = attrs.field(factory=dict)
+    cache_sync_timeout: int = 120_000_000_000
+    """Nanoseconds, as upstream writes it."""
+
+
+@attrs.frozen
+class ClientConnection:
+    """Client-side rate limit in requests per second; without it there is none."""
+
+    qps: float | None = None
+    burst: int | None = None
+
+
+@attrs.frozen
+class InternalCertManagement:
+    """Whether the manager makes and rotates its own certificates, and where it keeps them."""
+
+    enable: bool = True
+    webhook_service_name: str = "kueue-webhook-service"
+    webhook_secret_name: str = "kueue-webhook-server-cert"  # noqa: S105 - a name, no secret
+
+
+@attrs.frozen
+class RequeuingStrategy:
+    """How a workload whose pods were not ready in time comes back."""
+
+    timestamp: str = "Eviction"
+    backoff_limit_count: int | None = None
+    backoff_base_seconds: int = 60
+    backoff_max_seconds: int = 3600
+
+
+@attrs.frozen
+class WaitForPodsReady:
+    """All-or-nothing start with a time-out."""
+
+    enable: bool = False
+    timeout: Duration = Duration(300)
+    block_admission: bool | None = None
+    requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
+
+
+@attrs.frozen
+class PodOptions:
+    """Which plain pods are considered; raw label selectors."""
+
+    namespace_selector: Mapping[str, Any] | None = None
+    pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Integrations:
+    """Enabled job kinds by framework name."""
+
+    frameworks: tuple[str, ...] = ("batch/job",)
+    pod_options: PodOptions = PodOptions()
+
+
+@attrs.frozen
+class QueueVisibilityLimit:
+    """How many pending workloads a ClusterQueue's status lists."""
+
+    max_count: int = 10
+
+
+@attrs.frozen
+class QueueVisibility:
+    """The list of pending workloads in a ClusterQueue's status."""
+
+    update_interval_seconds: int = 5
+    cluster_queues: QueueVisibilityLimit | None = None
+
+
+@attrs.frozen
+class MultiKueue:
+    """Dispatching to other clusters."""
+
+    gc_interval: Duration = Duration(60)
+    origin: str = "multikueue"
+
+
+@attrs.frozen
+class Configuration:
+    """The whole file; every field has the default of spec/api section 4."""
+
+    namespace: str = ""
+    webhook: Webhook = Webhook()
+    leader_election: LeaderElection = LeaderElection()
+    metrics: Metrics = Metrics()
+    health: Health = Health()
+    pprof_bind_address: str = ""
+    controller: Controller = Controller()
+    manage_jobs_without_queue_name: bool = False
+    internal_cert_management: InternalCertManagement = InternalCertManagement()
+    wait_for_pods_ready: WaitForPodsReady | None = None
+    client_connection: ClientConnection = ClientConnection()
+    integrations: Integrations = Integrations()
+    queue_visibility: QueueVisibility | None = None
+    multi_kueue: MultiKueue | None = None
+    feature_gates: Mapping[str, bool] = attrs.field(factory=dict)
+
+    @property
+    def manager_namespace(self) -> str:
+        """The namespace of the manager's own objects."""
+        if self.namespace:
+            return self.namespace
+        if POD_NAMESPACE_FILE.exists():
+            return POD_NAMESPACE_FILE.read_text().strip()
+        return DEFAULT_NAMESPACE
+
+    def workers(self, group: str, kind: str) -> int:
+        """Concurrent reconciles of a kind."""
+        name = f"{kind}.{group}" if group else kind
+        return self.controller.group_kind_concurrency.get(name, 1)
+
+
+def load_configuration(path: Path | None) -> Configuration:
+    """Reads a configuration file; all defaults when there is none.
+
+    Raises:
+        ConfigError: missing or malformed file, unknown key, wrong type, or a feature that this
+            build does not have.
+    """
+    if path is None:
+        return Configuration()
+    try:
+        text = path.read_text()
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(path), problem, "give the path of a readable file") from error
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        what = getattr(error, "problem", None) or "it cannot be parsed"
+        raise ConfigError(str(path), f"malformed YAML{line}: {what}", "correct the file") from error
+    return parse_configuration(content, str(path))
+
+
+def parse_configuration(content: Any, source: str) -> Configuration:
+    """A configuration from decoded YAML or JSON; `source` names it in errors.
+
+    Raises:
+        ConfigError: as `load_configuration`.
+    """
+    if not isinstance(content, dict):
+        raise ConfigError(source, "is no mapping", f"write a {KIND} of {API_VERSION}")
+    content = dict(content)
+    for field, want in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if content.pop(field, None) != want:
+            raise ConfigError(source, f"{field} is not {want}", f"set {field}: {want}")
+    content.pop("metadata", None)
+    found = decode(Configuration, content, "", source)
+    _check(found, source)
+    return found
+
+
+def _check(found: Configuration, source: str) -> None:
+    """Rules between fields, and features that this build does not have."""
+    _check_frameworks(found, source)
+    if found.wait_for_pods_ready and found.wait_for_pods_ready.enable:
+        raise _missing(source, "waitForPodsReady.enable")
+    if found.multi_kueue:
+        raise _missing(source, "multiKueue")
+    if found.queue_visibility and found.queue_visibility.cluster_queues:
+        raise _missing(source, "queueVisibility.clusterQueues")
+    if found.pprof_bind_address:
+        raise _missing(source, "pprofBindAddress")
+    if any(found.feature_gates.values()):
+        raise _missing(source, "featureGates")
+    if not found.internal_cert_management.enable:
+        raise _missing(source, "internalCertManagement.enable: false")
+    if found.webhook.cert_dir:
+        raise _missing(source, "webhook.certDir")
+    if found.leader_election.resource_lock != "leases":
+        raise ConfigError(source, "leaderElection.resourceLock must be leases", "remove the key")
+    for name, count in found.controller.group_kind_concurrency.items():
+        if count < 1:
+            raise ConfigError(
+                source,
+                f"controller.groupKindConcurrency[{name}] is {count}",
+                "give at least one worker",
+            )
+
+
+def _check_frameworks(found: Configuration, source: str) -> None:
+    for index, name in enumerate(found.integrations.frameworks):
+        where = f"integrations.frameworks[{index}]"
+        if name in UPSTREAM_FRAMEWORKS:
+            raise _missing(source, f"{where}: {name}")
+        if name not in KNOWN_FRAMEWORKS:
+            raise ConfigError(
+                source,
+                f"{where}: unknown framework {name!r}",
+                f"use one of {', '.join(sorted(KNOWN_FRAMEWORKS))}",
+            )
+    options = found.integrations.pod_options
+    for field, selector in (
+        ("namespaceSelector", options.namespace_selector),
+        ("podSelector", options.pod_selector),
+    ):
+        if selector is None:
+            continue
+        try:
+            from_label_selector(selector)
+        except InvalidSelector as error:
+            where = f"integrations.podOptions.{field}"
+            raise ConfigError(
+                source, f"{where}: {error}", "write a valid label selector"
+            ) from error
+
+
+def _missing(source: str, key: str) -> ConfigError:
+    return ConfigError(
+        source, f"{key} is not available in this version", "remove it (see docs/missing.md)"
+    )
+
+
+def split_address(text: str, default_host: str = "") -> tuple[str, int]:
+    """Host and port of `host:port` or `:port`; an empty host means all interfaces.
+
+    Raises:
+        ValueError: the text has no port.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise ValueError(f"{text!r} is no address such as 127.0.0.1:8080 or :8080")
+    return host.strip("[]") or default_host, int(port)

@@ -1,0 +1,139 @@
+"""The manager's configuration file: defaults, strictness, errors that help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kueuelib.app.configuration import (
+    Configuration,
+    load_configuration,
+    parse_configuration,
+    split_address,
+)
+from kueuelib.app.decoding import parse_duration
+from kueuelib.errors import ConfigError
+
+HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", "kind": "Configuration"}
+
+
+def parse(**content: Any) -> Configuration:
+    return parse_configuration({**HEAD, **content}, "config.yaml")
+
+
+def test_no_file_means_all_defaults() -> None:
+    found = load_configuration(None)
+    assert found.webhook.port == 9443
+    assert found.metrics.bind_address == ":8080"
+    assert found.integrations.frameworks == ("batch/job",)
+    assert found.leader_election.leader_elect
+    assert found.workers("batch", "Job") == 1
+
+
+def test_every_field_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        """
+apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+namespace: queues
+health: {healthProbeBindAddress: "127.0.0.1:1", readinessEndpointName: /ready}
+metrics: {bindAddress: "0", enableClusterQueueResources: true}
+webhook: {port: 9, host: 127.0.0.1}
+leaderElection: {leaderElect: false, leaseDuration: 1m30s}
+manageJobsWithoutQueueName: true
+clientConnection: {qps: 50, burst: 100}
+controller: {groupKindConcurrency: {Job.batch: 5, Pod: 3}}
+integrations:
+  frameworks: [batch/job]
+  podOptions: {namespaceSelector: {matchLabels: {a: b}}}
+"""
+    )
+    found = load_configuration(path)
+    assert found.manager_namespace == "queues"
+    assert found.health.readiness_endpoint_name == "/ready"
+    assert found.metrics.enable_cluster_queue_resources
+    assert (found.webhook.host, found.webhook.port) == ("127.0.0.1", 9)
+    assert found.leader_election.lease_duration == 90
+    assert found.manage_jobs_without_queue_name
+    assert (found.client_connection.qps, found.client_connection.burst) == (50.0, 100)
+    assert found.workers("batch", "Job") == 5
+    assert found.workers("", "Pod") == 3
+    assert found.integrations.pod_options.namespace_selector == {"matchLabels": {"a": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        ({"webook": {}}, ["unknown key webook", "did you mean webhook?"]),
+        ({"webhook": {"prot": 1}}, ["unknown key webhook.prot", "did you mean port?"]),
+        ({"webhook": {"port": "9443"}}, ["webhook.port must be a whole number, not '9443'"]),
+        ({"webhook": {"port": True}}, ["webhook.port must be a whole number, not True"]),
+        ({"webhook": []}, ["webhook must be a mapping"]),
+        ({"leaderElection": {"leaseDuration": 15}}, ["leaseDuration must be a duration"]),
+        ({"leaderElection": {"leaseDuration": "5 min"}}, ["must be a duration, not '5 min'"]),
+        ({"leaderElection": {"leaderElect": "no"}}, ["leaderElect must be true or false"]),
+        ({"integrations": {"frameworks": "batch/job"}}, ["frameworks must be a list"]),
+        ({"integrations": {"frameworks": ["batch/jobs"]}}, ["frameworks[0]", "batch/job, pod"]),
+        ({"integrations": {"frameworks": ["ray.io/rayjob"]}}, ["not available"]),
+        ({"waitForPodsReady": {"enable": True}}, ["waitForPodsReady.enable is not available"]),
+        ({"multiKueue": {"origin": "a"}}, ["multiKueue is not available"]),
+        ({"controller": {"groupKindConcurrency": {"Pod": 0}}}, ["[Pod] is 0"]),
+        (
+            {"integrations": {"podOptions": {"podSelector": {"matchExpressions": [{"key": "a"}]}}}},
+            ["integrations.podOptions.podSelector"],
+        ),
+    ],
+)
+def test_a_mistake_names_the_file_the_key_and_the_fix(content: Any, want: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(**content)
+    for text in ["config.yaml", *want]:
+        assert text in str(error.value)
+
+
+@pytest.mark.parametrize("head", [{}, {**HEAD, "kind": "Config"}, {**HEAD, "apiVersion": "v1"}])
+def test_the_kind_is_checked(head: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="config.yaml: (kind|apiVersion) is not"):
+        parse_configuration(head, "config.yaml")
+
+
+@pytest.mark.parametrize("content", [None, [], "text"])
+def test_a_file_that_is_no_mapping_is_refused(content: Any) -> None:
+    with pytest.raises(ConfigError, match="is no mapping"):
+        parse_configuration(content, "config.yaml")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="absent.yaml: No such file"):
+        load_configuration(tmp_path / "absent.yaml")
+
+
+def test_malformed_yaml_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("kind: Configuration\n  bad: [")
+    with pytest.raises(ConfigError, match="malformed YAML in line"):
+        load_configuration(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0), ("5m", 300), ("1h1m1s", 3661), ("1.5s", 1.5), ("250ms", 0.25)]
+)
+def test_go_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "5m ", "-5m", "5 m"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        parse_duration(text)
+
+
+def test_addresses() -> None:
+    assert split_address(":8080") == ("", 8080)
+    assert split_address("127.0.0.1:1") == ("127.0.0.1", 1)
+    assert split_address("[::1]:443") == ("::1", 443)
+    with pytest.raises(ValueError, match="is no address"):
+        split_address("8080")
