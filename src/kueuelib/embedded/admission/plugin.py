@@ -1,0 +1,167 @@
+"""The two seams at which built-in kinds get their behaviour.
+
+`KindRules` belongs to one kind and says what its strategy is: defaults, what a client may not set, what
+counts as valid. `AdmissionPlugin` cuts across kinds and may look at other objects (LimitRange,
+PriorityClass, namespace life cycle). Both are synchronous: they decide, they never wait.
+
+The order of one write is that of kube-apiserver: `default` (on decoding), `AdmissionPlugin.admit`, mutating
+webhooks (then `default` again), `prepare_*`, `validate_*`, `AdmissionPlugin.validate`, validating webhooks.
+Objects handed to these methods are private copies and are changed in place; `old` and whatever a `Reader`
+returns must not be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import FieldError
+
+
+class Operation(StrEnum):
+    """What is being done to an object."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    CONNECT = "CONNECT"
+
+
+@attrs.frozen
+class Caller:
+    """Who asks.
+
+    Attributes:
+        user: the name, for example `kubernetes-admin`.
+        uid: empty when the way of authentication knows none.
+        groups: for example `system:masters`.
+        extra: further attributes, each with a list of values.
+        agent: the `User-Agent`, up to the first slash the default field manager.
+    """
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    agent: str = ""
+
+
+SYSTEM = Caller("system:apiserver", groups=("system:masters",), agent="kueuelib-apiserver")
+"""The server itself."""
+
+
+class Reader(Protocol):
+    """Stored objects, at the version of the given resource; no conversion webhook is called."""
+
+    def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        """The object, or None."""
+
+    def items(self, resource: Resource, namespace: str = "") -> Iterator[Obj]:
+        """All objects of the kind, of one namespace when it is given, in the order of their keys."""
+
+
+@attrs.define
+class AdmissionRequest:
+    """One write on its way to the store.
+
+    Attributes:
+        operation: what is done.
+        resource: the kind at the version of the request.
+        subresource: for example `status`; empty for the object itself.
+        key: namespace and name; the name is empty while `generateName` was not resolved.
+        obj: the new object, to be changed in place; None for deletions.
+        old: the stored object; None for creations.
+        caller: who asks.
+        dry_run: whether nothing will be stored.
+        now: seconds since the epoch.
+        options: the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions.
+        warnings: texts for the client, one `Warning` header each.
+    """
+
+    operation: Operation
+    resource: Resource
+    subresource: str
+    key: ObjectKey
+    obj: Obj | None
+    old: Obj | None
+    caller: Caller
+    dry_run: bool
+    now: float
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    warnings: list[str] = attrs.field(factory=list)
+
+
+class KindRules:
+    """The strategy of one built-in kind; every method may be left as it is.
+
+    `subresource` is empty, `status`, or the name of another subresource that stores the object.
+    """
+
+    def default(self, obj: Obj) -> None:
+        """Fills in what a client may leave out; called for every decoded object of the kind."""
+
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """Resets what a client may not set at creation, for example the status."""
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """Resets what a client may not change with this (sub)resource, beyond the usual.
+
+        The usual, done by the server: without a subresource the status is kept from `old`; with
+        `status` everything but the status, labels and annotations is. System metadata is kept.
+        """
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """The broken rules of a new object; its metadata has been checked."""
+        return ()
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The broken rules of a changed object, immutable fields included."""
+        return ()
+
+    def grace_period(self, obj: Obj, asked: int | None) -> int:
+        """Seconds between the request to delete and the deletion; 0 deletes at once.
+
+        Args:
+            obj: the stored object.
+            asked: `gracePeriodSeconds` of the request, None when it does not say.
+        """
+        return 0
+
+    def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
+        """Changes an object whose deletionTimestamp is being set; it stays for its finalizers."""
+
+    def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
+        """What the client should be warned of; `old` is None at creation."""
+        return ()
+
+
+class AdmissionPlugin:
+    """A rule across kinds; methods may be left as they are.
+
+    Attributes:
+        name: shown in messages and logs.
+    """
+
+    name: str = ""
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """Whether the other methods are to be called for the request."""
+        return True
+
+    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+        """May change `request.obj`; runs before the mutating webhooks.
+
+        Raises:
+            ApiError: the request is refused, usually `Forbidden`.
+        """
+
+    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+        """May refuse; runs before the validating webhooks.
+
+        Raises:
+            ApiError: the request is refused, usually `Forbidden`.
+        """

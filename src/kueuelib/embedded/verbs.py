@@ -1,0 +1,242 @@
+"""The verbs of the API without any transport: what the HTTP face and the simulated cluster call.
+
+`Verbs` is the whole of it; `kueuelib.embedded.service.ApiService` is the implementation. Objects that are
+returned belong to the caller. Failures are `kueuelib.errors.ApiError`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from enum import StrEnum
+from typing import Any, Protocol, Self
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.admission.plugin import SYSTEM, Caller
+
+
+class PatchType(StrEnum):
+    """How a patch is meant; the value is its media type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(StrEnum):
+    """What becomes of the dependents of a deleted object."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+class FieldValidation(StrEnum):
+    """What becomes of unknown and duplicate fields of a request."""
+
+    STRICT = "Strict"
+    WARN = "Warn"
+    IGNORE = "Ignore"
+
+
+@attrs.define
+class WriteOptions:
+    """How a write is to be done.
+
+    Attributes:
+        caller: who asks.
+        dry_run: everything happens but the storing.
+        field_manager: owner of the written fields; empty: taken from the caller's agent.
+        field_validation: what becomes of unknown fields.
+        force: an apply patch takes fields over from other managers.
+        warnings: filled with texts for the client.
+        received: of fields given twice and the like, found while the body was decoded.
+    """
+
+    caller: Caller = SYSTEM
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: FieldValidation = FieldValidation.IGNORE
+    force: bool = False
+    warnings: list[str] = attrs.field(factory=list)
+    received: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class DeleteOptions:
+    """How a deletion is to be done.
+
+    Attributes:
+        caller: who asks.
+        dry_run: everything happens but the deletion.
+        grace_period: seconds, None for the default of the object.
+        propagation: None for the default of the kind.
+        uid: the object must have this UID, or the answer is 409.
+        resource_version: the object must have this version, or the answer is 409.
+    """
+
+    caller: Caller = SYSTEM
+    dry_run: bool = False
+    grace_period: int | None = None
+    propagation: Propagation | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+@attrs.frozen
+class ListOptions:
+    """Which objects are meant, and how fresh the answer must be.
+
+    Attributes:
+        label_selector: as in a URL; empty selects all.
+        field_selector: as in a URL; empty selects all.
+        resource_version: as in a URL.
+        resource_version_match: `Exact`, `NotOlderThan` or empty.
+        limit: the most items of one answer, 0 for all.
+        continue_token: what the previous answer gave.
+    """
+
+    label_selector: str = ""
+    field_selector: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    limit: int = 0
+    continue_token: str = ""
+
+
+@attrs.frozen
+class WatchOptions:
+    """Which events are meant.
+
+    Attributes:
+        label_selector: as in a URL.
+        field_selector: as in a URL.
+        resource_version: events after this one; empty or `0`: the present objects first, as ADDED.
+        resource_version_match: `NotOlderThan` or empty; only with `send_initial_events`.
+        timeout: seconds after which the stream ends, None for never.
+        bookmarks: whether BOOKMARK events are wanted.
+        send_initial_events: the present objects first, then a BOOKMARK that says so; None: not said.
+    """
+
+    label_selector: str = ""
+    field_selector: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    timeout: float | None = None
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+
+
+@attrs.frozen
+class ObjectList:
+    """One page of a list.
+
+    Attributes:
+        items: the objects, with apiVersion and kind.
+        resource_version: from which a watch may go on.
+        continue_token: for the next page; empty on the last one.
+        remaining: how many more there are; None when not known.
+    """
+
+    items: list[Obj]
+    resource_version: str
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@attrs.frozen
+class WatchEvent:
+    """One change. `type` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (then `object` is a Status)."""
+
+    type: str
+    object: Obj
+
+
+class Watch(Protocol):
+    """A stream of changes; ends by itself at its timeout, or after an ERROR event."""
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        """The events, in the order of their resource versions."""
+
+    async def __aenter__(self) -> Self:
+        """Nothing is held before the first event is asked for."""
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Closes the stream."""
+
+    def close(self) -> None:
+        """Ends the stream; a reader that waits is woken."""
+
+
+class Verbs(Protocol):
+    """What can be done with the objects of one API server.
+
+    `resource` names the kind *and* the version in which objects are given and returned. For namespaced
+    kinds the namespace of a new object is its own or, when that is empty, the `namespace` given.
+    """
+
+    async def get(self, resource: Resource, key: ObjectKey) -> Obj:
+        """The object. Raises NotFound."""
+
+    async def list(
+        self, resource: Resource, namespace: str = "", options: ListOptions = ListOptions()
+    ) -> ObjectList:
+        """The objects of one namespace, or of all."""
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+    ) -> Obj:
+        """Stores a new object. Raises AlreadyExists, Invalid, Forbidden."""
+
+    async def update(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Obj:
+        """Replaces an object or its status; a `resourceVersion` in it must be the stored one."""
+
+    async def update_status(
+        self, resource: Resource, obj: Mapping[str, Any], *, options: WriteOptions | None = None
+    ) -> Obj:
+        """`update` of the subresource `status`."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: ObjectKey,
+        body: Any,
+        type: PatchType = PatchType.MERGE,
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Obj:
+        """Changes an object; an apply patch creates it when it is not there."""
+
+    async def delete(
+        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DeleteOptions()
+    ) -> Obj:
+        """Deletes, or begins to: the last state of the object, which may wait for finalizers."""
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        selection: ListOptions = ListOptions(),
+        options: DeleteOptions = DeleteOptions(),
+    ) -> list[Obj]:
+        """Deletes every selected object; what `delete` returned for each."""
+
+    def watch(
+        self, resource: Resource, namespace: str = "", options: WatchOptions = WatchOptions()
+    ) -> Watch:
+        """Changes from now on, or from a resource version on."""
