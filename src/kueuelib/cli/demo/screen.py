@@ -1,0 +1,103 @@
+"""Draws the board: a live table on a terminal, lines elsewhere, and the summary."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kueuelib.cli.demo.story import QUOTA, Board
+
+COLOURS = {
+    "Queued": "yellow",
+    "Admitted": "cyan",
+    "Running": "blue",
+    "Finished": "green",
+    "Failed": "red",
+}
+NOTE_WIDTH = 72
+
+
+class Screen:
+    """Shows the board while it changes.
+
+    Args:
+        console: where to draw.
+        plain: lines instead of a live table; always so when the console is no terminal.
+    """
+
+    def __init__(self, console: Console, *, plain: bool) -> None:
+        self._console = console
+        self._shown = 0
+        live = console.is_terminal and not plain
+        self._live = Live(console=console, refresh_per_second=8) if live else None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """One line of what the demo does."""
+        self._console.print(text, highlight=False)
+
+    def show(self, board: Board, seconds: float) -> None:
+        """The present state; `seconds` since the first Job."""
+        if self._live:
+            self._live.update(draw(board, f"{seconds:4.1f} s"))
+            return
+        for line in board.lines[self._shown :]:
+            self._console.print(f"{seconds:5.1f} s  {line}", highlight=False)
+        self._shown = len(board.lines)
+
+
+def draw(board: Board, title: str) -> RenderableType:
+    """The live view: one row per Job, and the use of each flavor."""
+    table = Table(title=f"kueuelib demo, {title}", title_justify="left", expand=False)
+    for column in ("Job", "Queue", "Request", "State", "Flavor", "Why it waits"):
+        table.add_column(column, no_wrap=True, max_width=NOTE_WIDTH)
+    for name in sorted(board.rows):
+        row = board.rows[name]
+        state = Text(row.state, style=COLOURS.get(row.state, ""))
+        table.add_row(row.name, row.queue, row.request, state, row.flavors, row.note)
+    return Group(table, Text(_usage(board)))
+
+
+def _usage(board: Board) -> str:
+    parts = []
+    for flavor in next(iter(QUOTA.values())):
+        limit = sum(flavors[flavor] for flavors in QUOTA.values())
+        used = sum(found.get(flavor, 0) for found in board.usage.values()) / 1000
+        parts.append(f"{flavor}: {used:g} of {limit} CPUs in use")
+    for name, (pending, admitted) in sorted(board.queue_counts.items()):
+        parts.append(f"{name}: {pending} pending, {admitted} admitted")
+    return "   ".join(parts)
+
+
+def summary(board: Board, seconds: float) -> RenderableType:
+    """The table at the end."""
+    table = Table(title="Summary", title_justify="left", expand=False)
+    for column in ("Job", "Queue", "Request", "Flavor", "Waited", "State"):
+        table.add_column(column, no_wrap=True, justify="right" if column == "Waited" else "left")
+    for name in sorted(board.rows):
+        row = board.rows[name]
+        waited = "-" if row.waited is None else f"{row.waited:.0f} s"
+        table.add_row(row.name, row.queue, row.request, row.flavors, waited, row.state)
+    peaks = ", ".join(
+        f"{flavor} {board.peak.get(flavor, 0)} of {sum(f[flavor] for f in QUOTA.values())} CPUs"
+        for flavor in next(iter(QUOTA.values()))
+    )
+    finished = sum(row.state == "Finished" for row in board.rows.values())
+    waited = sum(row.was_told_to_wait for row in board.rows.values())
+    text = (
+        f"{finished} of {len(board.wanted)} Jobs finished in {seconds:.1f} s, "
+        f"{waited} had to wait; peak use: {peaks}"
+    )
+    return Group(table, Text(text))

@@ -1,0 +1,258 @@
+"""What the demo creates, what it has seen, and what must have happened. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+)
+from kueuelib.api.meta import Obj, Resource, find_condition, parse_time
+from kueuelib.api.quantity import amount_of, parse_quantity
+
+NAMESPACE = "demo"
+POOL_LABEL = "kueuelib.dev/pool"
+RUN_SECONDS = "kueuelib.dev/run-seconds"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+COHORT = "demo"
+
+QUOTA: Mapping[str, Mapping[str, int]] = {
+    "red": {"on-demand": 3, "spot": 2},
+    "blue": {"on-demand": 3, "spot": 2},
+}
+"""CPUs per ClusterQueue and flavor; both queues share a cohort and lend what is idle."""
+
+SHAPES = ((1, 2, 1.2), (2, 1, 1.6), (1, 1, 0.8), (3, 1, 1.2))
+"""Pods, CPUs per pod and seconds of the Jobs, in turn."""
+
+
+def setup() -> Iterator[tuple[Resource, Obj]]:
+    """Namespace, flavors and queues."""
+    yield NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    for flavor in ("on-demand", "spot"):
+        spec = {"nodeLabels": {POOL_LABEL: flavor}}
+        yield RESOURCE_FLAVORS, _obj(RESOURCE_FLAVORS, flavor, spec=spec)
+    for name, flavors in QUOTA.items():
+        quotas = [
+            {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": str(cpus)}]}
+            for flavor, cpus in flavors.items()
+        ]
+        spec = {
+            "cohortName": COHORT,
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quotas}],
+        }
+        yield CLUSTER_QUEUES, _obj(CLUSTER_QUEUES, name, spec=spec)
+        yield LOCAL_QUEUES, _obj(LOCAL_QUEUES, name, NAMESPACE, spec={"clusterQueue": name})
+
+
+def job(index: int) -> Obj:
+    """The Job number `index`: two of three go to the red queue, which is too small for them."""
+    pods, cpus, seconds = SHAPES[index % len(SHAPES)]
+    container = {
+        "name": "work",
+        "image": "registry.example/work:1",
+        "resources": {"requests": {"cpu": str(cpus)}},
+    }
+    template = {
+        "metadata": {"annotations": {RUN_SECONDS: str(seconds)}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    made = _obj(JOBS, f"job-{index + 1:02d}", NAMESPACE)
+    made["metadata"]["labels"] = {QUEUE_LABEL: "blue" if index % 3 == 2 else "red"}
+    made["spec"] = {
+        "parallelism": pods,
+        "completions": pods,
+        "backoffLimit": 0,
+        "template": template,
+    }
+    return made
+
+
+def _obj(resource: Resource, name: str, namespace: str = "", **fields: Any) -> Obj:
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": meta,
+        **fields,
+    }
+
+
+@attrs.define
+class Row:
+    """What is known about one Job.
+
+    Attributes:
+        state: `Created`, `Queued`, `Admitted`, `Running`, `Finished` or `Failed`.
+        waited: seconds from the creation of the Workload to its admission, by the API's clock.
+    """
+
+    name: str
+    queue: str
+    request: str
+    state: str = "Created"
+    flavors: str = ""
+    note: str = ""
+    waited: float | None = None
+    was_suspended: bool = False
+    was_told_to_wait: bool = False
+    selector: Mapping[str, str] = attrs.field(factory=dict)
+    admitted: bool = False
+
+
+@attrs.define
+class Board:
+    """Everything the demo has seen on its watches.
+
+    Attributes:
+        wanted: names of the Jobs that must finish.
+        lines: what happened, oldest first, as text.
+        peak: the largest use of each flavor that was seen, in CPUs.
+    """
+
+    wanted: tuple[str, ...]
+    rows: dict[str, Row] = attrs.field(factory=dict)
+    usage: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    peak: dict[str, int] = attrs.field(factory=dict)
+    queue_counts: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    leftovers: set[str] = attrs.field(factory=set)
+    lines: list[str] = attrs.field(factory=list)
+    faults: list[str] = attrs.field(factory=list)
+
+    @property
+    def done(self) -> bool:
+        """Whether every Job has ended and every Workload has let go of its quota."""
+        ended = all(
+            name in self.rows and self.rows[name].state in ("Finished", "Failed")
+            for name in self.wanted
+        )
+        return ended and not self.usage and not self.leftovers
+
+    def see_job(self, obj: Obj) -> None:
+        """A Job as a watch delivered it."""
+        name = obj["metadata"]["name"]
+        spec = obj["spec"]
+        row = self.rows.get(name)
+        if row is None:
+            container = spec["template"]["spec"]["containers"][0]
+            cpus = container["resources"]["requests"]["cpu"]
+            queue = obj["metadata"]["labels"][QUEUE_LABEL]
+            row = self.rows[name] = Row(name, queue, f"{spec['parallelism']} x {cpus} cpu")
+        status = obj.get("status") or {}
+        if spec.get("suspend"):
+            row.was_suspended = True
+        elif not row.admitted and row.state != "Running":
+            self._fault(f"{name} runs although nothing has admitted it")
+        selector = spec["template"]["spec"].get("nodeSelector") or {}
+        if selector:
+            row.selector = dict(selector)
+        conditions = status.get("conditions")
+        if find_condition(conditions, "Complete").get("status") == "True":
+            self._move(row, "Finished")
+        elif find_condition(conditions, "Failed").get("status") == "True":
+            self._move(row, "Failed")
+            self._fault(f"{name} failed")
+        elif status.get("active") and not spec.get("suspend"):
+            self._move(row, "Running")
+
+    def see_workload(self, obj: Obj, *, deleted: bool = False) -> None:
+        """A Workload as a watch delivered it."""
+        meta = obj["metadata"]
+        name = next((ref["name"] for ref in meta.get("ownerReferences") or ()), "")
+        row = self.rows.get(name)
+        if row is None:
+            return
+        status = obj.get("status") or {}
+        conditions = status.get("conditions")
+        finished = find_condition(conditions, "Finished").get("status") == "True"
+        admission = status.get("admission")
+        if finished and not meta.get("finalizers"):
+            self.leftovers.discard(name)
+        elif not deleted:
+            self.leftovers.add(name)
+        if admission and not finished and not deleted:
+            self._hold(row, admission)
+        else:
+            self.usage.pop(name, None)
+        reserved = find_condition(conditions, "QuotaReserved")
+        admitted = find_condition(conditions, "Admitted")
+        if admitted.get("status") == "True":
+            row.admitted = True
+            if row.waited is None:
+                since = parse_time(meta["creationTimestamp"])
+                row.waited = parse_time(admitted["lastTransitionTime"]) - since
+            row.note = ""
+            self._move(row, "Admitted")
+        elif reserved.get("status") == "False":
+            row.was_told_to_wait = True
+            row.note = reserved.get("message", "")
+            self._move(row, "Queued")
+        elif not finished:
+            self._move(row, "Queued")
+
+    def see_cluster_queue(self, obj: Obj) -> None:
+        """A ClusterQueue as a watch delivered it."""
+        status = obj.get("status") or {}
+        counts = (status.get("pendingWorkloads", 0), status.get("admittedWorkloads", 0))
+        self.queue_counts[obj["metadata"]["name"]] = counts
+
+    def _hold(self, row: Row, admission: Mapping[str, Any]) -> None:
+        """Counts quota and checks it against the cohort's limits."""
+        held: dict[str, int] = {}
+        for assignment in admission["podSetAssignments"]:
+            for resource, flavor in assignment["flavors"].items():
+                amount = amount_of(resource, parse_quantity(assignment["resourceUsage"][resource]))
+                held[flavor] = held.get(flavor, 0) + amount
+        row.flavors = ", ".join(sorted(held))
+        self.usage[row.name] = held
+        for flavor in held:
+            used = sum(found.get(flavor, 0) for found in self.usage.values()) / 1000
+            limit = sum(flavors[flavor] for flavors in QUOTA.values())
+            self.peak[flavor] = max(self.peak.get(flavor, 0), round(used))
+            if used > limit:
+                self._fault(f"{flavor}: {used:g} CPUs in use, the cohort has {limit}")
+
+    def _move(self, row: Row, state: str) -> None:
+        order = ("Created", "Queued", "Admitted", "Running", "Finished", "Failed")
+        if order.index(state) <= order.index(row.state):
+            return
+        row.state = state
+        where = f" on {row.flavors}" if state == "Admitted" and row.flavors else ""
+        self.lines.append(f"{row.name} {state.lower()}{where}")
+
+    def _fault(self, text: str) -> None:
+        if text not in self.faults:
+            self.faults.append(text)
+            self.lines.append(f"UNEXPECTED: {text}")
+
+    def verdict(self) -> list[str]:
+        """What was expected and did not happen; empty when all is well."""
+        found = list(self.faults)
+        for name in self.wanted:
+            row = self.rows.get(name)
+            if row is None:
+                found.append(f"{name} was never seen")
+                continue
+            if row.state != "Finished":
+                found.append(f"{name} ended as {row.state}, not Finished")
+            if not row.was_suspended:
+                found.append(f"{name} was never suspended")
+            if not row.admitted:
+                found.append(f"{name} was never admitted")
+            flavor = row.selector.get(POOL_LABEL)
+            if row.flavors and flavor != row.flavors:
+                found.append(f"{name} got {row.flavors} and selected nodes of {flavor}")
+        if len(self.wanted) > 2 * sum(len(flavors) for flavors in QUOTA.values()) and not any(
+            row.was_told_to_wait for row in self.rows.values()
+        ):
+            found.append("no Job had to wait")
+        found += [f"the Workload of {name} was not released" for name in sorted(self.leftovers)]
+        return found

@@ -1,0 +1,236 @@
+"""`kueuelib` commands as child processes: started in order, one log file each, stopped in reverse.
+
+The demo and the end-to-end tests stand on this: the real commands, as a user types them.
+"""
+
+from __future__ import annotations
+
+import http
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import IO, Self
+
+import attrs
+
+from kueuelib.errors import KueuelibError
+
+STOP_SECONDS = 10.0
+LOG_LINES = 15
+
+READY_SECONDS = 60.0
+
+CONFIG = """\
+apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+namespace: kueue-system
+health: {{healthProbeBindAddress: "127.0.0.1:{health}"}}
+metrics: {{bindAddress: "{metrics}"}}
+webhook: {{host: 127.0.0.1, port: {webhook}}}
+leaderElection: {{leaderElect: false}}
+controller:
+  groupKindConcurrency: {{Job.batch: 5, Workload.kueue.x-k8s.io: 5}}
+"""
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody uses at this moment."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class ProcessError(KueuelibError):
+    """A child process did not start, or ended early."""
+
+
+class Processes:
+    """Child processes that run `kueuelib` commands.
+
+    Args:
+        folder: where log files, kubeconfig and configuration go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._logs: list[IO[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _name, process in reversed(self._running):
+            _stop(process)
+        for log in self._logs:
+            log.close()
+
+    def start(self, name: str, *args: str) -> subprocess.Popen[bytes]:
+        """Starts `kueuelib ARGS` in the background."""
+        log = (self.folder / f"{name}.log").open("ab")
+        self._logs.append(log)
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "kueuelib", *args],
+            stdout=log,
+            stderr=log,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        self._running.append((name, process))
+        return process
+
+    def finish(self, name: str, *args: str, seconds: float) -> None:
+        """Runs `kueuelib ARGS` to its end.
+
+        Raises:
+            ProcessError: it failed or took longer than `seconds`.
+        """
+        process = self.start(name, *args)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise self.failure(name, f"took longer than {seconds:g} s") from None
+        if code:
+            raise self.failure(name, f"ended with exit code {code}")
+
+    def kill(self, name: str) -> None:
+        """Ends a background process as a crash would."""
+        for found, process in self._running:
+            if found == name and process.poll() is None:
+                process.kill()
+                process.wait()
+        self._running = [entry for entry in self._running if entry[0] != name]
+
+    def stop(self, name: str) -> int:
+        """Ends a background process with SIGTERM; its exit code."""
+        code = 0
+        for found, process in self._running:
+            if found == name:
+                code = _stop(process)
+        self._running = [entry for entry in self._running if entry[0] != name]
+        return code
+
+    def check(self) -> None:
+        """Raises ProcessError when a background process has ended."""
+        for name, process in self._running:
+            code = process.poll()
+            if code:
+                raise self.failure(name, f"ended with exit code {code}")
+
+    def wait_for_url(self, url: str, name: str, seconds: float = READY_SECONDS) -> None:
+        """Waits until a process answers an HTTP GET with 200.
+
+        Raises:
+            ProcessError: it did not in time, or ended.
+        """
+        deadline = time.monotonic() + seconds
+        while not _answers(url):
+            self.check()
+            if time.monotonic() > deadline:
+                raise self.failure(name, f"is not ready after {seconds:g} s")
+            time.sleep(0.05)
+
+    def failure(self, name: str, problem: str) -> ProcessError:
+        """An error that shows the end of a process's log."""
+        path = self.folder / f"{name}.log"
+        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return ProcessError("\n".join([f"kueuelib {name} {problem}", *lines]))
+
+    def wait_for_file(self, path: Path, name: str, seconds: float) -> None:
+        """Waits until a process has written a file.
+
+        Raises:
+            ProcessError: it did not in time, or ended.
+        """
+        deadline = time.monotonic() + seconds
+        while not path.exists():
+            self.check()
+            if time.monotonic() > deadline:
+                raise self.failure(name, f"is not ready after {seconds:g} s")
+            time.sleep(0.02)
+
+
+@attrs.define
+class LocalCluster:
+    """An embedded API server with a simulated cluster, and the manager: all as processes.
+
+    Attributes:
+        processes: what runs.
+        webhook_port: where the manager serves its webhooks.
+        health_port: where it answers probes.
+        metrics_port: where it serves metrics; 0 when it does not.
+    """
+
+    processes: Processes
+    webhook_port: int = attrs.field(factory=free_port)
+    health_port: int = attrs.field(factory=free_port)
+    metrics_port: int = 0
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Administrator's access to the server."""
+        return self.processes.folder / "kubeconfig"
+
+    def start_server(self, *, simulate: bool = True) -> None:
+        """Starts `kueuelib apiserver` and waits until it answers."""
+        args = ["apiserver", "--port", "0", "--kubeconfig", str(self.kubeconfig)]
+        self.processes.start("apiserver", *args, *(["--simulate"] if simulate else []))
+        self.processes.wait_for_file(self.kubeconfig, "apiserver", READY_SECONDS)
+
+    def install(self) -> None:
+        """Runs `kueuelib install`, with webhooks by URL."""
+        url = f"https://127.0.0.1:{self.webhook_port}"
+        args = ["--kubeconfig", str(self.kubeconfig), "--webhook-url", url]
+        self.processes.finish("install", "install", *args, seconds=READY_SECONDS)
+
+    def start_manager(self) -> None:
+        """Starts `kueuelib manager`; `wait_for_manager` waits for it."""
+        config = self.processes.folder / "config.yaml"
+        config.write_text(
+            CONFIG.format(
+                health=self.health_port,
+                webhook=self.webhook_port,
+                metrics=f"127.0.0.1:{self.metrics_port}" if self.metrics_port else "0",
+            )
+        )
+        args = ["--kubeconfig", str(self.kubeconfig), "--config", str(config)]
+        self.processes.start("manager", "manager", *args)
+
+    def wait_for_manager(self) -> None:
+        """Waits until the manager serves its webhooks and its controllers run."""
+        self.processes.wait_for_url(f"http://127.0.0.1:{self.health_port}/readyz", "manager")
+
+    def start(self) -> None:
+        """All of it."""
+        self.start_server()
+        self.install()
+        self.start_manager()
+        self.wait_for_manager()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as response:  # noqa: S310 - our own address
+            return bool(response.status == http.HTTPStatus.OK)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    code = process.poll()
+    if code is not None:
+        return code
+    process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
