@@ -1,0 +1,103 @@
+"""What has to be sent so that a Workload's status becomes what `workload_state` made of it.
+
+The admission bundle (`status.admission`, `status.requeueState` and the conditions of `BUNDLE`) is
+one server-side apply of the manager `kueue-admission`, always whole: what is left out is removed
+(spec/api 2.5). The list of checks is replaced by a merge patch, because only that removes what a
+check's controller has written. When both change, the checks go first: nobody may see free quota
+beside an old approval. Every body names the UID and the resource version it is made from, so that
+it never lands on another or a changed object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.controllers import workload_state as states
+
+ADMISSION_MANAGER = "kueue-admission"
+CHECKS_MANAGER = "kueue-workload-checks"
+
+BUNDLE = (
+    states.QUOTA_RESERVED,
+    states.ADMITTED,
+    states.EVICTED,
+    states.REQUEUED,
+    states.PREEMPTED,
+)
+"""The condition types that belong to the admission bundle."""
+
+
+@attrs.frozen
+class StatusWrite:
+    """One patch of the status subresource of a Workload.
+
+    Attributes:
+        style: `apply` (server-side, with force) or `merge`.
+        body: the patch, with `metadata.uid`, and with `metadata.resourceVersion` unless it may
+            race.
+        field_manager: on whose behalf.
+    """
+
+    style: Literal["apply", "merge"]
+    body: Obj
+    field_manager: str
+
+    def at(self, resource_version: str) -> StatusWrite:
+        """The same patch, conditional on another resource version."""
+        metadata = {**self.body["metadata"], "resourceVersion": resource_version}
+        return attrs.evolve(self, body={**self.body, "metadata": metadata})
+
+
+def status_writes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[StatusWrite, ...]:
+    """The patches, in order, that turn the status of `old` into that of `new`."""
+    found = []
+    if (list(states.check_states(old))) != (list(states.check_states(new))):
+        body = _identity(old)
+        body["status"] = {"admissionChecks": list(states.check_states(new)) or None}
+        found.append(StatusWrite("merge", body, CHECKS_MANAGER))
+    if admission_bundle(old) != admission_bundle(new):
+        body = {**_identity(old), "status": admission_bundle(new)}
+        found.append(StatusWrite("apply", body, ADMISSION_MANAGER))
+    return tuple(found)
+
+
+def condition_write(wl: Mapping[str, Any], type: str, field_manager: str) -> StatusWrite:
+    """The patch that writes one condition which has a manager of its own (Finished, PodsReady).
+
+    It carries no resource version: nobody else writes the condition, so it may pass other writers
+    by.
+    """
+    body = _identity(wl)
+    del body["metadata"]["resourceVersion"]
+    body["status"] = {"conditions": [dict(states.condition(wl, type))]}
+    return StatusWrite("apply", body, field_manager)
+
+
+def admission_bundle(wl: Mapping[str, Any]) -> Obj:
+    """The part of the status that `kueue-admission` owns."""
+    status = states.status_of(wl)
+    bundle: Obj = {
+        "conditions": [
+            dict(entry)
+            for entry in sorted(status.get("conditions") or (), key=lambda entry: entry["type"])
+            if entry["type"] in BUNDLE
+        ]
+    }
+    for field in ("admission", "requeueState"):
+        if status.get(field):
+            bundle[field] = status[field]
+    return bundle
+
+
+def _identity(wl: Mapping[str, Any]) -> Obj:
+    meta = wl["metadata"]
+    fields = ("name", "namespace", "uid", "resourceVersion")
+    return {
+        "apiVersion": wl["apiVersion"],
+        "kind": wl["kind"],
+        "metadata": {field: meta[field] for field in fields},
+    }

@@ -1,0 +1,431 @@
+r"""The life of a Workload as a state machine over raw objects.
+
+spec/jobs 0.1 and 5.2, spec/api 2.6:
+
+```
+            reserve                 sync_admitted
+ PENDING ------------> RESERVED ---------------------> ADMITTED
+    ^                     |  \                            |
+    |      cancel         |   \ evict                     | evict
+    +---------------------+    \                          |
+    |                           +------> EVICTING <-------+
+    +------------------------------------+
+                   release                        (finish: from every phase to FINISHED)
+```
+
+*Quota is held* in RESERVED, ADMITTED and EVICTING. Every function takes a Workload as the API
+server sent it, leaves it alone, and returns the Workload as it has to be afterwards (the same
+object when nothing changes). A step that the machine does not know raises `IllegalTransition`: the
+object changed meanwhile, and whoever asked looks again. What has to be sent to the API server is in
+`status_writes`. All instants are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.errors import KueuelibError
+
+QUOTA_RESERVED = "QuotaReserved"
+ADMITTED = "Admitted"
+EVICTED = "Evicted"
+REQUEUED = "Requeued"
+PREEMPTED = "Preempted"
+FINISHED = "Finished"
+
+PENDING_REASON = "Pending"
+MISCONFIGURED = "Misconfigured"
+SUSPENDED = "Suspended"
+
+DEACTIVATED = "Deactivated"
+CHECK_FAILED = "AdmissionCheck"
+QUEUE_STOPPED = "ClusterQueueStopped"
+PODS_READY_TIMEOUT = "PodsReadyTimeout"
+
+REACTIVATED = "Reactivated"
+QUEUE_RESTARTED = "ClusterQueueRestarted"
+BACKOFF_FINISHED = "BackoffFinished"
+
+NO_RESERVATION = "NoReservation"
+NO_CHECKS = "UnsatisfiedAdmissionChecks"
+NO_RESERVATION_NO_CHECKS = "NoReservationUnsatisfiedChecks"
+
+CHECK_PENDING = "Pending"
+CHECK_READY = "Ready"
+CHECK_RETRY = "Retry"
+CHECK_REJECTED = "Rejected"
+
+MESSAGE_LIMIT = 32768
+"""The longest message of a condition; longer ones are cut and end in ` ...`."""
+
+# Evictions after which the workload goes straight back to its queue; after the others something has
+# to happen first.
+_REQUEUED_AT_ONCE = frozenset({"Preempted", CHECK_FAILED})
+_WAY_BACK = {
+    DEACTIVATED: REACTIVATED,
+    QUEUE_STOPPED: QUEUE_RESTARTED,
+    PODS_READY_TIMEOUT: BACKOFF_FINISHED,
+}
+
+
+class IllegalTransition(KueuelibError):
+    """A step that a Workload in this phase cannot take."""
+
+    def __init__(self, wl: Mapping[str, Any], step: str, problem: str) -> None:
+        meta = wl.get("metadata", {})
+        name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+        super().__init__(f"workload {name}: cannot {step}: {problem}")
+        self.step = step
+        self.problem = problem
+
+
+class Phase(enum.Enum):
+    """Where a Workload is in its life."""
+
+    PENDING = "pending"
+    RESERVED = "reserved"
+    ADMITTED = "admitted"
+    EVICTING = "evicting"
+    FINISHED = "finished"
+
+    @property
+    def holds_quota(self) -> bool:
+        """Whether the workload counts in the usage of its ClusterQueue."""
+        return self in (Phase.RESERVED, Phase.ADMITTED, Phase.EVICTING)
+
+
+# ---- reading
+
+
+def status_of(wl: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status, never None."""
+    return wl.get("status") or {}
+
+
+def condition(wl: Mapping[str, Any], type: str) -> Mapping[str, Any]:
+    """The condition of that type, or an empty mapping."""
+    return find_condition(status_of(wl).get("conditions"), type)
+
+
+def is_true(wl: Mapping[str, Any], type: str) -> bool:
+    """Whether the condition of that type is True."""
+    return condition(wl, type).get("status") == "True"
+
+
+def has_quota(wl: Mapping[str, Any]) -> bool:
+    """Whether quota is reserved."""
+    return is_true(wl, QUOTA_RESERVED)
+
+
+def is_admitted(wl: Mapping[str, Any]) -> bool:
+    """Whether the job may run; stays True until an eviction is complete."""
+    return is_true(wl, ADMITTED)
+
+
+def is_evicted(wl: Mapping[str, Any]) -> bool:
+    """Whether the last reservation was taken away, or is being taken away."""
+    return is_true(wl, EVICTED)
+
+
+def is_finished(wl: Mapping[str, Any]) -> bool:
+    """Whether the workload is over for good."""
+    return is_true(wl, FINISHED)
+
+
+def is_active(wl: Mapping[str, Any]) -> bool:
+    """Whether `spec.active` lets the workload take part (absent counts as true)."""
+    return wl.get("spec", {}).get("active") is not False
+
+
+def is_deleted(wl: Mapping[str, Any]) -> bool:
+    """Whether the workload is being deleted."""
+    return bool(wl["metadata"].get("deletionTimestamp"))
+
+
+def phase_of(wl: Mapping[str, Any]) -> Phase:
+    """Where the workload is in its life."""
+    if is_finished(wl):
+        return Phase.FINISHED
+    if not has_quota(wl):
+        return Phase.PENDING
+    if is_evicted(wl):
+        return Phase.EVICTING
+    return Phase.ADMITTED if is_admitted(wl) else Phase.RESERVED
+
+
+def check_states(wl: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The entries of `status.admissionChecks`, never None."""
+    return status_of(wl).get("admissionChecks") or ()
+
+
+def checks_ready(wl: Mapping[str, Any]) -> bool:
+    """Whether every listed check is Ready (true of an empty list)."""
+    return all(entry.get("state") == CHECK_READY for entry in check_states(wl))
+
+
+def checks_in(wl: Mapping[str, Any], *states: str) -> tuple[str, ...]:
+    """The names of the checks in one of the states."""
+    return tuple(entry["name"] for entry in check_states(wl) if entry.get("state") in states)
+
+
+# ---- steps
+
+
+def reserve(
+    wl: Obj, admission: Mapping[str, Any], required_checks: Iterable[str], now: float
+) -> Obj:
+    """Quota is reserved; Admitted in the same step when no required check is missing or unready.
+
+    Args:
+        wl: a pending workload.
+        admission: the raw `status.admission`.
+        required_checks: the names of the checks of the ClusterQueue that the assigned flavors need.
+        now: the transition time.
+
+    Raises:
+        IllegalTransition: the workload is not pending, not active, or being deleted.
+    """
+    found = phase_of(wl)
+    if found is not Phase.PENDING:
+        raise IllegalTransition(wl, "reserve quota", f"it is {found.value}")
+    if not is_active(wl):
+        raise IllegalTransition(wl, "reserve quota", "it is not active")
+    if is_deleted(wl):
+        raise IllegalTransition(wl, "reserve quota", "it is being deleted")
+    changed = requeue(wl, now)
+    changed = _with_status(changed, admission=dict(admission))
+    name = admission.get("clusterQueue", "")
+    message = f"Quota reserved in ClusterQueue {name}"
+    changed = _set(changed, QUOTA_RESERVED, "True", QUOTA_RESERVED, message, now)
+    for name in (EVICTED, PREEMPTED):
+        old = condition(changed, name)
+        if old.get("status") == "True":
+            changed = _set(changed, name, "False", old["reason"], old.get("message", ""), now)
+    if {*required_checks} <= {entry["name"] for entry in check_states(changed)}:
+        changed = sync_admitted(changed, now)
+    return changed
+
+
+def sync_admitted(wl: Obj, now: float) -> Obj:
+    """Brings Admitted in line with quota and checks, in both directions (spec/jobs 0.1).
+
+    Callers that look at a workload which is already admitted leave it alone until its eviction is
+    complete. An absent condition that would be False stays absent.
+    """
+    reserved, ready = has_quota(wl), checks_ready(wl)
+    if (reserved and ready) == is_admitted(wl) or is_finished(wl):
+        return wl
+    if reserved and ready:
+        return _set(wl, ADMITTED, "True", ADMITTED, "The workload is admitted", now)
+    if ready:
+        return _set(wl, ADMITTED, "False", NO_RESERVATION, "The workload has no reservation", now)
+    if reserved:
+        message = "The workload has not all checks ready"
+        return _set(wl, ADMITTED, "False", NO_CHECKS, message, now)
+    message = "The workload has no reservation and not all checks ready"
+    return _set(wl, ADMITTED, "False", NO_RESERVATION_NO_CHECKS, message, now)
+
+
+def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    """The first half of an eviction: the job has to stop, quota is held until `release`.
+
+    A workload that is being evicted already keeps its first reason.
+
+    Raises:
+        IllegalTransition: the workload holds no quota or is finished.
+    """
+    found = phase_of(wl)
+    if found is Phase.EVICTING:
+        return wl
+    if not found.holds_quota:
+        raise IllegalTransition(wl, "evict", f"it is {found.value}")
+    return _set(wl, EVICTED, "True", reason, message, now)
+
+
+def release(wl: Obj, now: float) -> Obj:
+    """The second half of an eviction, once the job has no active pods: quota is free again.
+
+    Admission is removed, QuotaReserved and Admitted turn False, every check that was answered goes
+    back to Pending (a Retry only when it was not the cause, for it has a delay to sit out; a
+    Rejected only once the workload is inactive), Requeued tells whether the workload waits for
+    something else than quota.
+
+    Raises:
+        IllegalTransition: the workload is not being evicted.
+    """
+    found = phase_of(wl)
+    if found is not Phase.EVICTING:
+        raise IllegalTransition(wl, "release quota", f"it is {found.value}")
+    eviction = condition(wl, EVICTED)
+    reason, message = eviction.get("reason", ""), eviction.get("message", "")
+    changed = _drop_quota(wl, PENDING_REASON, message, now)
+    requeued = "True" if reason in _REQUEUED_AT_ONCE and is_active(wl) else "False"
+    return _set(changed, REQUEUED, requeued, reason, message, now)
+
+
+def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    """Takes back a reservation that was never admitted: nothing runs, nothing has to stop.
+
+    Raises:
+        IllegalTransition: the workload holds no quota, is admitted, being evicted, or finished.
+    """
+    found = phase_of(wl)
+    if found is not Phase.RESERVED:
+        raise IllegalTransition(wl, "cancel the reservation", f"it is {found.value}")
+    return _drop_quota(wl, reason, message, now)
+
+
+def wait(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    """Says why a pending workload has no quota; the same object when that is known already.
+
+    Raises:
+        IllegalTransition: the workload is not pending.
+    """
+    found = phase_of(wl)
+    if found is not Phase.PENDING:
+        raise IllegalTransition(wl, "wait", f"it is {found.value}")
+    return sync_admitted(_set(wl, QUOTA_RESERVED, "False", reason, message, now), now)
+
+
+def requeue(wl: Obj, now: float) -> Obj:
+    """What kept an evicted workload out of its queue is over: Requeued turns True.
+
+    The time to wait for is forgotten; the count of tries only by a workload that was deactivated
+    (spec/jobs 5.1 A).
+    """
+    cause = condition(wl, REQUEUED)
+    if cause.get("status") != "False" or is_finished(wl):
+        return wl
+    reason = _WAY_BACK.get(cause["reason"], cause["reason"])
+    changed = _set(wl, REQUEUED, "True", reason, "The workload is queued again", now)
+    state = dict(status_of(wl).get("requeueState") or {})
+    state.pop("requeueAt", None)
+    if reason == REACTIVATED or not state:
+        return _without_status(changed, "requeueState")
+    return _with_status(changed, requeueState=state)
+
+
+def finish(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    """The workload is over: the same object when it was already."""
+    if is_finished(wl):
+        return wl
+    return _set(wl, FINISHED, "True", reason, message, now)
+
+
+# ---- checks
+
+
+def sync_checks(wl: Obj, required: Sequence[str], now: float) -> Obj:
+    """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
+
+    New ones are Pending, the state of one that stays is kept. A finished workload is left alone.
+    """
+    if is_finished(wl):
+        return wl
+    known = {entry["name"]: entry for entry in check_states(wl)}
+    wanted = [known.get(name) or _pending_check(name, "", now) for name in dict.fromkeys(required)]
+    if {entry["name"] for entry in wanted} == known.keys():
+        return wl
+    return _with_status(wl, admissionChecks=wanted)
+
+
+def reset_checks(wl: Obj, names: Iterable[str], message: str, now: float) -> Obj:
+    """Puts checks back to Pending and forgets what they wanted to change in the pods."""
+    chosen = {*names}
+    if not any(entry["name"] in chosen for entry in check_states(wl)):
+        return wl
+    return _with_status(
+        wl,
+        admissionChecks=[
+            _pending_check(entry["name"], message, now) if entry["name"] in chosen else entry
+            for entry in check_states(wl)
+        ],
+    )
+
+
+def violations(wl: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every law of the machine that the conditions of a Workload break; empty for a sound one."""
+    found = []
+    reserved, admission = has_quota(wl), status_of(wl).get("admission")
+    if reserved and not admission:
+        found.append("QuotaReserved without status.admission")
+    if admission and not reserved:
+        found.append("status.admission without QuotaReserved")
+    if is_admitted(wl) and not reserved:
+        found.append("Admitted without QuotaReserved")
+    if condition(wl, REQUEUED).get("status") == "False" and reserved:
+        found.append("quota is held although the workload is not requeued")
+    types = [entry["type"] for entry in status_of(wl).get("conditions") or ()]
+    if len(types) != len({*types}):
+        found.append("a condition is listed twice")
+    names = [entry["name"] for entry in check_states(wl)]
+    if len(names) != len({*names}):
+        found.append("a check is listed twice")
+    return tuple(found)
+
+
+# ---- the parts of a step
+
+
+def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    answered = [CHECK_READY]
+    if not (is_evicted(wl) and condition(wl, EVICTED)["reason"] == CHECK_FAILED):
+        answered.append(CHECK_RETRY)
+    if not is_active(wl):
+        answered += [CHECK_RETRY, CHECK_REJECTED]
+    changed = reset_checks(
+        wl, checks_in(wl, *answered), "Reset to Pending after quota was lost", now
+    )
+    changed = _without_status(changed, "admission")
+    changed = _set(changed, QUOTA_RESERVED, "False", reason, message, now)
+    return sync_admitted(changed, now)
+
+
+def _pending_check(name: str, message: str, now: float) -> Obj:
+    return {
+        "name": name,
+        "state": CHECK_PENDING,
+        "message": message,
+        "lastTransitionTime": format_time(now),
+    }
+
+
+def _set(wl: Obj, type: str, status: str, reason: str, message: str, now: float) -> Obj:
+    """The workload with a condition; its transition time moves only with its status."""
+    if len(message) > MESSAGE_LIMIT:
+        message = message[: MESSAGE_LIMIT - 4] + " ..."
+    old = condition(wl, type)
+    if (old.get("status"), old.get("reason"), old.get("message", "")) == (status, reason, message):
+        return wl
+    kept = old.get("lastTransitionTime") if old.get("status") == status else None
+    new: Obj = {
+        "type": type,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": kept or format_time(now),
+    }
+    generation = wl["metadata"].get("generation")
+    if generation:
+        new["observedGeneration"] = generation
+    conditions = list(status_of(wl).get("conditions") or ())
+    for index, entry in enumerate(conditions):
+        if entry["type"] == type:
+            conditions[index] = new
+            break
+    else:
+        conditions.append(new)
+    return _with_status(wl, conditions=conditions)
+
+
+def _with_status(wl: Obj, **fields: Any) -> Obj:
+    status = {**status_of(wl), **fields}
+    return {**wl, "status": status}
+
+
+def _without_status(wl: Obj, field: str) -> Obj:
+    status = {name: value for name, value in status_of(wl).items() if name != field}
+    return {**wl, "status": status}

@@ -1,0 +1,340 @@
+"""The life of a Workload, step by step."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.status_writes import (
+    ADMISSION_MANAGER,
+    condition_write,
+    status_writes,
+)
+from kueuelib.controllers.workload_state import IllegalTransition, Phase
+
+NOW = 1_700_000_000.0
+ADMISSION: Obj = {
+    "clusterQueue": "cq",
+    "podSetAssignments": [
+        {"name": "main", "count": 1, "flavors": {"cpu": "a"}, "resourceUsage": {"cpu": "1"}}
+    ],
+}
+
+
+def workload(**status: Any) -> Obj:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": "u1",
+            "resourceVersion": "7",
+            "generation": 1,
+        },
+        "spec": {"queueName": "main", "active": True},
+        "status": status,
+    }
+
+
+def reserved(**status: Any) -> Obj:
+    return states.reserve(workload(**status), ADMISSION, [], NOW)
+
+
+def check(name: str, state: str = "Pending", **fields: Any) -> Obj:
+    return {"name": name, "state": state, "message": "", "lastTransitionTime": "x", **fields}
+
+
+def inactive(wl: Obj) -> Obj:
+    return {**wl, "spec": {**wl["spec"], "active": False}}
+
+
+def test_a_reservation_without_checks_admits_in_the_same_step() -> None:
+    wl = reserved()
+    assert states.phase_of(wl) is Phase.ADMITTED
+    assert wl["status"]["admission"] == ADMISSION
+    found = states.condition(wl, "QuotaReserved")
+    assert found == {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "QuotaReserved",
+        "message": "Quota reserved in ClusterQueue cq",
+        "lastTransitionTime": format_time(NOW),
+        "observedGeneration": 1,
+    }
+
+
+def test_a_reservation_does_not_admit_while_a_required_check_is_missing() -> None:
+    wl = states.reserve(workload(), ADMISSION, ["a"], NOW)
+    assert states.phase_of(wl) is Phase.RESERVED
+    assert states.condition(wl, "Admitted") == {}
+
+
+def test_a_reservation_admits_when_the_required_checks_are_ready() -> None:
+    wl = workload(admissionChecks=[check("a", "Ready")])
+    assert states.is_admitted(states.reserve(wl, ADMISSION, ["a"], NOW))
+
+
+@pytest.mark.parametrize("change", ["inactive", "deleted", "finished", "reserved", "evicting"])
+def test_quota_is_reserved_for_pending_workloads_only(change: str) -> None:
+    wl = {
+        "inactive": inactive(workload()),
+        "deleted": {
+            **workload(),
+            "metadata": {**workload()["metadata"], "deletionTimestamp": "x"},
+        },
+        "finished": states.finish(workload(), "Succeeded", "done", NOW),
+        "reserved": reserved(),
+        "evicting": states.evict(reserved(), "Preempted", "why", NOW),
+    }[change]
+    with pytest.raises(IllegalTransition, match="ns/wl: cannot reserve quota"):
+        states.reserve(wl, ADMISSION, [], NOW)
+
+
+def test_an_eviction_holds_quota_until_it_is_released() -> None:
+    wl = states.evict(reserved(), "Preempted", "for a better one", NOW + 5)
+    assert states.phase_of(wl) is Phase.EVICTING
+    assert states.is_admitted(wl)
+    assert wl["status"]["admission"] == ADMISSION
+    wl = states.release(wl, NOW + 9)
+    assert states.phase_of(wl) is Phase.PENDING
+    assert "admission" not in wl["status"]
+    assert states.condition(wl, "QuotaReserved")["message"] == "for a better one"
+    assert states.condition(wl, "Admitted")["reason"] == "NoReservation"
+    assert states.condition(wl, "Requeued")["status"] == "True"
+
+
+def test_a_second_cause_does_not_replace_the_first() -> None:
+    wl = states.evict(reserved(), "Preempted", "first", NOW)
+    assert states.evict(wl, "Deactivated", "second", NOW) is wl
+
+
+def test_the_next_reservation_turns_evicted_false_and_keeps_its_reason() -> None:
+    wl = states.release(states.evict(reserved(), "Preempted", "why", NOW), NOW)
+    wl = states.reserve(wl, ADMISSION, [], NOW + 60)
+    found = states.condition(wl, "Evicted")
+    assert (found["status"], found["reason"], found["message"]) == ("False", "Preempted", "why")
+    assert found["lastTransitionTime"] == format_time(NOW + 60)
+
+
+def test_lost_quota_resets_the_checks_and_their_updates() -> None:
+    checks = [check("a", "Ready", podSetUpdates=[{"name": "main"}]), check("b")]
+    wl = states.evict(reserved(admissionChecks=checks), "Preempted", "why", NOW)
+    wl = states.release(wl, NOW)
+    assert [(entry["name"], entry["state"]) for entry in states.check_states(wl)] == [
+        ("a", "Pending"),
+        ("b", "Pending"),
+    ]
+    assert "podSetUpdates" not in states.check_states(wl)[0]
+
+
+def test_a_retry_that_caused_the_eviction_stays_and_one_that_did_not_is_reset() -> None:
+    checks = [check("a", "Retry")]
+    by_check = states.evict(reserved(admissionChecks=checks), "AdmissionCheck", "why", NOW)
+    assert states.checks_in(states.release(by_check, NOW), "Retry") == ("a",)
+    preempted = states.evict(reserved(admissionChecks=checks), "Preempted", "why", NOW)
+    assert states.checks_in(states.release(preempted, NOW), "Retry") == ()
+
+
+def test_a_rejected_check_is_reset_only_once_the_workload_is_inactive() -> None:
+    wl = states.evict(reserved(admissionChecks=[check("a", "Rejected")]), "Deactivated", "why", NOW)
+    assert states.checks_in(states.release(wl, NOW), "Rejected") == ("a",)
+    assert states.checks_in(states.release(inactive(wl), NOW), "Pending") == ("a",)
+
+
+def test_a_reservation_that_was_not_admitted_can_be_cancelled_at_once() -> None:
+    wl = states.cancel(
+        reserved(admissionChecks=[check("a")]), "Suspended", "ClusterQueue cq is stopped", NOW
+    )
+    assert states.phase_of(wl) is Phase.PENDING
+    assert states.condition(wl, "QuotaReserved")["reason"] == "Suspended"
+    assert states.condition(wl, "Admitted") == {}
+    with pytest.raises(IllegalTransition):
+        states.cancel(reserved(), "Suspended", "running", NOW)
+
+
+def test_saying_the_same_reason_again_changes_nothing() -> None:
+    wl = states.wait(workload(), "WaitingForQuota", "cpu is short", NOW)
+    assert states.wait(wl, "WaitingForQuota", "cpu is short", NOW + 5) is wl
+    other = states.wait(wl, "WaitingForQuota", "memory is short", NOW + 5)
+    assert states.condition(other, "QuotaReserved")["lastTransitionTime"] == format_time(NOW)
+
+
+def test_a_long_message_is_cut() -> None:
+    wl = states.wait(workload(), "WaitingForQuota", "x" * 40_000, NOW)
+    message = states.condition(wl, "QuotaReserved")["message"]
+    assert len(message) == 32768
+    assert message.endswith("x ...")
+
+
+def test_reactivation_forgets_the_count_of_retries() -> None:
+    wl = reserved(requeueState={"count": 3, "requeueAt": "x"})
+    wl = states.evict(wl, "Deactivated", "why", NOW)
+    wl = states.release(inactive(wl), NOW)
+    assert states.condition(wl, "Requeued")["status"] == "False"
+    wl = states.requeue(wl, NOW)
+    assert states.condition(wl, "Requeued")["reason"] == "Reactivated"
+    assert "requeueState" not in wl["status"]
+
+
+def test_the_end_of_a_back_off_keeps_the_count() -> None:
+    wl = states.evict(reserved(), "PodsReadyTimeout", "slow", NOW)
+    wl["status"]["requeueState"] = {"count": 3, "requeueAt": "x"}
+    wl = states.requeue(states.release(wl, NOW), NOW)
+    assert states.condition(wl, "Requeued")["reason"] == "BackoffFinished"
+    assert wl["status"]["requeueState"] == {"count": 3}
+
+
+def test_checks_are_synced_as_a_set_in_the_order_of_the_queue() -> None:
+    wl = workload(admissionChecks=[check("gone"), check("b", "Retry")])
+    wl = states.sync_checks(wl, ["c", "b", "c"], NOW)
+    assert [(entry["name"], entry["state"]) for entry in states.check_states(wl)] == [
+        ("c", "Pending"),
+        ("b", "Retry"),
+    ]
+    assert states.sync_checks(wl, ["b", "c"], NOW) is wl
+    assert states.check_states(states.sync_checks(wl, [], NOW)) == ()
+
+
+def test_nothing_happens_to_a_finished_workload() -> None:
+    wl = states.finish(reserved(), "Succeeded", "done", NOW)
+    assert states.finish(wl, "Failed", "later", NOW) is wl
+    assert states.sync_checks(wl, ["a"], NOW) is wl
+    assert states.sync_admitted(wl, NOW) is wl
+    for step in (states.wait, states.cancel, states.evict):
+        with pytest.raises(IllegalTransition):
+            step(wl, "Reason", "message", NOW)
+
+
+def test_a_bundle_is_one_apply_with_identity_and_version() -> None:
+    old = workload()
+    (write,) = status_writes(old, states.reserve(old, ADMISSION, [], NOW))
+    assert (write.style, write.field_manager) == ("apply", ADMISSION_MANAGER)
+    assert write.body["metadata"] == {
+        "name": "wl",
+        "namespace": "ns",
+        "uid": "u1",
+        "resourceVersion": "7",
+    }
+    assert write.body["status"]["admission"] == ADMISSION
+    types = [entry["type"] for entry in write.body["status"]["conditions"]]
+    assert types == ["Admitted", "QuotaReserved"]
+
+
+def test_checks_are_reset_before_quota_is_released() -> None:
+    old = states.evict(reserved(admissionChecks=[check("a", "Ready")]), "Preempted", "why", NOW)
+    first, second = status_writes(old, states.release(old, NOW))
+    assert (first.style, second.style) == ("merge", "apply")
+    assert first.body["status"]["admissionChecks"][0]["state"] == "Pending"
+    assert "admission" not in second.body["status"]
+    assert second.at("8").body["metadata"]["resourceVersion"] == "8"
+
+
+def test_a_bundle_leaves_the_conditions_of_others_alone() -> None:
+    old = workload(conditions=[{"type": "PodsReady", "status": "False"}])
+    (write,) = status_writes(old, states.reserve(old, ADMISSION, [], NOW))
+    assert "PodsReady" not in {entry["type"] for entry in write.body["status"]["conditions"]}
+    assert status_writes(old, states.finish(old, "Succeeded", "done", NOW)) == ()
+
+
+def test_finished_is_written_on_its_own() -> None:
+    wl = states.finish(reserved(), "Succeeded", "done", NOW)
+    write = condition_write(wl, "Finished", "kueue-job-controller-Finished")
+    assert "resourceVersion" not in write.body["metadata"]
+    (found,) = write.body["status"]["conditions"]
+    assert (found["type"], found["reason"]) == ("Finished", "Succeeded")
+
+
+# ---- laws
+
+NAMES = st.sampled_from(["a", "b", "c"])
+STATES = st.sampled_from(["Pending", "Ready", "Retry", "Rejected"])
+REASONS = st.sampled_from(
+    ["Preempted", "AdmissionCheck", "ClusterQueueStopped", "Deactivated", "PodsReadyTimeout"]
+)
+STEPS = st.one_of(
+    st.tuples(st.just("reserve"), st.lists(NAMES)),
+    st.tuples(st.just("sync_admitted")),
+    st.tuples(st.just("evict"), REASONS, st.just("m")),
+    st.tuples(st.just("release")),
+    st.tuples(st.just("cancel"), st.just("Suspended"), st.just("m")),
+    st.tuples(st.just("wait"), st.just("WaitingForQuota"), st.sampled_from(["m", "n"])),
+    st.tuples(st.just("requeue")),
+    st.tuples(st.just("finish"), st.just("Succeeded"), st.just("m")),
+    st.tuples(st.just("sync_checks"), st.lists(NAMES)),
+    st.tuples(st.just("reset_checks"), st.lists(NAMES), st.just("m")),
+    st.tuples(st.just("=check"), NAMES, STATES),
+    st.tuples(st.just("=active"), st.booleans()),
+)
+
+
+def take(wl: Obj, step: tuple[Any, ...], now: float) -> Obj:
+    """One step of the machine, or (`=`) of somebody else."""
+    name, *arguments = step
+    if name == "=active":
+        return {**wl, "spec": {**wl["spec"], "active": arguments[0]}}
+    if name == "=check":
+        entries = [
+            {**entry, "state": arguments[1]} if entry["name"] == arguments[0] else entry
+            for entry in states.check_states(wl)
+        ]
+        return {**wl, "status": {**wl["status"], "admissionChecks": entries}}
+    if name == "reserve":
+        arguments = [ADMISSION, *arguments]
+    return getattr(states, name)(wl, *arguments, now)  # type: ignore[no-any-return]
+
+
+ALLOWED = {
+    Phase.PENDING: {Phase.PENDING, Phase.RESERVED, Phase.ADMITTED, Phase.FINISHED},
+    Phase.RESERVED: {
+        Phase.RESERVED,
+        Phase.ADMITTED,
+        Phase.EVICTING,
+        Phase.PENDING,
+        Phase.FINISHED,
+    },
+    # sync_admitted may only be asked for workloads that are not admitted, see the step below
+    Phase.ADMITTED: {Phase.ADMITTED, Phase.EVICTING, Phase.FINISHED},
+    Phase.EVICTING: {Phase.EVICTING, Phase.PENDING, Phase.FINISHED},
+    Phase.FINISHED: {Phase.FINISHED},
+}
+
+
+@given(st.lists(STEPS, max_size=25))
+@settings(max_examples=300, deadline=None)
+def test_no_order_of_steps_makes_an_illegal_workload(steps: list[tuple[Any, ...]]) -> None:
+    wl = workload()
+    for number, step in enumerate(steps):
+        before, copied, phase = wl, copy.deepcopy(wl), states.phase_of(wl)
+        if step[0] == "sync_admitted" and phase in (Phase.ADMITTED, Phase.EVICTING):
+            continue
+        try:
+            wl = take(wl, step, NOW + number)
+        except IllegalTransition:
+            assert before == copied
+            continue
+        assert before == copied
+        assert states.violations(wl) == ()
+        assert states.phase_of(wl) in ALLOWED[phase]
+        if step[0] in ("release", "cancel"):
+            assert states.checks_in(wl, "Ready") == ()
+
+
+@given(st.lists(STEPS, max_size=15))
+@settings(max_examples=100, deadline=None)
+def test_a_step_that_changes_nothing_writes_nothing(steps: list[tuple[Any, ...]]) -> None:
+    wl = workload()
+    for step in steps:
+        try:
+            after = take(wl, step, NOW)
+        except IllegalTransition:
+            continue
+        if after is wl:
+            assert status_writes(wl, after) == ()
+        wl = after
