@@ -1,0 +1,297 @@
+"""The work queue of a controller as a pure state machine (spec/framework 1.4 and 1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Generic, NamedTuple, TypeVar
+
+import attrs
+
+from kueuelib.machinery.rate_limits import ItemExponential, RateLimiter
+
+K = TypeVar("K", bound=Hashable)
+
+LOW_PRIORITY = -100
+"""For events of an initial list and for resyncs, so that live changes overtake them."""
+
+
+class Item(NamedTuple, Generic[K]):
+    """A key handed to a worker.
+
+    Attributes:
+        key: what to work on.
+        priority: the priority it had; a requeue passes it on.
+        waited: seconds since it became ready.
+    """
+
+    key: K
+    priority: int
+    waited: float
+
+
+class _Mode(Enum):
+    OPEN = "open"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+@attrs.define(slots=True)
+class _Record:
+    priority: int
+    counter: int
+    ready_at: float | None  # None: ready
+    since: float = 0.0
+
+
+class QueueCore(Generic[K]):
+    """Keys to work on: each at most once, by priority, some of them later.
+
+    The shell calls `pop_ready` for each free worker, `done` when the worker ends, and sleeps until
+    `next_deadline` or until an `add`. All `now` are seconds of one monotonic clock.
+
+    Guarantees:
+        - A key is never held by two workers. Adds before a pop lead to one run, adds during a run
+          to exactly one more.
+        - Ready keys come by descending priority, then by the order in which they became ready.
+        - Of two delays the earlier holds; an add without delay makes a waiting key ready; the
+          higher of two priorities holds, and raising it puts the key behind its new equals.
+
+    Attributes:
+        adds: how often a key became ready (`workqueue_adds_total`).
+        retries: how often a key was added with a delay (`workqueue_retries_total`).
+    """
+
+    def __init__(self, limiter: RateLimiter[K] | None = None) -> None:
+        self._limiter: RateLimiter[K] = ItemExponential() if limiter is None else limiter
+        self._records: dict[K, _Record] = {}
+        self._ready: list[tuple[int, int, K]] = []
+        self._waiting: list[tuple[float, int, int, K]] = []
+        self._processing: dict[K, float] = {}
+        self._depth: dict[int, int] = {}
+        self._counter = 0
+        self._mode = _Mode.OPEN
+        self.adds = 0
+        self.retries = 0
+
+    def __len__(self) -> int:
+        """How many keys are ready, those included whose earlier run still goes on."""
+        return sum(self._depth.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many keys are delayed."""
+        return len(self._records) - len(self)
+
+    @property
+    def processing(self) -> int:
+        """How many keys workers hold."""
+        return len(self._processing)
+
+    @property
+    def depth(self) -> Mapping[int, int]:
+        """Ready keys by priority (`workqueue_depth`); no zeros."""
+        return dict(self._depth)
+
+    @property
+    def shutting_down(self) -> bool:
+        """Whether adds are ignored."""
+        return self._mode is not _Mode.OPEN
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `pop_ready` will never return a key again: workers may leave."""
+        return self._mode is not _Mode.OPEN and not self._records
+
+    @property
+    def drained(self) -> bool:
+        """Whether, in addition, no worker holds a key."""
+        return self.exhausted and not self._processing
+
+    def add(
+        self,
+        *keys: K,
+        now: float,
+        after: float = 0.0,
+        priority: int | None = None,
+        rate_limited: bool = False,
+    ) -> None:
+        """Ask for a run of each key.
+
+        Args:
+            keys: what to work on.
+            now: the time.
+            after: not before that many seconds; zero or less: at once.
+            priority: higher first; None is 0.
+            rate_limited: delay by the rate limiter; of two delays above zero the smaller holds.
+        """
+        if self._mode is not _Mode.OPEN:
+            return
+        self._advance(now)
+        for key in keys:
+            delay = max(after, 0.0)
+            if rate_limited:
+                limited = self._limiter.when(key, now)
+                if limited > 0.0:
+                    delay = min(delay, limited) if delay > 0.0 else limited
+            if delay > 0.0:
+                self.retries += 1
+            self._merge(key, now, now + delay if delay > 0.0 else None, priority or 0)
+
+    def pop_ready(self, now: float) -> Item[K] | None:
+        """Hand out the next key, or None when none is ready."""
+        if self._mode is _Mode.OPEN:
+            self._advance(now)
+        while self._ready:
+            negated, counter, key = heappop(self._ready)
+            if not self._is_ready(key, counter):
+                continue
+            record = self._records.pop(key)
+            self._count(record.priority, -1)
+            self._processing[key] = now
+            return Item(key, -negated, max(0.0, now - record.since))
+        return None
+
+    def done(self, key: K, now: float) -> float:
+        """The worker ended its run of `key`; a key added meanwhile becomes available.
+
+        Returns:
+            how many seconds the run took.
+
+        Raises:
+            KeyError: nobody held the key.
+        """
+        took = max(0.0, now - self._processing.pop(key))
+        record = self._records.get(key)
+        if record is not None and record.ready_at is None:
+            heappush(self._ready, (-record.priority, record.counter, key))
+        return took
+
+    def forget(self, key: K) -> None:
+        """The key succeeded: the rate limiter forgets its failures."""
+        self._limiter.forget(key)
+
+    def num_requeues(self, key: K) -> int:
+        """How many failures the rate limiter counts."""
+        return self._limiter.num_requeues(key)
+
+    def next_deadline(self, now: float) -> float | None:
+        """When `pop_ready` is worth a call: `now`, later, or None: not before an add or done."""
+        if self._mode is _Mode.OPEN:
+            self._advance(now)
+        while self._ready and not self._is_ready(self._ready[0][2], self._ready[0][1]):
+            heappop(self._ready)
+        if self._ready:
+            return now
+        return self._waiting[0][0] if self._waiting else None
+
+    def unfinished(self, now: float) -> float:
+        """Seconds that running workers have spent together."""
+        return sum(max(0.0, now - start) for start in self._processing.values())
+
+    def longest_running(self, now: float) -> float:
+        """Seconds that the longest running worker has spent."""
+        return max((max(0.0, now - start) for start in self._processing.values()), default=0.0)
+
+    def shut_down(self, *, drain: bool) -> None:
+        """Ignore adds from now on, and drop what is delayed.
+
+        Args:
+            drain: hand out what is ready, and once more what was added during its run (client-go's
+                way); False drops it all at once (controller-runtime's way), also during a drain.
+        """
+        self._waiting.clear()
+        if drain and self._mode is not _Mode.CLOSED:
+            self._mode = _Mode.DRAINING
+            ready = {key: each for key, each in self._records.items() if each.ready_at is None}
+            self._records = ready
+        else:
+            self._mode = _Mode.CLOSED
+            self._records.clear()
+            self._ready.clear()
+            self._depth.clear()
+
+    def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> None:
+        found = self._records.get(key)
+        if found is None:
+            record = _Record(priority, self._fresh(), ready_at)
+            self._records[key] = record
+            if ready_at is None:
+                self._became_ready(record, now)
+            self._file(key, record)
+            return
+        changed = False
+        if priority > found.priority:
+            if found.ready_at is None:
+                self._count(found.priority, -1)
+                self._count(priority, 1)
+            found.priority = priority
+            found.counter = self._fresh()
+            changed = True
+        if found.ready_at is not None and (ready_at is None or ready_at < found.ready_at):
+            found.ready_at = ready_at
+            if ready_at is None:
+                found.counter = self._fresh()
+                self._became_ready(found, now)
+            changed = True
+        if changed:
+            self._file(key, found)
+            self._compact()
+
+    def _advance(self, now: float) -> None:
+        """Make every key ready whose time has come, in the order of their times."""
+        while self._waiting:
+            at, _, counter, key = self._waiting[0]
+            current = self._is_waiting(key, counter, at)
+            if current and at > now:
+                return
+            heappop(self._waiting)
+            if current:
+                record = self._records[key]
+                record.ready_at = None
+                record.counter = self._fresh()
+                self._became_ready(record, at)
+                self._file(key, record)
+
+    def _became_ready(self, record: _Record, at: float) -> None:
+        record.since = at
+        self.adds += 1
+        self._count(record.priority, 1)
+
+    def _file(self, key: K, record: _Record) -> None:
+        if record.ready_at is not None:
+            heappush(self._waiting, (record.ready_at, -record.priority, record.counter, key))
+        elif key not in self._processing:
+            heappush(self._ready, (-record.priority, record.counter, key))
+
+    def _is_ready(self, key: K, counter: int) -> bool:
+        record = self._records.get(key)
+        return record is not None and record.ready_at is None and record.counter == counter
+
+    def _is_waiting(self, key: K, counter: int, at: float) -> bool:
+        record = self._records.get(key)
+        return record is not None and record.ready_at == at and record.counter == counter
+
+    def _compact(self) -> None:
+        """Forget superseded heap entries before they outnumber the living."""
+        limit = 2 * len(self._records) + 64
+        if len(self._ready) > limit:
+            self._ready = [each for each in self._ready if self._is_ready(each[2], each[1])]
+            heapify(self._ready)
+        if len(self._waiting) > limit:
+            self._waiting = [
+                each for each in self._waiting if self._is_waiting(each[3], each[2], each[0])
+            ]
+            heapify(self._waiting)
+
+    def _count(self, priority: int, by: int) -> None:
+        depth = self._depth.get(priority, 0) + by
+        if depth:
+            self._depth[priority] = depth
+        else:
+            del self._depth[priority]
+
+    def _fresh(self) -> int:
+        self._counter += 1
+        return self._counter

@@ -1,0 +1,281 @@
+"""Label selectors: parsing, matching, canonical text. For field selectors see `fields`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from kueuelib.errors import InvalidSelector
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+
+
+class Op(Enum):
+    """How a requirement compares; the values are the words of `matchExpressions`."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+LABEL_SELECTOR_OPS = frozenset({Op.IN, Op.NOT_IN, Op.EXISTS, Op.DOES_NOT_EXIST})
+"""What a `LabelSelector` may use."""
+NODE_SELECTOR_OPS = frozenset(Op)
+"""What node affinity may use."""
+
+
+def _sorted_values(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(values)))
+
+
+def _check_key(_: object, __: object, key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    prefix_fits = len(prefix) <= 253 and _PREFIX.fullmatch(prefix) if slash else True
+    if not prefix_fits or not _NAME.fullmatch(name):
+        raise InvalidSelector(f"{key!r} is not a valid label key")
+
+
+@attrs.frozen
+class Requirement:
+    """One condition on one label.
+
+    Attributes:
+        key: the label key.
+        op: how to compare. `NOT_IN` and `DOES_NOT_EXIST` also hold when the label is missing.
+        values: sorted and unique; one integer for `GT` and `LT`, none for the two existence checks.
+
+    Raises:
+        InvalidSelector: key or values do not fit the operator.
+    """
+
+    key: str = attrs.field(validator=_check_key)
+    op: Op
+    values: tuple[str, ...] = attrs.field(default=(), converter=_sorted_values)
+
+    @values.validator
+    def _check_values(self, _: object, values: tuple[str, ...]) -> None:
+        if self.op in (Op.IN, Op.NOT_IN):
+            if not values:
+                raise InvalidSelector(f"{self.key}: {self.op.value} needs at least one value")
+            for value in values:
+                if value and not _NAME.fullmatch(value):
+                    raise InvalidSelector(f"{self.key}: {value!r} is not a valid label value")
+        elif self.op in (Op.GT, Op.LT):
+            if len(values) != 1 or not _INTEGER.fullmatch(values[0]):
+                raise InvalidSelector(f"{self.key}: {self.op.value} needs exactly one integer")
+        elif values:
+            raise InvalidSelector(f"{self.key}: {self.op.value} takes no values")
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels fulfil it."""
+        found = labels.get(self.key)
+        if self.op is Op.IN:
+            return found in self.values
+        if self.op is Op.NOT_IN:
+            return found not in self.values
+        if self.op is Op.EXISTS:
+            return found is not None
+        if self.op is Op.DOES_NOT_EXIST:
+            return found is None
+        if found is None or not _INTEGER.fullmatch(found):
+            return False
+        if self.op is Op.GT:
+            return int(found) > int(self.values[0])
+        return int(found) < int(self.values[0])
+
+    def __str__(self) -> str:
+        if self.op is Op.EXISTS:
+            return self.key
+        if self.op is Op.DOES_NOT_EXIST:
+            return f"!{self.key}"
+        if self.op is Op.GT:
+            return f"{self.key}>{self.values[0]}"
+        if self.op is Op.LT:
+            return f"{self.key}<{self.values[0]}"
+        if len(self.values) == 1:
+            return f"{self.key}{'=' if self.op is Op.IN else '!='}{self.values[0]}"
+        word = "in" if self.op is Op.IN else "notin"
+        return f"{self.key} {word} ({','.join(self.values)})"
+
+
+def _sorted_requirements(found: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted(found, key=lambda each: (each.key, str(each))))
+
+
+@attrs.frozen
+class Selector:
+    """A conjunction of requirements, or nothing at all.
+
+    Attributes:
+        requirements: all must hold; sorted by key, so that equal selectors print alike.
+        nothing: matches no object whatever the requirements say.
+    """
+
+    requirements: tuple[Requirement, ...] = attrs.field(default=(), converter=_sorted_requirements)
+    nothing: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether it matches any labels."""
+        return not self.nothing and not self.requirements
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels fulfil every requirement."""
+        return not self.nothing and all(each.matches(labels) for each in self.requirements)
+
+    def exact(self, key: str) -> str | None:
+        """The only value that the label may have, or None when several would do."""
+        for each in self.requirements:
+            if each.key == key and each.op is Op.IN and len(each.values) == 1:
+                return each.values[0]
+        return None
+
+    def __str__(self) -> str:
+        """The text for a `labelSelector` query parameter.
+
+        Raises:
+            ValueError: the selector matches nothing, which no text can say.
+        """
+        if self.nothing:
+            raise ValueError("a selector that matches nothing has no text")
+        return ",".join(str(each) for each in self.requirements)
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
+
+
+def expression(raw: Mapping[str, Any], ops: frozenset[Op] = LABEL_SELECTOR_OPS) -> Requirement:
+    """One entry of `matchExpressions`.
+
+    Raises:
+        InvalidSelector: the operator is not among `ops`, or key or values do not fit.
+    """
+    found = next((op for op in ops if op.value == raw.get("operator")), None)
+    if found is None:
+        raise InvalidSelector(f"{raw.get('operator')!r} is not a valid label selector operator")
+    return Requirement(raw.get("key") or "", found, raw.get("values") or ())
+
+
+def from_label_selector(raw: Mapping[str, Any] | None) -> Selector:
+    """The selector of a raw `metav1.LabelSelector`: None selects nothing, `{}` everything.
+
+    Raises:
+        InvalidSelector: an operator, a key or a value is not allowed.
+    """
+    if raw is None:
+        return NOTHING
+    labels: Mapping[str, str] = raw.get("matchLabels") or {}
+    return Selector(
+        [Requirement(key, Op.IN, (value,)) for key, value in labels.items()]
+        + [expression(each) for each in raw.get("matchExpressions") or ()]
+    )
+
+
+def from_expressions(raw: Iterable[Mapping[str, Any]]) -> Selector:
+    """The conjunction of a node selector term's `matchExpressions`.
+
+    No expressions select everything; that an empty *term* selects nothing is the caller's rule.
+
+    Raises:
+        InvalidSelector: an operator, a key or a value is not allowed.
+    """
+    return Selector([expression(each, NODE_SELECTOR_OPS) for each in raw])
+
+
+def from_labels(labels: Mapping[str, str]) -> Selector:
+    """The selector of a plain map, for example a `nodeSelector`."""
+    return Selector([Requirement(key, Op.IN, (value,)) for key, value in labels.items()])
+
+
+def parse_label_selector(text: str) -> Selector:
+    """The selector of a `labelSelector` query parameter, for example `a=b,c in (d,e),!f`.
+
+    Raises:
+        InvalidSelector: the text has no such form.
+    """
+    return _Parser(text).selector()
+
+
+class _Parser:
+    """Recursive descent over the tokens of a label selector."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[str] = []
+        end, position = len(text.rstrip()), 0
+        while position < end:
+            found = _TOKEN.match(text, position)
+            assert found is not None
+            self._tokens.append(found[1])
+            position = found.end()
+        self._next = 0
+
+    def selector(self) -> Selector:
+        requirements = []
+        if self._peek():
+            requirements.append(self._requirement())
+        while self._peek():
+            self._expect(",")
+            requirements.append(self._requirement())
+        return Selector(requirements)
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        found = self._peek()
+        self._next += 1
+        return found
+
+    def _expect(self, token: str) -> None:
+        found = self._take()
+        if found != token:
+            raise self._error(found, token)
+
+    def _error(self, found: str, expected: str) -> InvalidSelector:
+        return InvalidSelector(
+            f"unable to parse requirement in {self._text!r}: found {found!r}, expected {expected}"
+        )
+
+    def _word(self) -> str:
+        found = self._take()
+        if not found or not re.match(r"[^\s=!(),<>]", found):
+            raise self._error(found, "an identifier")
+        return found
+
+    def _requirement(self) -> Requirement:
+        if self._peek() == "!":
+            self._take()
+            return Requirement(self._word(), Op.DOES_NOT_EXIST)
+        key = self._word()
+        if self._peek() in ("", ","):
+            return Requirement(key, Op.EXISTS)
+        op = self._take()
+        if op in ("=", "==", "!="):
+            value = "" if self._peek() in ("", ",") else self._word()
+            return Requirement(key, Op.NOT_IN if op == "!=" else Op.IN, (value,))
+        if op in ("<", ">"):
+            return Requirement(key, Op.GT if op == ">" else Op.LT, (self._word(),))
+        if op in ("in", "notin"):
+            return Requirement(key, Op.IN if op == "in" else Op.NOT_IN, self._values())
+        raise self._error(op, "in, notin, =, ==, !=, <, >")
+
+    def _values(self) -> tuple[str, ...]:
+        self._expect("(")
+        values = [""] if self._peek() in (",", ")") else [self._word()]
+        while self._peek() == ",":
+            self._take()
+            values.append("" if self._peek() in (",", ")") else self._word())
+        self._expect(")")
+        return tuple(values)

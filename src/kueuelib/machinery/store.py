@@ -1,0 +1,252 @@
+"""An in-memory store of objects by key, with many-valued indexes (spec/framework 2.3 to 2.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+
+T = TypeVar("T")
+
+NAMESPACE_INDEX = "namespace"
+"""The name under which an informer registers `namespace_of`."""
+
+
+class DeltaKind(Enum):
+    """What happened to one key of a store."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    DELETED = "deleted"
+
+
+@attrs.frozen
+class Delta(Generic[T]):
+    """What happened to one key of a store.
+
+    Attributes:
+        kind: what happened.
+        key: whose delta it is.
+        old: what the store held before; None when added.
+        new: what it holds now; None when deleted.
+        initial: whether it belongs to the first filling of the store, or is told to a handler that
+            came late. Such deltas describe what exists, not what changed.
+
+    An object that was deleted and created again while nobody looked is an update whose UIDs differ.
+    """
+
+    kind: DeltaKind
+    key: ObjectKey
+    old: T | None = None
+    new: T | None = None
+    initial: bool = False
+
+    @property
+    def last(self) -> T:
+        """The newest known state: `new`, or `old` of what was deleted."""
+        found = self.old if self.new is None else self.new
+        assert found is not None
+        return found
+
+
+class Change(NamedTuple, Generic[T]):
+    """An order to a store: hold `value` under `key`, or drop the key when `value` is None."""
+
+    key: ObjectKey
+    value: T | None
+
+
+IndexFunction = Callable[[T], Iterable[Hashable]]
+"""The values under which an object is found; pure, may be empty or have duplicates."""
+
+
+class _Index(Generic[T]):
+    """One named index: value to keys, and back."""
+
+    __slots__ = ("function", "keys", "values")
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self.keys: dict[Hashable, dict[ObjectKey, None]] = {}
+        self.values: dict[ObjectKey, tuple[Hashable, ...]] = {}
+
+    def of(self, value: T) -> tuple[Hashable, ...]:
+        return tuple(dict.fromkeys(self.function(value)))
+
+    def set(self, key: ObjectKey, values: tuple[Hashable, ...]) -> None:
+        before = self.values.get(key, ())
+        if before == values:
+            return
+        for value in before:
+            if value not in values:
+                self._drop(key, value)
+        for value in values:
+            self.keys.setdefault(value, {})[key] = None
+        if values:
+            self.values[key] = values
+        else:
+            self.values.pop(key, None)
+
+    def remove(self, key: ObjectKey) -> None:
+        for value in self.values.pop(key, ()):
+            self._drop(key, value)
+
+    def _drop(self, key: ObjectKey, value: Hashable) -> None:
+        keys = self.keys[value]
+        del keys[key]
+        if not keys:
+            del self.keys[value]
+
+
+class Store(Generic[T]):
+    """Objects by key, with named indexes that follow every write.
+
+    Guarantees: indexes and content change together before a method returns; a failing index
+    function leaves the store as it was; iteration is in the order in which keys came.
+
+    Caveats: values are shared, not copied. Whoever reads must not change them in place.
+    """
+
+    __slots__ = ("_indexes", "_items")
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._items: dict[ObjectKey, T] = {}
+        self._indexes: dict[str, _Index[T]] = {}
+        for name, function in (indexes or {}).items():
+            self.add_index(name, function)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def __iter__(self) -> Iterator[ObjectKey]:
+        return iter(tuple(self._items))
+
+    def get(self, key: ObjectKey) -> T | None:
+        """What is held under `key`, or None."""
+        return self._items.get(key)
+
+    def keys(self) -> tuple[ObjectKey, ...]:
+        """Every key."""
+        return tuple(self._items)
+
+    def items(self) -> tuple[T, ...]:
+        """Every value."""
+        return tuple(self._items.values())
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Add an index, built at once from what is held.
+
+        Raises:
+            ValueError: the name is taken by another function.
+        """
+        found = self._indexes.get(name)
+        if found is not None:
+            if found.function == function:
+                return
+            raise ValueError(f"index {name!r} exists with another function")
+        index = _Index(function)
+        for key, value in self._items.items():
+            index.set(key, index.of(value))
+        self._indexes[name] = index
+
+    def by_index(self, name: str, value: Hashable) -> tuple[T, ...]:
+        """The objects whose index function returned `value`.
+
+        Raises:
+            KeyError: no index has that name.
+        """
+        return tuple(self._items[key] for key in self._indexes[name].keys.get(value, ()))
+
+    def keys_by_index(self, name: str, value: Hashable) -> tuple[ObjectKey, ...]:
+        """The keys of `by_index`."""
+        return tuple(self._indexes[name].keys.get(value, ()))
+
+    def index_values(self, name: str) -> tuple[Hashable, ...]:
+        """Every value under which an index finds something."""
+        return tuple(self._indexes[name].keys)
+
+    def put(self, key: ObjectKey, value: T, *, initial: bool = False) -> Delta[T]:
+        """Hold `value` under `key`."""
+        filed = [(index, index.of(value)) for index in self._indexes.values()]
+        old = self._items.get(key)
+        self._items[key] = value
+        for index, values in filed:
+            index.set(key, values)
+        kind = DeltaKind.ADDED if old is None else DeltaKind.UPDATED
+        return Delta(kind, key, old, value, initial)
+
+    def remove(self, key: ObjectKey) -> Delta[T] | None:
+        """Drop `key`; None when it was not held."""
+        old = self._items.pop(key, None)
+        if old is None:
+            return None
+        for index in self._indexes.values():
+            index.remove(key)
+        return Delta(DeltaKind.DELETED, key, old)
+
+    def apply(self, changes: Iterable[Change[T]]) -> tuple[Delta[T], ...]:
+        """Carry out changes in order; dropping an unknown key gives no delta."""
+        deltas = []
+        for key, value in changes:
+            delta = self.remove(key) if value is None else self.put(key, value)
+            if delta is not None:
+                deltas.append(delta)
+        return tuple(deltas)
+
+    def replace(
+        self,
+        items: Iterable[tuple[ObjectKey, T]],
+        *,
+        initial: bool = False,
+        same: Callable[[T, T], bool] | None = None,
+    ) -> tuple[Delta[T], ...]:
+        """Hold exactly `items`: first deltas of what vanished, then of what is listed.
+
+        Args:
+            items: the new content; a later pair wins over an earlier one of the same key.
+            initial: marks the deltas of listed objects.
+            same: when it says that old and new are the same, the old one stays without a delta.
+        """
+        listed = dict(items)
+        deltas = []
+        for key in [key for key in self._items if key not in listed]:
+            gone = self.remove(key)
+            assert gone is not None
+            deltas.append(gone)
+        for key, value in listed.items():
+            old = self._items.get(key)
+            if old is not None and same is not None and same(old, value):
+                continue
+            deltas.append(self.put(key, value, initial=initial))
+        return tuple(deltas)
+
+    def as_initial(self) -> tuple[Delta[T], ...]:
+        """What a handler that comes late is told: an initial ADDED for everything held."""
+        return tuple(
+            Delta(DeltaKind.ADDED, key, None, value, initial=True)
+            for key, value in self._items.items()
+        )
+
+
+def namespace_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """The index function of `NAMESPACE_INDEX` for raw objects; nothing for cluster-scoped ones."""
+    found = obj["metadata"].get("namespace")
+    return (found,) if found else ()
+
+
+def same_version(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two raw objects are the same state of the same object, for `Store.replace`."""
+    before, after = old["metadata"], new["metadata"]
+    version = after.get("resourceVersion")
+    return (
+        bool(version)
+        and before.get("resourceVersion") == version
+        and before.get("uid") == after.get("uid")
+    )

@@ -1,0 +1,131 @@
+"""The work queue against an oracle that keeps one plain list and sorts it each time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kueuelib.machinery.queue import QueueCore
+
+keys = st.sampled_from("abcde")
+delays = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0])
+priorities = st.sampled_from([None, -100, 0, 7])
+
+
+class Oracle:
+    """Records as dictionaries; every question is answered by a full scan."""
+
+    def __init__(self):
+        self.records = {}
+        self.held = set()
+        self.serial = 0
+
+    def tick(self):
+        self.serial += 1
+        return self.serial
+
+    def promote(self, now):
+        due = [r for r in self.records.values() if r["at"] is not None and r["at"] <= now]
+        for record in sorted(due, key=lambda r: (r["at"], -r["priority"], r["serial"])):
+            record.update(at=None, serial=self.tick())
+
+    def add(self, key, now, after, priority):
+        self.promote(now)
+        at = now + after if after > 0 else None
+        priority = priority or 0
+        record = self.records.get(key)
+        if record is None:
+            self.records[key] = {"key": key, "at": at, "priority": priority, "serial": self.tick()}
+            return
+        if priority > record["priority"]:
+            record.update(priority=priority, serial=self.tick())
+        if record["at"] is not None:
+            if at is None:
+                record.update(at=None, serial=self.tick())
+            else:
+                record["at"] = min(at, record["at"])
+
+    def pop(self, now):
+        self.promote(now)
+        free = [r for r in self.records.values() if r["at"] is None and r["key"] not in self.held]
+        if not free:
+            return None
+        first = min(free, key=lambda r: (-r["priority"], r["serial"]))
+        del self.records[first["key"]]
+        self.held.add(first["key"])
+        return first["key"], first["priority"]
+
+    def deadline(self, now):
+        self.promote(now)
+        times = [r["at"] for r in self.records.values() if r["at"] is not None]
+        for record in self.records.values():
+            if record["at"] is None and record["key"] not in self.held:
+                return now
+        return min(times, default=None)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.queue = QueueCore()
+        self.oracle = Oracle()
+        self.now = 0.0
+        self.draining = False
+
+    @precondition(lambda self: not self.draining)
+    @rule(key=keys, after=delays, priority=priorities)
+    def add(self, key, after, priority):
+        self.queue.add(key, now=self.now, after=after, priority=priority)
+        self.oracle.add(key, self.now, after, priority)
+
+    @precondition(lambda self: self.draining)
+    @rule(key=keys, after=delays)
+    def add_is_ignored_after_shutdown(self, key, after):
+        before = len(self.queue), self.queue.waiting
+        self.queue.add(key, now=self.now, after=after)
+        assert (len(self.queue), self.queue.waiting) == before
+
+    @rule()
+    def pop(self):
+        item = self.queue.pop_ready(self.now)
+        assert (item and (item.key, item.priority)) == self.oracle.pop(self.now)
+        if item:
+            assert 0.0 <= item.waited <= self.now
+
+    @precondition(lambda self: self.oracle.held)
+    @rule(data=st.data())
+    def done(self, data):
+        key = data.draw(st.sampled_from(sorted(self.oracle.held)))
+        self.queue.done(key, self.now)
+        self.oracle.held.remove(key)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
+    def advance(self, seconds):
+        self.now += seconds
+
+    @precondition(lambda self: not self.draining)
+    @rule()
+    def drain(self):
+        self.queue.next_deadline(self.now)
+        self.oracle.promote(self.now)
+        self.queue.shut_down(drain=True)
+        self.draining = True
+        self.oracle.records = {k: r for k, r in self.oracle.records.items() if r["at"] is None}
+
+    @invariant()
+    def deadlines_and_depths_agree(self):
+        assert self.queue.next_deadline(self.now) == self.oracle.deadline(self.now)
+        ready = [r for r in self.oracle.records.values() if r["at"] is None]
+        assert len(self.queue) == len(ready)
+        assert self.queue.waiting == len(self.oracle.records) - len(ready)
+        assert self.queue.depth == Counter(r["priority"] for r in ready)
+        assert self.queue.processing == len(self.oracle.held)
+        assert self.queue.exhausted == (self.draining and not self.oracle.records)
+        assert self.queue.drained == (self.queue.exhausted and not self.oracle.held)
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
