@@ -1,0 +1,219 @@
+"""Where the API server is and how to speak to it: a value, made by a loader."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+from urllib.request import (  # type: ignore[attr-defined]
+    getproxies_environment,
+    proxy_bypass_environment,
+)
+
+import attrs
+
+from kueuelib.errors import ConfigError
+
+
+@attrs.frozen
+class Endpoint:
+    """An API server's address with everything a request needs.
+
+    Attributes:
+        url: scheme, host, port and an optional path prefix, without a slash at the end.
+        tls: the context for https, None for http.
+        server_hostname: the name to verify instead of the one in the URL, or None.
+        proxy: the URL of an HTTP proxy, or None.
+        authorization: the value of the `Authorization` header, or None.
+        headers: further headers of every request, for example impersonation.
+        refresh_at: seconds since the epoch after which the credentials should be loaded again,
+            or None when they never go stale by themselves.
+        fingerprint: equal for two endpoints that may share connections.
+        source: what to name in error messages, for example the kubeconfig's path.
+        namespace: the namespace of the context, or empty.
+    """
+
+    url: str
+    tls: ssl.SSLContext | None = attrs.field(default=None, eq=False)
+    server_hostname: str | None = None
+    proxy: str | None = None
+    authorization: str | None = attrs.field(default=None, repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+    refresh_at: float | None = None
+    fingerprint: str = ""
+    source: str = ""
+    namespace: str = ""
+
+
+class EndpointSource(Protocol):
+    """Whatever can load the endpoint, again and again."""
+
+    async def load(self, *, force: bool = False) -> Endpoint:
+        """Read the configuration and get credentials.
+
+        Args:
+            force: get fresh credentials even when the present ones seem good (after a 401).
+
+        Raises:
+            ConfigError: what is configured cannot work.
+        """
+        ...
+
+
+@attrs.frozen
+class FixedSource:
+    """An endpoint that never changes, for tests and for programs that build their own."""
+
+    endpoint: Endpoint
+
+    async def load(self, *, force: bool = False) -> Endpoint:
+        """The endpoint."""
+        del force
+        return self.endpoint
+
+
+@attrs.frozen
+class TlsFiles:
+    """What is needed to build a TLS context; bytes are PEM, paths name PEM files.
+
+    Attributes:
+        ca_data: authorities to trust.
+        ca_file: file with authorities to trust; the system's are used when both are missing.
+        cert_data: client certificate.
+        key_data: its key.
+        cert_file: file with the client certificate.
+        key_file: file with its key.
+        verify: whether the server's certificate is checked.
+    """
+
+    ca_data: bytes | None = None
+    ca_file: str | None = None
+    cert_data: bytes | None = attrs.field(default=None, repr=False)
+    key_data: bytes | None = attrs.field(default=None, repr=False)
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+
+
+def client_tls(files: TlsFiles, subject: str) -> ssl.SSLContext:
+    """The context of a client.
+
+    Certificates are checked as strictly as other Kubernetes clients do, not as strictly as
+    Python 3.13 does by default: many clusters' authorities lack key identifiers.
+
+    Args:
+        files: certificates and keys.
+        subject: what to name in errors.
+
+    Raises:
+        ConfigError: a file is missing or is no certificate or key.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not files.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _load_authorities(context, files, subject)
+    _load_client_certificate(context, files, subject)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, files: TlsFiles, subject: str) -> None:
+    if not files.verify:
+        return
+    try:
+        if files.ca_data is not None:
+            context.load_verify_locations(cadata=files.ca_data.decode("ascii"))
+        elif files.ca_file is not None:
+            context.load_verify_locations(cafile=files.ca_file)
+        else:
+            context.load_default_certs()
+    except (OSError, ValueError) as error:
+        what = files.ca_file or "certificate-authority-data"
+        raise ConfigError(
+            subject,
+            f"{what} holds no usable certificate ({error})",
+            "put the cluster's certificate authority there, in PEM form",
+        ) from error
+
+
+def _load_client_certificate(context: ssl.SSLContext, files: TlsFiles, subject: str) -> None:
+    cert, key = files.cert_data or files.cert_file, files.key_data or files.key_file
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
+        missing = "client-certificate" if cert is None else "client-key"
+        raise ConfigError(
+            subject, f"the user has no {missing}", "give both, or remove the other one"
+        )
+    try:
+        # The ssl module reads keys from files only; these exist no longer than this call.
+        with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
+            context.load_cert_chain(
+                _as_file(cert, Path(folder, "cert")), _as_file(key, Path(folder, "key"))
+            )
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            subject,
+            f"the client certificate or its key cannot be used ({error})",
+            "check client-certificate and client-key of the user",
+        ) from error
+
+
+def _as_file(content: bytes | str, path: Path) -> str:
+    if isinstance(content, str):
+        return content
+    path.touch(0o600)
+    path.write_bytes(content)
+    return str(path)
+
+
+def check_url(url: str, subject: str) -> str:
+    """The URL without a slash at the end.
+
+    Raises:
+        ConfigError: it is no http or https URL with a host.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            subject, f"the server {url!r} is no http or https URL", "correct the cluster's server"
+        )
+    return url.rstrip("/")
+
+
+def proxy_for(
+    url: str, configured: str | None, subject: str, env: Mapping[str, str] | None = None
+) -> str | None:
+    """The HTTP proxy for a server, resolved once.
+
+    Args:
+        url: the server.
+        configured: the kubeconfig's `proxy-url`, which wins over the environment.
+        subject: what to name in errors.
+        env: proxies by scheme plus `no`; the environment's when None.
+
+    Raises:
+        ConfigError: the proxy speaks another protocol than HTTP.
+    """
+    parts = urlsplit(url)
+    proxies = dict(getproxies_environment() if env is None else env)
+    if configured:
+        proxy: str | None = configured
+    elif proxy_bypass_environment(parts.hostname or "", proxies):
+        proxy = None
+    else:
+        proxy = proxies.get(parts.scheme)
+    if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
+        raise ConfigError(
+            subject, f"the proxy {proxy!r} is no HTTP proxy", "use an http:// or https:// proxy"
+        )
+    return proxy or None

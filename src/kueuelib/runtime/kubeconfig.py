@@ -1,0 +1,462 @@
+"""Finds and loads a kubeconfig, or a pod's service account, into an `Endpoint`.
+
+Contexts, users, exec plug-ins, identity providers and service accounts are kubernetes-asyncio's;
+certificates and the messages for broken files are ours. Only this module knows that library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
+import yaml
+
+from kueuelib.errors import ConfigError
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.endpoint import (
+    Endpoint,
+    EndpointSource,
+    TlsFiles,
+    check_url,
+    client_tls,
+    proxy_for,
+)
+
+EXEC_TIMEOUT = 60.0
+"""Seconds an exec plug-in or an identity provider may take."""
+FILE_REFRESH = 60.0
+"""Seconds after which files with tokens and certificates are read again."""
+_PACKAGE = "kubernetes_asyncio"
+_FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+@attrs.frozen
+class Library:
+    """What we use of kubernetes-asyncio."""
+
+    configuration: Any
+    kube_config_loader: Any
+    in_cluster_loader: Any
+    config_exception: type[Exception]
+    in_cluster: ModuleType
+
+
+@cache
+def library() -> Library:
+    """Import kubernetes-asyncio's configuration and authentication, without its 1,000 models.
+
+    Importing the package runs `client/__init__.py`, which loads every model and API class:
+    36 MB and up to a second for classes that we never use. The three modules needed import only
+    `Configuration` and `ApiClient` from there. So they are imported with stand-ins for the two
+    packages whose `__init__` is heavy; afterwards `sys.modules` is as it was, and whoever imports
+    kubernetes_asyncio in the same process gets all of it. When the package is loaded already, or
+    its layout is not as expected, the plain import is used.
+    """
+    logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
+    if _PACKAGE not in sys.modules:
+        try:
+            with _light_packages():
+                return _import_library()
+        except (ImportError, AttributeError):
+            logging.getLogger(__name__).debug("light import failed", exc_info=True)
+    return _import_library()
+
+
+def _import_library() -> Library:
+    configuration = importlib.import_module(f"{_PACKAGE}.client.configuration").Configuration
+    kube_config = importlib.import_module(f"{_PACKAGE}.config.kube_config")
+    in_cluster = importlib.import_module(f"{_PACKAGE}.config.incluster_config")
+    return Library(
+        configuration=configuration,
+        kube_config_loader=kube_config.KubeConfigLoader,
+        in_cluster_loader=in_cluster.InClusterConfigLoader,
+        config_exception=kube_config.ConfigException,
+        in_cluster=in_cluster,
+    )
+
+
+@contextmanager
+def _light_packages() -> Iterator[None]:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"{_PACKAGE} is no package")
+    folder = Path(spec.submodule_search_locations[0])
+    try:
+        root, client = ModuleType(_PACKAGE), ModuleType(f"{_PACKAGE}.client")
+        root.__path__, client.__path__ = [str(folder)], [str(folder / "client")]
+        sys.modules[root.__name__], sys.modules[client.__name__] = root, client
+        configuration = importlib.import_module(f"{_PACKAGE}.client.configuration")
+        client.Configuration = configuration.Configuration  # type: ignore[attr-defined]
+        client.ApiClient = None  # type: ignore[attr-defined]
+        yield
+    finally:
+        for name in [n for n in sys.modules if n == _PACKAGE or n.startswith(f"{_PACKAGE}.")]:
+            del sys.modules[name]
+
+
+def find_source(
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> EndpointSource:
+    """Where the endpoint comes from: the file given, `$KUBECONFIG`, `~/.kube/config`, the pod.
+
+    Args:
+        kubeconfig: a file that must exist.
+        context: the context to use instead of the file's current one.
+        env: the environment; the process's when None.
+        clock: tells when credentials go stale.
+
+    Raises:
+        ConfigError: there is no configuration.
+    """
+    env = os.environ if env is None else env
+    if kubeconfig is not None:
+        path = Path(kubeconfig).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                str(path), "there is no such file", "give the path of an existing kubeconfig"
+            )
+        return KubeconfigSource((path,), context, clock=clock)
+    if listed := env.get("KUBECONFIG"):
+        paths = tuple(Path(part).expanduser() for part in listed.split(os.pathsep) if part)
+        found = tuple(path for path in paths if path.is_file())
+        if not found:
+            raise ConfigError(
+                f"$KUBECONFIG ({listed})", "there is no such file", "correct or unset KUBECONFIG"
+            )
+        return KubeconfigSource(found, context, clock=clock)
+    home = Path("~/.kube/config").expanduser()
+    if home.is_file():
+        return KubeconfigSource((home,), context, clock=clock)
+    if env.get("KUBERNETES_SERVICE_HOST"):
+        return InClusterSource(dict(env), clock=clock)
+    raise ConfigError(
+        str(home),
+        "there is no kubeconfig, and this is no pod of a cluster",
+        "give one with --kubeconfig or $KUBECONFIG",
+    )
+
+
+class InClusterSource:
+    """The service account of the pod this process runs in; read again every minute.
+
+    Args:
+        env: the environment with the server's host and port.
+        clock: tells when to read again.
+        token_file: the token, instead of the usual path.
+        ca_file: the authority, instead of the usual path.
+    """
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        token_file: str | None = None,
+        ca_file: str | None = None,
+    ) -> None:
+        self._env = env
+        self._clock = clock
+        self._token_file = token_file
+        self._ca_file = ca_file
+
+    async def load(self, *, force: bool = False) -> Endpoint:
+        """Read token and authority."""
+        del force
+        lib = library()
+        token_file = self._token_file or lib.in_cluster.SERVICE_TOKEN_FILENAME
+        ca_file = self._ca_file or lib.in_cluster.SERVICE_CERT_FILENAME
+        subject = str(Path(token_file).parent)
+        config = lib.configuration()
+        try:
+            lib.in_cluster_loader(
+                token_file, ca_file, try_refresh_token=False, environ=self._env
+            ).load_and_set(config)
+        except (lib.config_exception, OSError) as error:
+            raise ConfigError(
+                subject, str(error).rstrip("."), "mount the service account of the pod"
+            ) from error
+        url = check_url(config.host, subject)
+        tls = TlsFiles(ca_file=ca_file)
+        return Endpoint(
+            url=url,
+            tls=client_tls(tls, subject),
+            proxy=proxy_for(url, None, subject),
+            authorization=await _authorization(config),
+            refresh_at=self._clock.now() + FILE_REFRESH,
+            fingerprint=_fingerprint(url, tls),
+            source="service account",
+            namespace=_first_line(Path(subject, "namespace")),
+        )
+
+
+class KubeconfigSource:
+    """One or more kubeconfig files, merged as kubectl does: the first that says something wins.
+
+    Args:
+        paths: existing files.
+        context: the context to use instead of the current one.
+        clock: tells when credentials go stale.
+    """
+
+    def __init__(
+        self, paths: tuple[Path, ...], context: str | None = None, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._paths = paths
+        self._context = context
+        self._clock = clock
+        self._subject = os.pathsep.join(map(str, paths))
+        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._merged: dict[str, Any] = {}
+
+    async def load(self, *, force: bool = False) -> Endpoint:
+        """Read the files if they changed, and get credentials."""
+        stamp = tuple(_stamp(path) for path in self._paths)
+        if force or stamp != self._stamp or not self._merged:
+            # Kept between loads because identity providers hand out a new refresh token each time.
+            self._merged, self._stamp = merge(self._paths), stamp
+        name, cluster, user, namespace = select(self._merged, self._context, self._subject)
+        tls = _tls_files(cluster, user, self._subject)
+        config, expiry = await self._authenticate(name, cluster, user)
+        if tls.cert_data is None and tls.cert_file is None and config.cert_file:
+            tls = attrs.evolve(tls, cert_file=config.cert_file, key_file=config.key_file)
+        url = check_url(str(cluster.get("server") or ""), self._subject)
+        return Endpoint(
+            url=url,
+            tls=client_tls(tls, self._subject) if url.startswith("https") else None,
+            server_hostname=cluster.get("tls-server-name"),
+            proxy=proxy_for(url, cluster.get("proxy-url"), self._subject),
+            authorization=await _authorization(config),
+            headers=_impersonation(user),
+            refresh_at=self._refresh_at(tls, user, expiry),
+            fingerprint=_fingerprint(url, tls),
+            source=self._subject,
+            namespace=namespace,
+        )
+
+    async def _authenticate(
+        self, name: str, cluster: Mapping[str, Any], user: dict[str, Any]
+    ) -> tuple[Any, float | None]:
+        lib = library()
+        document = {
+            "current-context": name,
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "clusters": [{"name": name, "cluster": {"server": cluster.get("server") or "-"}}],
+            "users": [{"name": name, "user": _without_certificates(user)}],
+        }
+        config = lib.configuration()
+        try:
+            loader = lib.kube_config_loader(document, config_base_path="")
+            async with asyncio.timeout(EXEC_TIMEOUT):
+                await loader.load_and_set(config)
+        except TimeoutError as error:
+            raise ConfigError(
+                self._subject,
+                f"the credentials plug-in gave no answer within {EXEC_TIMEOUT:.0f} s",
+                "run the exec command of the user by hand",
+            ) from error
+        except lib.config_exception as error:
+            text = str(error).removeprefix("Invalid kube-config file. ").rstrip(".")
+            raise ConfigError(self._subject, text, "correct the user of the context") from error
+        except (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                self._subject,
+                f"no credentials from the user of context {name!r} ({error})",
+                "correct the user of the context",
+            ) from error
+        expiry = getattr(loader, "exec_plugin_expiry", None)
+        return config, None if expiry is None else expiry.timestamp()
+
+    def _refresh_at(
+        self, tls: TlsFiles, user: Mapping[str, Any], expiry: float | None
+    ) -> float | None:
+        now = self._clock.now()
+        if expiry is not None:
+            return now + max(0.8 * (expiry - now), 10.0)
+        in_files = tls.ca_file or tls.cert_file or user.get("tokenFile") or "auth-provider" in user
+        return now + FILE_REFRESH if in_files and "exec" not in user else None
+
+
+def merge(paths: tuple[Path, ...]) -> dict[str, Any]:
+    """Several kubeconfig files as one, relative paths made absolute.
+
+    Raises:
+        ConfigError: a file cannot be read or has another shape.
+    """
+    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    for path in paths:
+        document = _read(path)
+        merged["current-context"] = merged["current-context"] or document.get("current-context")
+        for section, single in (
+            ("clusters", "cluster"),
+            ("users", "user"),
+            ("contexts", "context"),
+        ):
+            for name, value in _entries(path, document, section, single):
+                _make_absolute(value, path.parent)
+                merged[section].setdefault(name, value)
+    return merged
+
+
+def select(
+    merged: Mapping[str, Any], context: str | None, subject: str
+) -> tuple[str, dict[str, Any], dict[str, Any], str]:
+    """Name, cluster, user and namespace of a context.
+
+    Raises:
+        ConfigError: the context, its cluster or its user does not exist.
+    """
+    name = context or merged["current-context"]
+    contexts = merged["contexts"]
+    listed = ", ".join(sorted(contexts)) or "none"
+    if not name:
+        raise ConfigError(subject, "current-context is not set", f"set it (contexts: {listed})")
+    if name not in contexts:
+        raise ConfigError(subject, f"there is no context {name!r}", f"use one of: {listed}")
+    found = contexts[name]
+    cluster = merged["clusters"].get(found.get("cluster"))
+    if cluster is None:
+        raise ConfigError(
+            subject,
+            f"context {name!r} names the cluster {found.get('cluster')!r}, which is not listed",
+            "add it under clusters",
+        )
+    user: dict[str, Any] | None = {}
+    if found.get("user"):
+        user = merged["users"].get(found["user"])
+    if user is None:
+        raise ConfigError(
+            subject,
+            f"context {name!r} names the user {found['user']!r}, who is not listed",
+            "add the user under users",
+        )
+    return str(name), cluster, user, str(found.get("namespace") or "")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    fix = "repair the kubeconfig, or name another one"
+    try:
+        document = yaml.load(path.read_bytes(), Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read ({error.strerror})", fix) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(str(path), f"is no YAML ({where}{problem})", fix) from error
+    if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
+        raise ConfigError(str(path), "is no kubeconfig (kind: Config)", fix)
+    return document
+
+
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _entries(
+    path: Path, document: Mapping[str, Any], section: str, single: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    listed = document.get(section) or []
+    if not isinstance(listed, list):
+        raise ConfigError(str(path), f"{section} is no list", f"make it a list of named {section}")
+    for index, entry in enumerate(listed):
+        value = (entry.get(single) or {}) if isinstance(entry, dict) else None
+        if not isinstance(value, dict) or not isinstance(entry.get("name"), str):
+            raise ConfigError(
+                str(path),
+                f"{section}[{index}] is malformed",
+                f"it needs a name and a mapping named {single}",
+            )
+        yield entry["name"], dict(value)
+
+
+def _make_absolute(value: dict[str, Any], folder: Path) -> None:
+    for key in _FILE_KEYS:
+        if isinstance(value.get(key), str) and value[key]:
+            value[key] = str(folder.absolute() / value[key])
+    plugin = value.get("exec")
+    if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
+        value["exec"] = {**plugin, "command": str(folder.absolute() / plugin["command"])}
+
+
+def _tls_files(cluster: Mapping[str, Any], user: Mapping[str, Any], subject: str) -> TlsFiles:
+    return TlsFiles(
+        ca_data=_decoded(cluster, "certificate-authority-data", subject),
+        ca_file=cluster.get("certificate-authority") or None,
+        cert_data=_decoded(user, "client-certificate-data", subject),
+        key_data=_decoded(user, "client-key-data", subject),
+        cert_file=user.get("client-certificate") or None,
+        key_file=user.get("client-key") or None,
+        verify=not cluster.get("insecure-skip-tls-verify"),
+    )
+
+
+def _decoded(value: Mapping[str, Any], key: str, subject: str) -> bytes | None:
+    text = value.get(key)
+    if not text:
+        return None
+    try:
+        return base64.b64decode("".join(str(text).split()), validate=True)
+    except binascii.Error as error:
+        raise ConfigError(
+            subject, f"{key} is no base64 ({error})", "encode the PEM text with base64"
+        ) from error
+
+
+def _without_certificates(user: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in user.items() if not key.startswith("client-")}
+
+
+def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
+    if user.get("as-uid"):
+        headers.append(("Impersonate-Uid", str(user["as-uid"])))
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+    extra = user.get("as-user-extra") or {}
+    headers += [(f"Impersonate-Extra-{key}", str(v)) for key, vs in extra.items() for v in vs]
+    return tuple(headers)
+
+
+async def _authorization(config: Any) -> str | None:
+    header = await config.get_api_key_with_prefix("BearerToken")
+    return header.strip() if header else None
+
+
+def _fingerprint(url: str, tls: TlsFiles) -> str:
+    digest = hashlib.sha256(repr((url, tls.verify)).encode())
+    for data in (tls.ca_data, tls.cert_data, tls.key_data):
+        digest.update(b"\0" + (data or b""))
+    for name in (tls.ca_file, tls.cert_file, tls.key_file):
+        digest.update(b"\0" + repr(name and _stamp(Path(name))).encode())
+    return digest.hexdigest()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,77 @@
+"""The aiohttp sessions of one endpoint, and the sockets they are made of."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import aiohttp
+
+from kueuelib.runtime.endpoint import Endpoint
+
+CALL_CONNECTIONS = 64
+"""Connections for calls; watches have as many as they need."""
+
+
+class Sessions:
+    """The connections of one endpoint; a retired pair is closed when its last user has left."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.calls = _session(endpoint, CALL_CONNECTIONS)
+        self.watches = _session(endpoint, 0)
+        self._users = 0
+        self._retired = False
+
+    def join(self) -> None:
+        """Count one more request; `leave` counts it off."""
+        self._users += 1
+
+    async def leave(self) -> None:
+        """Count a request off."""
+        self._users -= 1
+        await self._close_if_idle()
+
+    async def retire(self) -> None:
+        """No further request will come: close once the present ones have ended."""
+        self._retired = True
+        await self._close_if_idle()
+
+    async def _close_if_idle(self) -> None:
+        if self._retired and self._users == 0:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close every connection now."""
+        await self.calls.close()
+        await self.watches.close()
+
+
+def _session(endpoint: Endpoint, connections: int) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        limit=connections,
+        ssl=endpoint.tls or True,
+        socket_factory=_socket,
+        keepalive_timeout=30.0,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=2**18,
+    )
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket that notices within a minute that the other machine has vanished."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPINTVL", 10),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", 60_000),
+    ):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from kueuelib.api.kinds import JOBS, WORKLOADS
+from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotConnected,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+)
+from kueuelib.runtime.client import RETRIES, Client, PatchType
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.transport import Transport
+
+
+def client_for(url: str, clock: Any = None, **more: Any) -> Client:
+    transport = Transport(Endpoint(url=url, authorization="Bearer t"), **more)
+    return Client(transport, clock=clock) if clock else Client(transport)
+
+
+class Recorder:
+    """Answers every request with the same JSON and keeps what came."""
+
+    def __init__(self, answer: Any = None, status: int = 200, **headers: str) -> None:
+        self.answer, self.status, self.headers = answer or {}, status, headers
+        self.requests: list[web.Request] = []
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        self.requests.append(request)
+        self.bodies.append(await request.read())
+        return web.json_response(self.answer, status=self.status, headers=self.headers)
+
+    @property
+    def last(self) -> web.Request:
+        return self.requests[-1]
+
+    @property
+    def body(self) -> Any:
+        return orjson.loads(self.bodies[-1])
+
+
+async def test_get_sends_credentials_and_returns_the_object(serve):
+    server = Recorder({"kind": "Job", "metadata": {"name": "a"}})
+    async with client_for(await serve(server)) as client:
+        found = await client.get(JOBS, ObjectKey("ns", "a"))
+    assert found["metadata"]["name"] == "a"
+    assert server.last.path == "/apis/batch/v1/namespaces/ns/jobs/a"
+    assert server.last.headers["Authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize(
+    ("patch_type", "content_type"),
+    [
+        (PatchType.MERGE, "application/merge-patch+json"),
+        (PatchType.JSON, "application/json-patch+json"),
+        (PatchType.APPLY, "application/apply-patch+yaml"),
+        (PatchType.STRATEGIC, "application/strategic-merge-patch+json"),
+    ],
+)
+async def test_a_patch_says_how_it_is_to_be_understood(serve, patch_type, content_type):
+    server = Recorder()
+    async with client_for(await serve(server)) as client:
+        await client.patch(
+            WORKLOADS,
+            ObjectKey("ns", "a"),
+            {"status": {"x": None}},
+            patch_type,
+            subresource="status",
+            field_manager="me",
+            force=True,
+        )
+    assert server.last.headers["Content-Type"] == content_type
+    assert server.last.path.endswith("/namespaces/ns/workloads/a/status")
+    assert dict(server.last.query) == {"fieldManager": "me", "force": "true"}
+    assert server.body == {"status": {"x": None}}
+
+
+async def test_delete_carries_preconditions_and_propagation(serve):
+    server = Recorder()
+    async with client_for(await serve(server)) as client:
+        await client.delete(
+            JOBS,
+            ObjectKey("ns", "a"),
+            uid="u",
+            resource_version="7",
+            propagation="Background",
+            grace_period=0,
+        )
+    assert server.body == {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
+        "propagationPolicy": "Background",
+        "gracePeriodSeconds": 0,
+    }
+
+
+async def test_create_goes_to_the_namespace_of_the_object_and_may_be_a_dry_run(serve):
+    server = Recorder()
+    async with client_for(await serve(server)) as client:
+        await client.create(JOBS, {"metadata": {"namespace": "ns"}}, dry_run=True)
+    assert server.last.path == "/apis/batch/v1/namespaces/ns/jobs"
+    assert dict(server.last.query) == {"fieldManager": "kueuelib", "dryRun": "All"}
+
+
+async def test_list_reads_pages_and_gives_items_their_kind(serve):
+    async def handler(request: web.Request) -> web.Response:
+        token = request.query.get("continue", "")
+        assert request.query["labelSelector"] == "a in (b,c)"
+        page = {"": ("x", "more"), "more": ("y", "")}[token]
+        return web.json_response(
+            {
+                "kind": "JobList",
+                "apiVersion": "batch/v1",
+                "metadata": {"resourceVersion": "5", "continue": page[1]},
+                "items": [{"metadata": {"name": page[0]}}],
+            }
+        )
+
+    async with client_for(await serve(handler)) as client:
+        found = [
+            item
+            async for item in client.list_all(JOBS, "ns", label_selector="a in (b,c)", page_size=1)
+        ]
+    assert found == [
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "y"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "Conflict", Conflict),
+        (409, "AlreadyExists", AlreadyExists),
+        (410, "Expired", Gone),
+        (422, "Invalid", Invalid),
+        (500, "InternalError", ServerError),
+    ],
+)
+async def test_a_status_becomes_the_error_of_its_reason(serve, code, reason, expected):
+    body = {
+        "kind": "Status",
+        "code": code,
+        "reason": reason,
+        "message": "told so",
+        "details": {"name": "a"},
+    }
+    async with client_for(await serve(Recorder(body, code))) as client:
+        with pytest.raises(expected) as caught:
+            await client.get(JOBS, ObjectKey("ns", "a"))
+    assert (caught.value.message, caught.value.details) == ("told so", {"name": "a"})
+
+
+async def test_a_failure_that_is_no_status_shows_what_was_said(serve):
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html")
+
+    async with client_for(await serve(handler)) as client:
+        with pytest.raises(ApiError, match="502: <html>bad gateway") as caught:
+            await client.get(JOBS, ObjectKey("ns", "a"))
+    assert caught.value.code == 502
+
+
+async def test_an_answer_that_is_no_json_is_named(serve):
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async with client_for(await serve(handler)) as client:
+        with pytest.raises(TransportError, match="no JSON"):
+            await client.get(JOBS, ObjectKey("ns", "a"))
+
+
+async def test_too_many_requests_waits_as_long_as_the_server_asks(serve, clock):
+    answers = iter([429, 429, 200])
+
+    async def handler(_: web.Request) -> web.Response:
+        status = next(answers)
+        return web.json_response({"ok": True}, status=status, headers={"Retry-After": "3"})
+
+    async with client_for(await serve(handler), clock) as client:
+        assert await client.create(JOBS, {"metadata": {"namespace": "ns"}}) == {"ok": True}
+    assert clock.slept == [3.0, 3.0]
+
+
+async def test_too_many_requests_is_given_up_after_the_last_try(serve, clock):
+    server = Recorder({}, 429)
+    async with client_for(await serve(server), clock) as client:
+        with pytest.raises(TooManyRequests):
+            await client.get(JOBS, ObjectKey("ns", "a"))
+    assert len(server.requests) == RETRIES + 1
+    assert clock.slept[-1] > clock.slept[0]
+
+
+def unused_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def test_reads_without_connection_are_repeated_and_writes_are_not(clock):
+    url = f"http://127.0.0.1:{unused_port()}"
+    async with client_for(url, clock) as client:
+        with pytest.raises(NotConnected, match="refused"):
+            await client.get(JOBS, ObjectKey("ns", "a"))
+        assert len(clock.slept) == RETRIES
+        with pytest.raises(NotConnected):
+            await client.create(JOBS, {"metadata": {"namespace": "ns"}})
+        assert len(clock.slept) == RETRIES
+
+
+async def test_a_slow_server_meets_a_deadline(serve):
+    async def handler(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async with client_for(await serve(handler)) as client:
+        with pytest.raises(TransportError, match="no answer in time"):
+            await client.request("GET", "/slow", timeout=0.05)
+
+
+async def test_a_large_body_is_decoded_whole(serve):
+    server = Recorder({"data": "x" * 400_000})
+    async with client_for(await serve(server)) as client:
+        assert len((await client.request("GET", "/x"))["data"]) == 400_000
+
+
+async def test_discovery_lists_versions_and_kinds(serve):
+    async def handler(request: web.Request) -> web.Response:
+        if request.path == "/apis/g":
+            return web.json_response({"versions": [{"version": "v2"}, {"version": "v1"}]})
+        if request.path == "/apis/g/v2":
+            resources = [{"name": "as", "kind": "A"}, {"name": "as/status", "kind": "A"}]
+            return web.json_response({"resources": resources})
+        if request.path == "/api":
+            return web.json_response({"versions": ["v1"]})
+        return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
+
+    async with client_for(await serve(handler)) as client:
+        assert await client.served_versions("g") == ("v2", "v1")
+        assert await client.served_versions("") == ("v1",)
+        assert await client.served_versions("other") == ()
+        assert await client.served_kinds("g", "v2") == ("A",)
+        assert await client.served_kinds("g", "v3") == ()
+
+
+async def test_names_with_odd_characters_reach_the_server_unharmed(serve):
+    server = Recorder()
+    async with client_for(await serve(server)) as client:
+        await client.get(JOBS, ObjectKey("ns", "system:a b"))
+    assert server.last.path.endswith("/jobs/system:a b")
+
+
+async def test_every_call_is_observed(serve):
+    seen: list[tuple[Any, ...]] = []
+
+    class Observer:
+        def answered(self, *args: Any) -> None:
+            seen.append(args)
+
+        def retried(self, *args: Any) -> None:
+            seen.append(args)
+
+    server = Recorder({}, 404)
+    async with client_for(await serve(server), observer=Observer()) as client:
+        with pytest.raises(NotFound):
+            await client.get(JOBS, ObjectKey("ns", "a"))
+    verb, method, code, host, *_ = seen[0]
+    assert (verb, method, code, host) == ("get", "GET", "404", server.last.host)
+
+
+def test_importing_the_client_loads_nothing_heavy():
+    code = (
+        "import sys, kueuelib.runtime.client;"
+        "print([m for m in ('kubernetes_asyncio', 'prometheus_client', 'cryptography')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
