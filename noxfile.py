@@ -45,4 +45,4 @@ def unit(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks: prints figures and ratios, asserts no times."""
-    session.run("python", "-m", "pytest", "-s", "tests/bench", "--run-bench", *session.posargs)
+    session.run("pytest", "-s", "-o", "python_files=bench_*.py", "tests/bench", *session.posargs)

@@ -24,6 +24,9 @@ KubeconfigOption = Annotated[
 LogFormatOption = Annotated[
     str, typer.Option(help="Log lines for people (console) or machines (json).")
 ]
+ServerTimeoutOption = Annotated[
+    float, typer.Option(help="Seconds to wait for a server that does not answer yet.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -92,14 +95,12 @@ def install(
         bool, typer.Option("--print", help="Print the manifests, change nothing.")
     ] = False,
     namespace: Annotated[str, typer.Option(help="The namespace of the manager.")] = "kueue-system",
-    timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for the cluster to serve the new kinds.")
-    ] = 60.0,
+    server_timeout: ServerTimeoutOption = 60.0,
 ) -> None:
     """Create or update the CRDs, RBAC and webhooks; may be run again at any time."""
     from kueuelib.cli.install import run
 
-    run(kubeconfig, webhook_url, namespace, timeout, print_only=print_)
+    run(kubeconfig, webhook_url, namespace, server_timeout, print_only=print_)
 
 
 @app.command()
@@ -111,11 +112,12 @@ def manager(
     ] = None,
     log_format: LogFormatOption = "console",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    server_timeout: ServerTimeoutOption = 60.0,
 ) -> None:
     """Run the queueing manager until SIGTERM."""
     from kueuelib.cli.manager import run
 
-    raise typer.Exit(run(kubeconfig, config, log_format, log_level))
+    raise typer.Exit(run(kubeconfig, config, log_format, log_level, server_timeout))
 
 
 @app.command()

@@ -109,6 +109,15 @@ class Processes:
                 process.wait()
         self._running = [entry for entry in self._running if entry[0] != name]
 
+    def wait(self, name: str, seconds: float) -> int:
+        """The exit code of a background process that ends by itself.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after `seconds`.
+        """
+        (process,) = [process for found, process in self._running if found == name]
+        return process.wait(seconds)
+
     def stop(self, name: str) -> int:
         """Ends a background process with SIGTERM; its exit code."""
         code = 0

@@ -1,0 +1,106 @@
+"""Plays the demo: processes up, objects in, watches out, verdict."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+from rich.console import Console
+
+from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, WORKLOADS
+from kueuelib.cli.demo import story
+from kueuelib.cli.demo.screen import Screen, summary
+from kueuelib.errors import KueuelibError
+from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.transport import Transport
+from kueuelib.testing.processes import LocalCluster, Processes
+
+SECONDS_PER_JOB = 1.2
+GRACE_SECONDS = 12.0
+"""The demo gives up after this, plus some time for each Job."""
+
+FRAME_SECONDS = 0.1
+WIDTH = 120
+
+
+def run(jobs: int, *, plain: bool, keep: bool) -> int:
+    """Plays with that many Jobs; the exit code: 0 when all that was expected happened."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    folder = Path(tempfile.mkdtemp(prefix="kueuelib-demo-"))
+    try:
+        return anyio.run(_play, jobs, console, folder, plain)
+    except KueuelibError as error:
+        console.print(f"the demo failed: {error}", highlight=False, markup=False)
+        return 1
+    finally:
+        if keep:
+            console.print(f"log files: {folder}", highlight=False)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _play(jobs: int, console: Console, folder: Path, plain: bool) -> int:
+    board = story.Board(tuple(story.job(i)["metadata"]["name"] for i in range(jobs)))
+    with Screen(console, plain=plain) as screen, Processes(folder) as processes:
+        cluster = LocalCluster(processes)
+        begin = time.monotonic()
+        screen.say("starting the API server, installing the CRDs, starting the manager ...")
+        await anyio.to_thread.run_sync(cluster.start)
+        screen.say(f"ready after {time.monotonic() - begin:.1f} s; queueing {jobs} Jobs")
+        async with await Transport.connect(cluster.kubeconfig) as transport:
+            client = Client(transport, field_manager="kueuelib-demo")
+            for resource, obj in story.setup():
+                await client.create(resource, obj)
+            first = time.monotonic()
+            await _watch(client, board, screen, processes, jobs, first)
+            seconds = time.monotonic() - first
+    console.print(summary(board, seconds))
+    faults = board.verdict()
+    for fault in faults:
+        console.print(f"unexpected: {fault}", highlight=False, markup=False)
+    console.print("all as expected" if not faults else "NOT as expected")
+    return 1 if faults else 0
+
+
+async def _watch(
+    client: Client,
+    board: story.Board,
+    screen: Screen,
+    processes: Processes,
+    jobs: int,
+    first: float,
+) -> None:
+    """Creates the Jobs and shows what the watches tell, until all is done or time is up."""
+    cache = Cache(client)
+    seen_job = lambda delta: board.see_job(delta.new) if delta.new else None  # noqa: E731
+    cache.informer(JOBS, namespace=story.NAMESPACE).add_handler(seen_job)
+    cache.informer(WORKLOADS, namespace=story.NAMESPACE).add_handler(
+        lambda delta: _see_workload(board, delta)
+    )
+    cache.informer(CLUSTER_QUEUES).add_handler(
+        lambda delta: board.see_cluster_queue(delta.new) if delta.new else None
+    )
+    deadline = first + GRACE_SECONDS + SECONDS_PER_JOB * jobs
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cache.run)
+        await cache.wait_synced(GRACE_SECONDS)
+        for index in range(jobs):
+            await client.create(JOBS, story.job(index))
+        while not board.done and time.monotonic() < deadline:
+            processes.check()
+            screen.show(board, time.monotonic() - first)
+            await anyio.sleep(FRAME_SECONDS)
+        screen.show(board, time.monotonic() - first)
+        tasks.cancel_scope.cancel()
+
+
+def _see_workload(board: story.Board, delta: Delta[story.Obj]) -> None:
+    obj = delta.new or delta.old
+    if obj is not None:
+        board.see_workload(obj, deleted=delta.kind is DeltaKind.DELETED)

@@ -1,0 +1,31 @@
+"""Real processes: `kueuelib apiserver`, `install` and `manager`, as a user starts them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rest import Rest
+
+from kueuelib.testing.processes import LocalCluster, Processes
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """An API server with a simulated cluster and a manager, all up."""
+    with Processes(tmp_path) as processes:
+        found = LocalCluster(processes)
+        found.start()
+        yield found
+
+
+@pytest.fixture
+def rest(cluster: LocalCluster) -> Iterator[Rest]:
+    """A plain client of the cluster."""
+    with Rest(cluster.kubeconfig) as found:
+        yield found

@@ -1,0 +1,164 @@
+"""What a user gets wrong at the start: one clear line that names it and the fix, exit code 2."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kueuelib.testing.processes import LocalCluster, Processes, free_port
+
+COMMANDS = ["install", "manager"]
+
+
+def kueuelib(*args: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kueuelib", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Exit code 2, no traceback, and a last line with all the words."""
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert "Traceback" not in told
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("kueuelib: ")]
+    for word in words:
+        assert word in line, told
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """An API server without CRDs and without a manager."""
+    with Processes(tmp_path_factory.mktemp("server")) as processes:
+        found = LocalCluster(processes)
+        found.start_server()
+        yield found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_missing_kubeconfig(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "absent"
+    refused(kueuelib(command, "--kubeconfig", path), str(path))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("text", ["{", "kind: Config\n", "[]", "", "current-context: a\n"])
+def test_a_malformed_kubeconfig(tmp_path: Path, command: str, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    refused(kueuelib(command, "--kubeconfig", path), str(path))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_refused_credentials(server: LocalCluster, tmp_path: Path, command: str) -> None:
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": "wrong"}
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    refused(kueuelib(command, "--kubeconfig", path), str(path), "credentials")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unreachable_server_is_waited_for_visibly(
+    server: LocalCluster, tmp_path: Path, command: str
+) -> None:
+    port = free_port()
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    done = kueuelib(command, "--kubeconfig", path, "--server-timeout", 2)
+    refused(done, f"https://127.0.0.1:{port}")
+    assert "waiting" in (done.stdout + done.stderr).lower()
+
+
+def test_missing_crds(server: LocalCluster) -> None:
+    refused(kueuelib("manager", "--kubeconfig", server.kubeconfig), "kueuelib install")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("webook: {}", ["webook", "did you mean webhook"]),
+        ("webhook: {port: high}", ["webhook.port", "whole number"]),
+        ("webhook: [", ["malformed YAML"]),
+        ("health: {healthProbeBindAddress: nowhere}", ["health.healthProbeBindAddress"]),
+    ],
+)
+def test_a_mistake_in_the_configuration(
+    server: LocalCluster, tmp_path: Path, text: str, words: list[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n{text}\n")
+    done = kueuelib("manager", "--kubeconfig", server.kubeconfig, "--config", path)
+    refused(done, str(path), *words)
+
+
+def test_a_port_in_use_stops_the_api_server(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = kueuelib("apiserver", "--port", port, "--kubeconfig", tmp_path / "kubeconfig")
+    refused(done, f"127.0.0.1:{port}")
+
+
+def test_a_port_in_use_stops_the_manager(cluster: LocalCluster, tmp_path: Path) -> None:
+    """The first manager keeps running; a second one on the same ports says which is taken."""
+    config = cluster.processes.folder / "config.yaml"
+    done = kueuelib("manager", "--kubeconfig", cluster.kubeconfig, "--config", config)
+    refused(done, "in use")
+    cluster.wait_for_manager()
+
+
+def test_a_kubeconfig_that_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "kubeconfig"
+    refused(kueuelib("apiserver", "--kubeconfig", path), str(path))
+
+
+def test_a_data_dir_is_refused(tmp_path: Path) -> None:
+    done = kueuelib("apiserver", "--kubeconfig", tmp_path / "k", "--data-dir", tmp_path)
+    refused(done, "--data-dir", "not available")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_certificate_of_a_stranger_is_no_reason_to_wait(
+    server: LocalCluster, tmp_path: Path, command: str
+) -> None:
+    """TLS that cannot be verified stays so: the file and the authority are named at once."""
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    config["clusters"][0]["cluster"].pop("certificate-authority-data")
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    refused(kueuelib(command, "--kubeconfig", path), str(path), "certificate")
+
+
+def test_the_webhook_url_is_checked(server: LocalCluster) -> None:
+    done = kueuelib(
+        "install", "--kubeconfig", server.kubeconfig, "--webhook-url", "http://127.0.0.1:1"
+    )
+    refused(done, "--webhook-url", "https")
+
+
+def test_a_second_signal_is_not_needed(cluster: LocalCluster) -> None:
+    """SIGTERM ends the manager and the API server with exit code 0."""
+    assert cluster.processes.stop("manager") == 0
+    assert cluster.processes.stop("apiserver") == 0
+
+
+def test_the_manager_survives_a_server_that_goes_away(cluster: LocalCluster) -> None:
+    """Once it runs, the manager waits for a lost server without end."""
+    cluster.processes.kill("apiserver")
+    with pytest.raises(subprocess.TimeoutExpired):
+        cluster.processes.wait("manager", 5)
+    assert cluster.processes.stop("manager") == 0
