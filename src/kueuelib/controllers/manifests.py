@@ -1,0 +1,171 @@
+"""What the manager needs in a cluster besides CRDs and webhooks, as raw objects (spec/api 6.1).
+
+The names are those of upstream, so that a cluster that ran the Go manager keeps its bindings.
+Secrets are granted in the manager's own namespace only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import Obj
+
+SERVICE_ACCOUNT = "kueue-controller-manager"
+WEBHOOK_SERVICE = "kueue-webhook-service"
+WEBHOOK_PORT = 9443
+MANAGER_ROLE = "kueue-manager-role"
+LEADER_ROLE = "kueue-leader-election-role"
+CERTIFICATES_ROLE = "kueue-certificates-role"
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "update", "patch", "delete")
+_RBAC = "rbac.authorization.k8s.io"
+_APP = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
+_ADMIN = {f"rbac.{KUEUE}/batch-admin": "true"}
+_USER = {f"rbac.{KUEUE}/batch-user": "true"}
+
+
+def manager_manifests(namespace: str) -> list[Obj]:
+    """Everything, in the order in which it has to be created.
+
+    Args:
+        namespace: where the manager runs, or whose objects it uses when it runs elsewhere.
+    """
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": dict(_APP)},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": _meta(SERVICE_ACCOUNT, namespace),
+        },
+        cluster_role(MANAGER_ROLE, manager_rules()),
+        _binding("ClusterRole", MANAGER_ROLE, "kueue-manager-rolebinding", namespace, ""),
+        _role(LEADER_ROLE, namespace, leader_election_rules()),
+        _binding("Role", LEADER_ROLE, "kueue-leader-election-rolebinding", namespace, namespace),
+        _role(CERTIFICATES_ROLE, namespace, [_rule("", ["secrets"], READ, WRITE)]),
+        _binding("Role", CERTIFICATES_ROLE, "kueue-certificates-rolebinding", namespace, namespace),
+        *user_roles(),
+        webhook_service(namespace),
+    ]
+
+
+def manager_rules() -> list[Obj]:
+    """What the manager may do in the whole cluster."""
+    objects = ["admissionchecks", "clusterqueues", "localqueues", "workloads"]
+    hooks = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
+    return [
+        _rule("", ["events"], ["create", "patch", "update", "watch"]),
+        _rule("", ["limitranges", "namespaces"], READ),
+        _rule("", ["pods"], READ, ["update", "patch", "delete"]),
+        _rule("", ["pods/status"], ["get", "patch"]),
+        _rule("", ["pods/finalizers"], ["get", "update"]),
+        _rule("admissionregistration.k8s.io", hooks, READ, ["update", "patch"]),
+        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ, ["update", "patch"]),
+        _rule("batch", ["jobs"], READ, ["update", "patch"]),
+        _rule("batch", ["jobs/status"], ["get", "update", "patch"]),
+        _rule("batch", ["jobs/finalizers"], ["get", "update", "patch"]),
+        _rule(KUEUE, objects, READ, WRITE),
+        _rule(KUEUE, [f"{name}/status" for name in objects], ["get", "update", "patch"]),
+        _rule(KUEUE, [f"{name}/finalizers" for name in (*objects, "resourceflavors")], ["update"]),
+        _rule(KUEUE, ["resourceflavors"], READ, ["update", "patch", "delete"]),
+        _rule(KUEUE, ["workloadpriorityclasses", "provisioningrequestconfigs"], READ),
+        _rule("node.k8s.io", ["runtimeclasses"], READ),
+        _rule("scheduling.k8s.io", ["priorityclasses"], READ),
+    ]
+
+
+def leader_election_rules() -> list[Obj]:
+    """What electing a leader takes, in the manager's namespace."""
+    return [
+        _rule("coordination.k8s.io", ["leases"], READ, WRITE),
+        _rule("", ["configmaps"], READ, WRITE),
+        _rule("", ["events"], ["create", "patch"]),
+    ]
+
+
+def user_roles() -> list[Obj]:
+    """Roles for people: an editor and a viewer of each kind, gathered into batch admin and user."""
+    admins = ("clusterqueue", "localqueue", "resourceflavor", "workload")
+    found = [
+        _aggregated("kueue-batch-admin-role", _ADMIN),
+        _aggregated("kueue-batch-user-role", _USER),
+    ]
+    for kind in admins:
+        found.append(_kind_role(kind, KUEUE, "editor", _ADMIN))
+        labels = _USER if kind in ("localqueue", "workload") else {}
+        found.append(_kind_role(kind, KUEUE, "viewer", {**labels, **_ADMIN}))
+    both = {**_USER, **_ADMIN}
+    return [*found, *(_kind_role("job", "batch", access, both) for access in ("editor", "viewer"))]
+
+
+def webhook_service(namespace: str) -> Obj:
+    """The Service through which the API server reaches the webhooks of a manager in the cluster."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _meta(WEBHOOK_SERVICE, namespace),
+        "spec": {
+            "ports": [{"port": 443, "protocol": "TCP", "targetPort": WEBHOOK_PORT}],
+            "selector": dict(_APP),
+        },
+    }
+
+
+def cluster_role(name: str, rules: Sequence[Obj], labels: dict[str, str] | None = None) -> Obj:
+    """A ClusterRole with these rules."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {**_APP, **(labels or {})}},
+        "rules": list(rules),
+    }
+
+
+def _kind_role(kind: str, group: str, access: str, labels: dict[str, str]) -> Obj:
+    verbs = (*READ, *WRITE) if access == "editor" else READ
+    rules = [_rule(group, [f"{kind}s"], verbs), _rule(group, [f"{kind}s/status"], ["get"])]
+    return cluster_role(f"kueue-{kind}-{access}-role", rules, labels)
+
+
+def _aggregated(name: str, labels: dict[str, str]) -> Obj:
+    role = cluster_role(name, [])
+    role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": dict(labels)}]}
+    return role
+
+
+def _role(name: str, namespace: str, rules: Sequence[Obj]) -> Obj:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "Role",
+        "metadata": _meta(name, namespace),
+        "rules": list(rules),
+    }
+
+
+def _binding(kind: str, role: str, name: str, account_namespace: str, namespace: str) -> Obj:
+    metadata = _meta(name, namespace) if namespace else {"name": name, "labels": dict(_APP)}
+    subject = {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": account_namespace}
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
+        "subjects": [subject],
+    }
+
+
+def _meta(name: str, namespace: str) -> Obj:
+    return {"name": name, "namespace": namespace, "labels": dict(_APP)}
+
+
+def _rule(group: str, resources: Iterable[str], *verbs: Iterable[str]) -> Obj:
+    return {
+        "apiGroups": [group],
+        "resources": list(resources),
+        "verbs": [verb for part in verbs for verb in part],
+    }

@@ -1,0 +1,281 @@
+"""What the workload reconciler decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.workload_plan import (
+    NOTHING,
+    Surroundings,
+    next_step,
+    required_checks,
+)
+from kueuelib.controllers.workload_state import Phase
+
+NOW = 1_700_000_000.0
+ADMISSION: Obj = {
+    "clusterQueue": "cq",
+    "podSetAssignments": [{"name": "main", "count": 1, "flavors": {"cpu": "a"}}],
+}
+
+
+def workload(*, active: bool = True, **status: Any) -> Obj:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": "u1",
+            "resourceVersion": "7",
+            "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+        },
+        "spec": {"queueName": "main", "active": active},
+        "status": status,
+    }
+
+
+def check(name: str, state: str = "Pending", now: float = NOW) -> Obj:
+    return {"name": name, "state": state, "message": "", "lastTransitionTime": format_time(now)}
+
+
+def queue(*checks: str, policy: str = "None", deleted: bool = False, **spec: Any) -> Obj:
+    strategy = {"admissionChecks": [{"name": name} for name in checks]}
+    metadata = {"name": "cq", **({"deletionTimestamp": "x"} if deleted else {})}
+    spec = {"stopPolicy": policy, "admissionChecksStrategy": strategy, **spec}
+    return {"metadata": metadata, "spec": spec}
+
+
+LOCAL: Obj = {"metadata": {"name": "main"}, "spec": {"clusterQueue": "cq"}}
+
+
+def around(cq: Obj | None = None, *, active: bool = True, **fields: Any) -> Surroundings:
+    return Surroundings(LOCAL, queue() if cq is None else cq, active, **fields)
+
+
+def reserved(*checks: Obj) -> Obj:
+    names = ["missing"] if not checks else [entry["name"] for entry in checks]
+    return states.reserve(workload(admissionChecks=list(checks)), ADMISSION, names, NOW)
+
+
+def admitted() -> Obj:
+    return states.reserve(workload(), ADMISSION, [], NOW)
+
+
+def status_reason(step: Any) -> str:
+    return str(states.condition(step.workload, "QuotaReserved")["reason"])
+
+
+def test_a_pending_workload_of_a_sound_queue_is_left_to_the_scheduler() -> None:
+    assert next_step(workload(), around(), NOW) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "reason", "message"),
+    [
+        (Surroundings(), "Misconfigured", "LocalQueue main doesn't exist"),
+        (Surroundings(local_queue=LOCAL), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (around(queue(policy="Hold")), "Suspended", "ClusterQueue cq is stopped"),
+        (around(queue(deleted=True)), "Misconfigured", "ClusterQueue cq is being deleted"),
+        (around(active=False), "Misconfigured", "ClusterQueue cq is inactive"),
+    ],
+)
+def test_an_obstacle_is_named_once(surroundings: Surroundings, reason: str, message: str) -> None:
+    step = next_step(workload(), surroundings, NOW)
+    assert step.workload is not None
+    found = states.condition(step.workload, "QuotaReserved")
+    assert (found["reason"], found["message"]) == (reason, message)
+    assert next_step(step.workload, surroundings, NOW + 9) == NOTHING
+
+
+def test_an_obstacle_that_is_gone_is_no_longer_named_but_what_the_scheduler_said_stays() -> None:
+    stuck = states.wait(workload(), "Misconfigured", "LocalQueue main doesn't exist", NOW)
+    assert status_reason(next_step(stuck, around(), NOW)) == "PendingEvaluation"
+    full = states.wait(workload(), "WaitingForQuota", "cpu is short", NOW)
+    assert next_step(full, around(), NOW) == NOTHING
+
+
+def test_an_orphan_that_is_deleted_loses_its_finalizer_and_an_owned_one_does_not() -> None:
+    wl = workload()
+    wl["metadata"]["deletionTimestamp"] = "x"
+    assert next_step(wl, around(), NOW).drop_finalizer
+    wl["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j"}]
+    assert next_step(wl, around(), NOW) == NOTHING
+
+
+def test_checks_follow_the_queue_before_and_after_the_reservation() -> None:
+    for wl in (workload(), admitted()):
+        step = next_step(wl, around(queue("a", "b")), NOW)
+        assert states.checks_in(step.workload or {}, "Pending") == ("a", "b")
+
+
+def test_the_last_ready_check_admits_and_reports_it() -> None:
+    wl = reserved(check("a", "Ready"), check("b"))
+    assert next_step(wl, around(queue("a", "b")), NOW) == NOTHING
+    wl = {**wl, "status": {**wl["status"], "admissionChecks": [check("a", "Ready")]}}
+    step = next_step(wl, around(queue("a")), NOW + 7)
+    assert step.workload is not None
+    assert states.phase_of(step.workload) is Phase.ADMITTED
+    (note,) = step.notes
+    assert note.reason == "Admitted"
+    assert note.message.endswith("was 7s")
+    assert "cq" in note.message
+
+
+def test_a_retry_evicts_a_workload_with_quota() -> None:
+    step = next_step(reserved(check("a", "Retry")), around(queue("a")), NOW)
+    assert step.workload is not None
+    assert states.condition(step.workload, "Evicted")["reason"] == "AdmissionCheck"
+    assert step.notes[0].reason == "EvictedDueToAdmissionCheck"
+
+
+def test_a_retry_is_pending_again_after_its_delay() -> None:
+    wl = workload(admissionChecks=[check("a", "Retry")])
+    surroundings = around(queue("a"), retry_delays={"a": 60.0})
+    assert next_step(wl, surroundings, NOW + 59).look_again == NOW + 60
+    step = next_step(wl, surroundings, NOW + 60)
+    assert states.checks_in(step.workload or {}, "Pending") == ("a",)
+
+
+@pytest.mark.parametrize("with_quota", [True, False])
+def test_a_rejected_check_deactivates(with_quota: bool) -> None:
+    entry = check("a", "Rejected")
+    wl = reserved(entry) if with_quota else workload(admissionChecks=[entry])
+    step = next_step(wl, around(queue("a")), NOW)
+    assert step.deactivate
+    assert "a" in step.notes[0].message
+
+
+def test_deactivation_evicts_whoever_holds_quota_running_or_not() -> None:
+    for running in (admitted(), reserved(check("a"))):
+        wl = {**running, "spec": {**running["spec"], "active": False}}
+        step = next_step(wl, around(queue("a")), NOW)
+        assert step.workload is not None
+        assert states.condition(step.workload, "Evicted")["reason"] == "Deactivated"
+        assert next_step(step.workload, around(queue("a")), NOW) == NOTHING
+
+
+def test_a_deactivated_pending_workload_says_so_and_forgets_its_rejection() -> None:
+    wl = workload(active=False, admissionChecks=[check("a", "Rejected")])
+    step = next_step(wl, around(queue("a")), NOW)
+    assert status_reason(step) == "Deactivated"
+    assert states.checks_in(step.workload or {}, "Rejected") == ()
+
+
+def test_a_reactivated_workload_is_queued_again() -> None:
+    wl = states.evict(admitted(), "Deactivated", "why", NOW)
+    wl = states.release({**wl, "spec": {"queueName": "main", "active": False}}, NOW)
+    wl = {**wl, "spec": {"queueName": "main", "active": True}}
+    step = next_step(wl, around(), NOW)
+    assert step.workload is not None
+    assert states.condition(step.workload, "Requeued")["reason"] == "Reactivated"
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_a_stopped_queue_cancels_reservations_and_only_draining_evicts(policy: str) -> None:
+    waiting = next_step(reserved(check("a")), around(queue("a", policy=policy)), NOW)
+    assert waiting.workload is not None
+    assert states.phase_of(waiting.workload) is Phase.PENDING
+    assert status_reason(waiting) == "Suspended"
+    running = next_step(admitted(), around(queue(policy=policy)), NOW)
+    if policy == "Hold":
+        assert running == NOTHING
+    else:
+        assert running.workload is not None
+        assert states.condition(running.workload, "Evicted")["reason"] == "ClusterQueueStopped"
+
+
+def test_a_queue_that_starts_again_takes_its_drained_workloads_back() -> None:
+    wl = states.release(states.evict(admitted(), "ClusterQueueStopped", "why", NOW), NOW)
+    step = next_step(wl, around(), NOW)
+    assert step.workload is not None
+    assert states.condition(step.workload, "Requeued")["reason"] == "ClusterQueueRestarted"
+
+
+def test_a_deleted_queue_cancels_reservations_and_lets_admitted_workloads_run() -> None:
+    gone = Surroundings(LOCAL, None, queue_active=False)
+    for surroundings in (gone, around(queue("a", deleted=True))):
+        step = next_step(reserved(check("a")), surroundings, NOW)
+        assert status_reason(step) == "Misconfigured"
+    assert next_step(admitted(), gone, NOW) == NOTHING
+    assert next_step(admitted(), around(queue(deleted=True)), NOW) == NOTHING
+
+
+def test_required_checks_depend_on_the_assigned_flavors() -> None:
+    cq = queue()
+    cq["spec"]["admissionChecksStrategy"]["admissionChecks"] = [
+        {"name": "all"},
+        {"name": "some", "onFlavors": ["a"]},
+        {"name": "other", "onFlavors": ["b"]},
+    ]
+    assert required_checks(cq, None) == ("all",)
+    assert required_checks(cq, ADMISSION) == ("all", "some")
+    assert required_checks({"spec": {"admissionChecks": ["x", "y", "x"]}}, None) == ("x", "y")
+
+
+# ---- laws
+
+CHECKS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]), st.sampled_from(["Pending", "Ready", "Retry", "Rejected"])
+    ),
+    max_size=2,
+    unique_by=lambda entry: entry[0],
+)
+MOVES = st.lists(
+    st.sampled_from(["reserve", "evict", "release", "deactivate", "activate", "finish"]), max_size=6
+)
+
+
+@given(
+    CHECKS,
+    MOVES,
+    st.booleans(),
+    st.lists(st.sampled_from(["a", "b"]), max_size=2),
+    st.sampled_from(["None", "Hold", "HoldAndDrain"]),
+    st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_steps_are_legal_and_come_to_an_end(
+    entries: list[tuple[str, str]],
+    moves: list[str],
+    active: bool,
+    required: list[str],
+    policy: str,
+    has_queue: bool,
+) -> None:
+    wl = workload(admissionChecks=[check(*entry) for entry in entries])
+    for move in moves:
+        try:
+            if move == "reserve":
+                wl = states.reserve(wl, ADMISSION, required, NOW)
+            elif move == "evict":
+                wl = states.evict(wl, "Preempted", "why", NOW)
+            elif move == "release":
+                wl = states.release(wl, NOW)
+            elif move == "finish":
+                wl = states.finish(wl, "Succeeded", "done", NOW)
+            else:
+                wl = {**wl, "spec": {**wl["spec"], "active": move == "activate"}}
+        except states.IllegalTransition:
+            continue
+    cq = queue(*required, policy=policy) if has_queue else None
+    surroundings = Surroundings(LOCAL, cq, active, {"a": 60.0, "b": 60.0})
+    for _ in range(8):
+        step = next_step(wl, surroundings, NOW)
+        if step.deactivate:
+            wl = {**wl, "spec": {**wl["spec"], "active": False}}
+        elif step.workload is not None:
+            assert step.workload != wl
+            wl = step.workload
+        else:
+            break
+        assert states.violations(wl) == ()
+    else:
+        pytest.fail("the reconciler does not come to rest")
