@@ -1,0 +1,466 @@
+"""List and watch as a pure state machine (spec/framework 2.1, 2.2 and 2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of
+from kueuelib.errors import (
+    ApiError,
+    BadRequest,
+    Gone,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
+    ServerError,
+    ServerTimeout,
+    TooManyRequests,
+    TransportError,
+    UnsupportedMediaType,
+    api_error,
+)
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.reflector_protocol import (
+    Apply,
+    Command,
+    Input,
+    List,
+    Listed,
+    ListFailed,
+    MalformedStream,
+    MarkSynced,
+    Received,
+    Replace,
+    ReportError,
+    Sleep,
+    StreamEnded,
+    Tick,
+    Watch,
+    WatchEvent,
+    WatchOpened,
+)
+from kueuelib.machinery.store import Change
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+SHORT_WATCH = 1.0
+"""Seconds; a stream that ends sooner is suspicious."""
+PAGE_SIZE = 500
+_NO_VERSION = ("", "0")
+_UNSUPPORTED = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
+
+
+@attrs.frozen
+class ReflectorOptions:
+    """How a reflector lists and watches.
+
+    Attributes:
+        page_size: objects per page; None: 500 where paging helps, no paging where the server's
+            watch cache answers.
+        stream_lists: fill the store from a watch (`sendInitialEvents`) instead of a list; falls
+            back to lists when the server does not know it.
+        watch_timeout: shortest `timeoutSeconds`; the longest is twice that.
+        internal_error_retry: seconds during which internal errors of a stream lead to a new
+            watch instead of a list.
+        initial_events_warning: seconds after which a missing end of the initial events is reported.
+        initial_events_timeout: seconds after which they are given up for a list.
+    """
+
+    page_size: int | None = None
+    stream_lists: bool = False
+    watch_timeout: int = 300
+    internal_error_retry: float = 30.0
+    initial_events_warning: float = 10.0
+    initial_events_timeout: float = 30.0
+
+
+class _State(Enum):
+    NEW = "new"
+    LISTING = "listing"
+    OPENING = "opening"
+    WATCHING = "watching"
+    SLEEPING = "sleeping"
+
+
+class ReflectorCore:
+    """Decides how to keep a store equal to what a server holds.
+
+    How a shell drives it:
+
+    ```
+    commands = core.start(now, chance)
+    loop:
+        for each command in order:
+            Apply, Replace   -> do it on the store, tell the deltas to the handlers
+            MarkSynced       -> set the "synced" event
+            ReportError      -> log, count
+            List, Watch, Sleep (an *activity*: at most one per step, always the last command)
+                             -> close the stream of an earlier Watch if one is open, then begin
+        wait for what the activity gives, and feed it:
+            List   -> Listed(page) | ListFailed(error)
+            Watch  -> WatchOpened() once the status is 200, then Received(events) again and again,
+                      then StreamEnded(error or None); a refused watch: StreamEnded(error) only
+            Sleep  -> Tick() when the seconds are over
+        commands = core.step(input, now, chance)
+    ```
+
+    A step without an activity means: go on with the present one. While a stream is open and
+    `deadline` is not None, feed `Tick()` when that time comes. `now` is monotonic, in seconds;
+    `chance` a random number in [0, 1). To stop, cancel the shell; the core needs no farewell.
+
+    Guarantees: every object passes `transform` once; a listed or watched state is never skipped for
+    good: each way to lose events leads to a list; at most a handful of requests without a pause.
+
+    Raises (from `step`): ValueError for an input that does not fit the present activity (a bug of
+    the shell); whatever `transform` raises.
+
+    Attributes:
+        version: the last resource version that may be passed back; empty before the first list.
+        synced: whether `MarkSynced` was said.
+    """
+
+    def __init__(
+        self,
+        resource: Resource | None = None,
+        *,
+        transform: Callable[[Obj], Obj] | None = None,
+        options: ReflectorOptions | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Build one.
+
+        Args:
+            resource: what is watched: listed objects without a kind get it, watched objects of
+                another kind are reported and dropped. None: any kind.
+            transform: applied to each object before it is kept; may return another object with
+                the same key, or change its argument.
+            options: see `ReflectorOptions`.
+            backoff: the pauses shared by lists and watches.
+        """
+        self.version = ""
+        self.synced = False
+        self._resource = resource
+        self._transform = transform
+        self._options = options or ReflectorOptions()
+        self._backoff = backoff or Backoff()
+        self._state = _State.NEW
+        self._streaming = self._options.stream_lists  # cleared for good when unsupported
+        self._plain_once = False  # the next fill is a list, whatever _streaming says
+        self._unavailable = False  # the next fill must be a consistent read
+        self._paginated = False  # the server answered RV 0 in pages: it has no watch cache
+        self._asked = List("")  # the page under way
+        self._requested = ""  # the version that this filling asked for
+        self._pages: dict[ObjectKey, Obj] = {}
+        self._filling: dict[ObjectKey, Obj] | None = None  # initial events, until their end
+        self._trusted = False  # versions of this stream's objects may be passed back
+        self._opened_at = 0.0
+        self._delivered = 0
+        self._warned = False
+        self._internal_since: float | None = None
+        self._after_sleep: Callable[[float], list[Command]] = lambda chance: self._fill(
+            "start", chance
+        )
+
+    @property
+    def deadline(self) -> float | None:
+        """While a stream is open: when it needs a `Tick`, or None."""
+        if self._state is not _State.WATCHING or self._filling is None:
+            return None
+        options = self._options
+        wait = options.initial_events_timeout if self._warned else options.initial_events_warning
+        return self._opened_at + wait
+
+    def start(self, now: float, chance: float) -> tuple[Command, ...]:  # noqa: ARG002 - as step
+        """The first commands.
+
+        Raises:
+            ValueError: it was started before.
+        """
+        if self._state is not _State.NEW:
+            raise ValueError("a reflector is started once")
+        return tuple(self._fill("start", chance))
+
+    def step(self, event: Input, now: float, chance: float) -> tuple[Command, ...]:
+        """Feed what happened, get what to do."""
+        match event:
+            case Received(events) if self._state is _State.WATCHING:
+                found = self._received(events, now, chance)
+            case Listed() if self._state is _State.LISTING:
+                found = self._listed(event, now, chance)
+            case ListFailed(error) if self._state is _State.LISTING:
+                found = self._list_failed(error, now, chance)
+            case WatchOpened() if self._state is _State.OPENING:
+                self._state, self._opened_at = _State.WATCHING, now
+                found = []
+            case StreamEnded(error) if self._state in (_State.OPENING, _State.WATCHING):
+                if error is not None:
+                    found = self._stream_failed(error, now, chance)
+                else:
+                    found = self._stream_ended(now, chance)
+            case Tick() if self._state is _State.SLEEPING:
+                found = self._after_sleep(chance)
+            case Tick() if self._state in (_State.OPENING, _State.WATCHING):
+                found = self._ticked(now, chance)
+            case _:
+                raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
+        return tuple(found)
+
+    # ---- filling the store ----------------------------------------------------------------------
+
+    def _fill(self, cause: str, chance: float) -> list[Command]:
+        self._pages = {}
+        self._requested = "" if self._unavailable else self.version
+        if self._streaming and not self._plain_once:
+            return self._watch(self._requested, cause, chance, initial_events=True)
+        if not self._requested and not self._unavailable:
+            self._requested = "0"
+        limit = self._options.page_size or PAGE_SIZE
+        at_version = self._requested not in _NO_VERSION
+        if self._options.page_size is None and not self._paginated and at_version:
+            limit = 0  # the watch cache answers at once; a limit would make it a storage read
+        return self._list(List(self._requested, limit, cause=cause))
+
+    def _list(self, command: List) -> list[Command]:
+        self._state = _State.LISTING
+        self._asked = command
+        return [command]
+
+    def _listed(self, page: Listed, now: float, chance: float) -> list[Command]:
+        try:
+            for obj in page.items:
+                self._pages[_key(obj)] = self._kept(obj)
+        except MalformedStream as error:
+            return self._list_failed(error, now, chance)
+        if page.continue_token:
+            self._paginated = self._paginated or self._asked.resource_version == "0"
+            return self._list(List("", self._asked.limit, page.continue_token, cause="page"))
+        filled, self._pages = self._pages, {}
+        self._plain_once = False
+        commands = self._filled(filled, page.resource_version)
+        return commands + self._watch(self.version, "listed", chance)
+
+    def _filled(self, objects: dict[ObjectKey, Obj], version: str) -> list[Command]:
+        self.version = version
+        self._unavailable = False
+        commands: list[Command] = [Replace(tuple(objects.items()), initial=not self.synced)]
+        if not self.synced:
+            self.synced = True
+            commands.append(MarkSynced())
+        return commands
+
+    def _list_failed(self, error: Exception, now: float, chance: float) -> list[Command]:
+        self._pages = {}
+        report: list[Command] = [ReportError(error, "list")]
+        expired = isinstance(error, Gone)
+        if expired and self._asked.continue_token:
+            return report + self._list(List(self._requested, cause="expired"))
+        if (expired or is_too_large_version(error)) and not self._unavailable:
+            self._unavailable = True
+            return report + self._fill("expired", chance)
+        return report + self._refill_later("error", error, now, chance)
+
+    # ---- watching -------------------------------------------------------------------------------
+
+    def _watch(
+        self, version: str, cause: str, chance: float, *, initial_events: bool = False
+    ) -> list[Command]:
+        self._state = _State.OPENING
+        self._filling = {} if initial_events else None
+        self._trusted = version not in _NO_VERSION and not initial_events
+        self._delivered = 0
+        self._warned = False
+        timeout = int(self._options.watch_timeout * (1.0 + chance))
+        return [Watch(version, timeout, initial_events, cause)]
+
+    def _received(self, events: Sequence[WatchEvent], now: float, chance: float) -> list[Command]:
+        commands: list[Command] = []
+        changes: list[Change[Obj]] = []
+        for event in events:
+            if event.type == "ERROR":
+                error = api_error(event.object.get("code") or 500, event.object)
+                return _flushed(commands, changes) + self._stream_failed(error, now, chance)
+            self._delivered += 1
+            try:
+                if event.type == "BOOKMARK":
+                    commands += self._bookmark(event.object)
+                    continue
+                problem = self._misfit(event)
+                if problem is not None:
+                    commands.append(ReportError(problem, "watch"))
+                    continue
+                change = self._change(event)
+            except MalformedStream as error:
+                return _flushed(commands, changes) + self._stream_failed(error, now, chance)
+            if change is not None:
+                changes.append(change)
+        return _flushed(commands, changes)
+
+    def _change(self, event: WatchEvent) -> Change[Obj] | None:
+        """The change to the store; None while the initial events are collected aside."""
+        key = _key(event.object)
+        version = _version(event.object)
+        deleted = event.type == "DELETED"
+        value = None if deleted else self._kept(event.object)
+        if self._filling is not None:
+            if value is None:
+                self._filling.pop(key, None)
+            else:
+                self._filling[key] = value
+            return None
+        self._trusted = self._trusted or event.type != "ADDED"
+        if self._trusted and version:
+            self.version = version
+        return Change(key, value)
+
+    def _bookmark(self, obj: Obj) -> list[Command]:
+        version = _version(obj)
+        if self._filling is None:
+            self._trusted = True
+            self.version = version or self.version
+            return []
+        if annotations_of(obj).get(INITIAL_EVENTS_END) != "true":
+            return []
+        filled, self._filling = self._filling, None
+        self._trusted = True
+        return self._filled(filled, version)
+
+    def _misfit(self, event: WatchEvent) -> MalformedStream | None:
+        if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+            return MalformedStream(f"unknown watch event {event.type!r}")
+        kind = event.object.get("kind")
+        if self._resource is not None and kind and kind != self._resource.kind:
+            return MalformedStream(f"a watch of {self._resource.kind} delivered a {kind}")
+        return None
+
+    def _kept(self, obj: Obj) -> Obj:
+        if self._resource is not None and "kind" not in obj:
+            obj["kind"] = self._resource.kind
+            obj["apiVersion"] = self._resource.api_version
+        return obj if self._transform is None else self._transform(obj)
+
+    def _ticked(self, now: float, chance: float) -> list[Command]:
+        due = self.deadline
+        if due is None or now < due:
+            return []
+        waited = MalformedStream(
+            f"no end of the initial events after {now - self._opened_at:.0f} s"
+        )
+        report: list[Command] = [ReportError(waited, "watch")]
+        if not self._warned:
+            self._warned = True
+            return report
+        self._streaming = False
+        return report + self._fill("unsupported", chance)
+
+    # ---- the end of a stream --------------------------------------------------------------------
+
+    def _stream_ended(self, now: float, chance: float) -> list[Command]:
+        lasted = now - self._opened_at if self._state is _State.WATCHING else 0.0
+        self._internal_since = None
+        if lasted < SHORT_WATCH and not self._delivered:
+            short = MalformedStream(f"a watch ended after {lasted:.3f} s without an event")
+            later = self._refill_later("short-watch", short, now, chance)
+            return [ReportError(short, "watch"), *later]
+        if self._filling is not None or not self._trusted:
+            # Such a stream starts with all that exists, unordered: a deletion in the gap to the
+            # next one would stay unseen.
+            return self._refill_later("untrusted", None, now, chance)
+        if lasted < SHORT_WATCH:
+            return self._sleep(SHORT_WATCH - lasted, self._rewatch("ended"))
+        return self._watch(self.version, "ended", chance)
+
+    def _stream_failed(self, error: Exception, now: float, chance: float) -> list[Command]:
+        opening = self._state is _State.OPENING
+        report: list[Command] = [ReportError(error, "watch")]
+        if not is_internal(error):
+            self._internal_since = None
+        if self._filling is not None:
+            return report + self._filling_failed(error, now, chance)
+        if not self._trusted:
+            return report + self._refill_later("untrusted", error, now, chance)
+        refused = isinstance(error, TransportError) and opening
+        if refused or isinstance(error, TooManyRequests):
+            return report + self._pause(error, now, chance, self._rewatch("retry"))
+        if is_internal(error) and not opening and self._internal_may_pass(now):
+            return report + self._pause(error, now, chance, self._rewatch("retry"))
+        self._internal_since = None
+        cause = "expired" if isinstance(error, Gone) else "error"
+        return report + self._refill_later(cause, error, now, chance)
+
+    def _filling_failed(self, error: Exception, now: float, chance: float) -> list[Command]:
+        if isinstance(error, _UNSUPPORTED):
+            self._streaming = False
+            return self._fill("unsupported", chance)
+        if isinstance(error, Gone) or is_too_large_version(error):
+            if not self._unavailable:
+                self._unavailable = True
+                return self._fill("expired", chance)
+        elif not isinstance(error, TransportError | TooManyRequests):
+            self._plain_once = True
+        return self._refill_later("error", error, now, chance)
+
+    def _internal_may_pass(self, now: float) -> bool:
+        if self._internal_since is None:
+            self._internal_since = now
+        return now - self._internal_since <= self._options.internal_error_retry
+
+    # ---- pauses ---------------------------------------------------------------------------------
+
+    def _refill_later(
+        self, cause: str, error: Exception | None, now: float, chance: float
+    ) -> list[Command]:
+        return self._pause(error, now, chance, lambda then: self._fill(cause, then))
+
+    def _rewatch(self, cause: str) -> Callable[[float], list[Command]]:
+        return lambda chance: self._watch(self.version, cause, chance)
+
+    def _pause(
+        self,
+        error: Exception | None,
+        now: float,
+        chance: float,
+        then: Callable[[float], list[Command]],
+    ) -> list[Command]:
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return self._sleep(max(self._backoff.next(now, chance), asked or 0.0), then)
+
+    def _sleep(self, seconds: float, then: Callable[[float], list[Command]]) -> list[Command]:
+        self._state = _State.SLEEPING
+        self._filling = None
+        self._after_sleep = then
+        return [Sleep(seconds)]
+
+
+def is_too_large_version(error: Exception) -> bool:
+    """Whether the server does not have the requested resource version yet."""
+    if not isinstance(error, ServerTimeout):
+        return False
+    causes = error.details.get("causes") or ()
+    return "Too large resource version" in error.message or any(
+        cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
+    )
+
+
+def is_internal(error: Exception) -> bool:
+    """Whether it is the server's `InternalError`, which may pass."""
+    return isinstance(error, ServerError) and error.reason == "InternalError"
+
+
+def _flushed(commands: list[Command], changes: list[Change[Obj]]) -> list[Command]:
+    return [*commands, Apply(tuple(changes))] if changes else commands
+
+
+def _key(obj: Obj) -> ObjectKey:
+    try:
+        return key_of(obj)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedStream(f"an object without a name: {error!r}") from error
+
+
+def _version(obj: Obj) -> str:
+    try:
+        return obj["metadata"].get("resourceVersion") or ""
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedStream(f"an object without metadata: {error!r}") from error

@@ -1,0 +1,168 @@
+"""What goes into a `ReflectorCore`, and what it asks of its shell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.errors import KueuelibError
+from kueuelib.machinery.store import Change
+
+
+class MalformedStream(KueuelibError):
+    """A list or a watch delivered what cannot be understood, or nothing at all."""
+
+
+# ---- inputs -------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Listed:
+    """The answer to a `List`.
+
+    Attributes:
+        items: the objects of this page.
+        resource_version: that of the list.
+        continue_token: not empty when more pages follow.
+    """
+
+    items: Sequence[Obj]
+    resource_version: str
+    continue_token: str = ""
+
+
+@attrs.frozen
+class ListFailed:
+    """A `List` failed, with an `ApiError`, a `TransportError` or whatever decoding raised."""
+
+    error: Exception
+
+
+@attrs.frozen
+class WatchOpened:
+    """The server accepted a `Watch`; events may follow."""
+
+
+class WatchEvent(NamedTuple):
+    """One line of a watch: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR` and its object."""
+
+    type: str
+    object: Obj
+
+
+@attrs.frozen
+class Received:
+    """Events of the present stream, in order; as many as were there, so that batches cost less."""
+
+    events: Sequence[WatchEvent]
+
+
+@attrs.frozen
+class StreamEnded:
+    """The watch ended, or could not be opened.
+
+    Attributes:
+        error: None when the server closed it, or when the shell did because it was idle or over its
+            time; else why: the refusal, the broken connection, the undecodable line.
+    """
+
+    error: Exception | None = None
+
+
+@attrs.frozen
+class Tick:
+    """The `Sleep` is over, or `ReflectorCore.deadline` has come."""
+
+
+Input = Listed | ListFailed | WatchOpened | Received | StreamEnded | Tick
+
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class List:
+    """Ask for one page; answer with `Listed` or `ListFailed`.
+
+    Attributes:
+        resource_version: the query parameter; empty: leave it out (a consistent read).
+        limit: the query parameter; 0: leave it out.
+        continue_token: the query parameter `continue`; empty: leave it out.
+        cause: why, for metrics and logs: `start`, `expired`, `error`, `short-watch`, `untrusted`,
+            `unsupported`, `page`.
+    """
+
+    resource_version: str
+    limit: int = 0
+    continue_token: str = ""
+    cause: str = "start"
+
+
+@attrs.frozen
+class Watch:
+    """Open a stream with bookmarks; answer with `WatchOpened`, `Received`..., `StreamEnded`.
+
+    Attributes:
+        resource_version: the query parameter; empty: leave it out.
+        timeout_seconds: the query parameter; the shell gives up a little later by itself.
+        initial_events: ask for `sendInitialEvents=true` and
+            `resourceVersionMatch=NotOlderThan`.
+        cause: why: `listed`, `ended`, `retry`, or a cause of `List` when `initial_events`.
+    """
+
+    resource_version: str
+    timeout_seconds: int
+    initial_events: bool = False
+    cause: str = "listed"
+
+
+@attrs.frozen
+class Sleep:
+    """Wait; answer with `Tick`."""
+
+    seconds: float
+
+
+@attrs.frozen
+class Apply:
+    """Carry out changes on the store, then tell the handlers."""
+
+    changes: tuple[Change[Obj], ...]
+
+
+@attrs.frozen
+class Replace:
+    """The store holds exactly these objects; then tell the handlers.
+
+    Attributes:
+        items: objects by key, without duplicates.
+        initial: whether it is the first filling.
+    """
+
+    items: tuple[tuple[ObjectKey, Obj], ...]
+    initial: bool
+
+
+@attrs.frozen
+class MarkSynced:
+    """The store has its first full content; said once."""
+
+
+@attrs.frozen
+class ReportError:
+    """Log and count; the core already decided what comes next.
+
+    Attributes:
+        error: what happened.
+        during: `list` or `watch`.
+    """
+
+    error: Exception
+    during: str
+
+
+Activity = List | Watch | Sleep
+Command = Activity | Apply | Replace | MarkSynced | ReportError
