@@ -1,18 +1,20 @@
 """What every Kubernetes object has: identity, metadata, conditions, times.
 
-Raw JSON is `Obj`. Typed values are frozen attrs classes; see `kueuelib.api.codec` for the way between.
+Raw JSON is `Obj`. Typed values are frozen attrs classes; `kueuelib.api.codec` goes between the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
+from kueuelib.api.struct import NOTHING, Struct, Time, wire
+
 Obj = dict[str, Any]
-"""An object as the API server sends it. Objects that come out of a store are never changed in place."""
+"""An object as the API server sends it. Objects out of a store are never changed in place."""
 
 
 class ObjectKey(NamedTuple):
@@ -90,9 +92,12 @@ def parse_time(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 text.
 
     Raises:
-        ValueError: the text is no time.
+        ValueError: the text is no time, or names no zone.
     """
-    return datetime.fromisoformat(text).timestamp()
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return found.timestamp()
 
 
 def labels_of(obj: Mapping[str, Any]) -> Mapping[str, str]:
@@ -125,3 +130,137 @@ def is_true(obj: Mapping[str, Any], type: str) -> bool:
     """Whether a raw object has the condition with status True."""
     found = find_condition((obj.get("status") or {}).get("conditions"), type)
     return found.get("status") == "True"
+
+
+@attrs.frozen
+class OwnerReference(Struct):
+    """Who an object belongs to."""
+
+    api_version: str = attrs.field(default="", metadata=wire(required=True))
+    kind: str = attrs.field(default="", metadata=wire(required=True))
+    name: str = attrs.field(default="", metadata=wire(required=True))
+    uid: str = attrs.field(default="", metadata=wire(required=True))
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+@attrs.frozen
+class ObjectMeta(Struct):
+    """The metadata that every object has; times are seconds since the epoch."""
+
+    name: str = ""
+    namespace: str = ""
+    generate_name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner reference with `controller: true`, or None."""
+        return next((ref for ref in self.owner_references if ref.controller), None)
+
+
+@attrs.frozen
+class KubeObject(Struct):
+    """An object with metadata; subclasses name their `resource`."""
+
+    resource: ClassVar[Resource]
+
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the object, empty when it is cluster-scoped."""
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        """The unique identifier that the API server gave."""
+        return self.metadata.uid
+
+
+@attrs.frozen
+class Condition(Struct):
+    """One observation about an object (`metav1.Condition`).
+
+    Attributes:
+        type: what is observed, for example `Admitted`.
+        status: one of True, False and Unknown.
+        reason: a word in CamelCase for programs.
+        message: a sentence for people.
+        last_transition_time: when the status changed last.
+        observed_generation: the generation of the object that was looked at.
+    """
+
+    type: str = attrs.field(metadata=wire(required=True, always=True, maxLength=316))
+    status: str = attrs.field(
+        metadata=wire(required=True, always=True, enum=["True", "False", "Unknown"])
+    )
+    reason: str = attrs.field(
+        default="",
+        metadata=wire(
+            required=True,
+            always=True,
+            minLength=1,
+            maxLength=1024,
+            pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        ),
+    )
+    message: str = attrs.field(
+        default="", metadata=wire(required=True, always=True, maxLength=32768)
+    )
+    last_transition_time: Time = attrs.field(default=0.0, metadata=wire(required=True, always=True))
+    observed_generation: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the status is True."""
+        return self.status == "True"
+
+
+@attrs.frozen
+class LabelSelectorRequirement(Struct):
+    """One expression of a label selector.
+
+    Attributes:
+        key: the label key.
+        operator: one of In, NotIn, Exists and DoesNotExist.
+        values: what In and NotIn compare with.
+    """
+
+    key: str = attrs.field(metadata=wire(required=True))
+    operator: str = attrs.field(metadata=wire(required=True))
+    values: tuple[str, ...] = attrs.field(default=(), metadata=wire(kind="atomic"))
+
+
+@attrs.frozen
+class LabelSelector(Struct):
+    """Which labels match; an empty selector matches everything, None matches nothing.
+
+    Attributes:
+        match_labels: pairs of key and value that must all be there.
+        match_expressions: requirements that must all hold.
+    """
+
+    match_labels: Mapping[str, str] = NOTHING
+    match_expressions: tuple[LabelSelectorRequirement, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic")
+    )

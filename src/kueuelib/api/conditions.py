@@ -1,0 +1,69 @@
+"""Pure helpers on tuples of conditions (spec/api 2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kueuelib.api.meta import Condition
+
+CONDITION_MESSAGE_LIMIT = 32 * 1024
+"""Bytes of a condition's message."""
+
+EVENT_MESSAGE_LIMIT = 1024
+"""Bytes of an event's message."""
+
+_CUT = " ..."
+
+
+def find(conditions: Iterable[Condition], type: str) -> Condition | None:
+    """The condition of that type, or None."""
+    return next((found for found in conditions if found.type == type), None)
+
+
+def is_true(conditions: Iterable[Condition], type: str) -> bool:
+    """Whether there is a condition of that type with status True."""
+    found = find(conditions, type)
+    return found is not None and found.status == "True"
+
+
+def is_false(conditions: Iterable[Condition], type: str) -> bool:
+    """Whether there is a condition of that type with status False."""
+    found = find(conditions, type)
+    return found is not None and found.status == "False"
+
+
+def with_condition(
+    conditions: tuple[Condition, ...], new: Condition, now: float
+) -> tuple[Condition, ...]:
+    """The conditions with one set; the given tuple itself when nothing changes.
+
+    The transition time becomes `now` (seconds since the epoch) only when the status changes,
+    whatever `new` says; a long message is cut. The order of the conditions stays; a new one comes
+    last.
+    """
+    new = attrs.evolve(new, message=truncate_message(new.message))
+    old = find(conditions, new.type)
+    if old is None:
+        return (*conditions, attrs.evolve(new, last_transition_time=now))
+    changed = old.status != new.status
+    new = attrs.evolve(new, last_transition_time=now if changed else old.last_transition_time)
+    if new == old:
+        return conditions
+    return tuple(new if found is old else found for found in conditions)
+
+
+def without_condition(conditions: tuple[Condition, ...], type: str) -> tuple[Condition, ...]:
+    """The conditions without those of that type."""
+    return tuple(found for found in conditions if found.type != type)
+
+
+def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:
+    """The message, cut to `limit` bytes of UTF-8 and then ending in ` ...`."""
+    if len(message) * 4 <= limit:
+        return message
+    raw = message.encode()
+    if len(raw) <= limit:
+        return message
+    return raw[: limit - len(_CUT)].decode(errors="ignore") + _CUT

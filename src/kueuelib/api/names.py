@@ -1,0 +1,173 @@
+"""Labels, annotations, finalizers, condition types, reasons; the syntax of names (spec/api 2)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from kueuelib.api.kinds import KUEUE
+
+# ---- labels
+QUEUE_LABEL: Final = f"{KUEUE}/queue-name"
+PRIORITY_CLASS_LABEL: Final = f"{KUEUE}/priority-class"
+PREBUILT_LABEL: Final = f"{KUEUE}/prebuilt-workload-name"
+JOB_UID_LABEL: Final = f"{KUEUE}/job-uid"
+MANAGED_LABEL: Final = f"{KUEUE}/managed"
+GROUP_LABEL: Final = f"{KUEUE}/pod-group-name"
+GROUP_ROLE_LABEL: Final = f"{KUEUE}/pod-group-role"
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+# ---- annotations
+QUEUE_ANNOTATION: Final = QUEUE_LABEL
+PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"
+MIN_PARALLELISM: Final = f"{KUEUE}/job-min-parallelism"
+SYNC_COMPLETIONS: Final = f"{KUEUE}/job-completions-equal-parallelism"
+GROUP_TOTAL_COUNT: Final = f"{KUEUE}/pod-group-total-count"
+GROUP_SETS: Final = f"{KUEUE}/pod-group-sets"
+GROUP_SETS_DIGEST: Final = f"{KUEUE}/pod-group-sets-digest"
+ROLE_HASH: Final = f"{KUEUE}/role-hash"
+RETRIABLE_IN_GROUP: Final = f"{KUEUE}/retriable-in-group"
+IS_GROUP_WORKLOAD: Final = f"{KUEUE}/is-group-workload"
+CONSUME_PROVISIONING_REQUEST: Final = (
+    "cluster-autoscaler.kubernetes.io/consume-provisioning-request"
+)
+
+# ---- finalizers, gates, field managers
+MANAGED: Final = MANAGED_LABEL
+IN_USE_FINALIZER: Final = f"{KUEUE}/resource-in-use"
+POD_FINALIZER: Final = MANAGED_LABEL
+ADMISSION_GATE: Final = f"{KUEUE}/admission"
+ADMISSION_MANAGER: Final = "kueue-admission"
+RECLAIMABLE_PODS_MANAGER: Final = "kueue-reclaimable-pods"
+POD_MANAGER: Final = "kueue"
+JOB_MANAGER_PREFIX: Final = "kueue-job-controller-"
+
+# ---- priority classes
+WORKLOAD_PRIORITY_CLASS_SOURCE: Final = f"{KUEUE}/workloadpriorityclass"
+POD_PRIORITY_CLASS_SOURCE: Final = "scheduling.k8s.io/priorityclass"
+WORKLOAD_PRIORITY_CLASS: Final = (KUEUE, "WorkloadPriorityClass")
+POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
+
+# ---- conditions of workloads
+QUOTA_RESERVED: Final = "QuotaReserved"
+ADMITTED: Final = "Admitted"
+EVICTED: Final = "Evicted"
+PREEMPTED: Final = "Preempted"
+REQUEUED: Final = "Requeued"
+FINISHED: Final = "Finished"
+PODS_READY: Final = "PodsReady"
+DEACTIVATION_TARGET: Final = "DeactivationTarget"
+TERMINATION_TARGET: Final = "TerminationTarget"
+
+# ---- conditions of everything else
+ACTIVE: Final = "Active"
+
+# ---- reasons of workload conditions
+REASON_PENDING: Final = "Pending"
+REASON_WAITING: Final = "Waiting"
+REASON_INADMISSIBLE: Final = "Inadmissible"
+REASON_NO_RESERVATION: Final = "NoReservation"
+REASON_NO_CHECKS: Final = "NoChecks"
+REASON_NO_RESERVATION_NO_CHECKS: Final = "NoReservationNoChecks"
+REASON_UNSATISFIED_CHECKS: Final = "UnsatisfiedAdmissionChecks"
+REASON_PREEMPTED: Final = "Preempted"
+REASON_PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
+REASON_ADMISSION_CHECK: Final = "AdmissionCheck"
+REASON_CLUSTER_QUEUE_STOPPED: Final = "ClusterQueueStopped"
+REASON_DEACTIVATED: Final = "Deactivated"
+REASON_IN_CLUSTER_QUEUE: Final = "InClusterQueue"
+REASON_IN_COHORT_RECLAMATION: Final = "InCohortReclamation"
+REASON_IN_COHORT_RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
+REASON_SUCCEEDED: Final = "Succeeded"
+REASON_FAILED: Final = "Failed"
+REASON_OUT_OF_SYNC: Final = "OutOfSync"
+REASON_OWNER_NOT_FOUND: Final = "OwnerNotFound"
+REASON_FAILED_TO_START: Final = "FailedToStart"
+REASON_PODS_READY: Final = "PodsReady"
+REASON_STOPPED_BY_KUEUE: Final = "StoppedByKueue"
+REASON_PREEMPTION_REQUIRED: Final = "PreemptionRequired"
+
+# ---- reasons of Active
+REASON_READY: Final = "Ready"
+REASON_TERMINATING: Final = "Terminating"
+REASON_STOPPED: Final = "Stopped"
+REASON_FLAVOR_NOT_FOUND: Final = "FlavorNotFound"
+REASON_CHECK_NOT_FOUND: Final = "AdmissionCheckNotFound"
+REASON_CHECK_INACTIVE: Final = "AdmissionCheckInactive"
+REASON_UNKNOWN: Final = "Unknown"
+REASON_NOT_FOUND: Final = "NotFound"
+REASON_NO_CLUSTER_QUEUE: Final = "ClusterQueueDoesNotExist"
+REASON_CLUSTER_QUEUE_INACTIVE: Final = "ClusterQueueIsInactive"
+
+# ---- the syntax of names
+
+_LABEL_TEXT: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = re.compile(rf"{_LABEL_TEXT}(\.{_LABEL_TEXT})*", re.ASCII)
+_LABEL: Final = re.compile(_LABEL_TEXT, re.ASCII)
+_LABEL_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_QUALIFIED: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+
+SUBDOMAIN_LIMIT: Final = 253
+LABEL_LIMIT: Final = 63
+
+
+def is_dns1123_subdomain(text: str) -> bool:
+    """Lower-case words and dots, as the names of most objects; at most 253 characters."""
+    return len(text) <= SUBDOMAIN_LIMIT and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_dns1123_label(text: str) -> bool:
+    """A lower-case word without dots; at most 63 characters."""
+    return len(text) <= LABEL_LIMIT and _LABEL.fullmatch(text) is not None
+
+
+def is_dns1035_label(text: str) -> bool:
+    """A lower-case word without dots that starts with a letter; at most 63 characters."""
+    return len(text) <= LABEL_LIMIT and _LABEL_1035.fullmatch(text) is not None
+
+
+def is_qualified_name(text: str) -> bool:
+    """A word with an optional domain before a slash, as label keys and resource names."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not is_dns1123_subdomain(prefix):
+        return False
+    return len(name) <= LABEL_LIMIT and _QUALIFIED.fullmatch(name) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Empty, or a word of at most 63 characters."""
+    return text == "" or (len(text) <= LABEL_LIMIT and _QUALIFIED.fullmatch(text) is not None)
+
+
+# ---- names of Workloads
+
+_NAME_LIMIT: Final = 252
+_HASH_DIGITS: Final = 5
+
+
+def workload_name(kind: str, group: str, owner_name: str, owner_uid: str) -> str:
+    """The name of the Workload of an owner (spec/api 2.4, with the UID as today's Kueue).
+
+    Args:
+        kind: the owner's kind, for example `Job`.
+        group: its API group, empty for the core group.
+        owner_name: its name.
+        owner_uid: its UID, so that a recreated owner gets another Workload; empty leaves it out.
+    """
+    words = [kind, group, owner_name, *([owner_uid] if owner_uid else [])]
+    digest = hashlib.sha1("\n".join(words).encode(), usedforsecurity=False).hexdigest()
+    prefix = f"{kind.lower()}-{owner_name}"
+    longest = _NAME_LIMIT - _HASH_DIGITS
+    if len(prefix) > longest:
+        prefix = prefix[:longest].rstrip(".-")
+    return f"{prefix}-{digest[:_HASH_DIGITS]}"
+
+
+def is_go_bool(text: str) -> bool | None:
+    """What Go's ParseBool makes of an annotation: True, False, or None for nonsense."""
+    if text in ("1", "t", "T", "TRUE", "true", "True"):
+        return True
+    if text in ("0", "f", "F", "FALSE", "false", "False"):
+        return False
+    return None

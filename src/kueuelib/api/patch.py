@@ -1,0 +1,54 @@
+"""JSON merge patches (RFC 7386) as pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The target with the patch applied; neither is changed.
+
+    Objects are merged, a null takes a field away, everything else replaces what was there. The
+    result may share parts with both.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, dict):
+            found[key] = merge_patch(found.get(key), value)
+        else:
+            found[key] = value
+    return found
+
+
+def diff_merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The smallest merge patch that makes `new` out of `old`; empty when they are equal.
+
+    A merge patch cannot write a null, so a field that is null in `new` is taken away.
+    """
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if value is None:
+            if key in old:
+                patch[key] = None
+        elif isinstance(value, dict) and isinstance(before, dict):
+            if inner := diff_merge_patch(before, value):
+                patch[key] = inner
+        elif key not in old or not _same(before, value):
+            patch[key] = value
+    return patch
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality of JSON, where 1, 1.0 and true differ."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)

@@ -1,0 +1,96 @@
+"""What typed API values are made of: the base class, times, and the wire form of fields.
+
+A class describes its JSON form once: names are the camel case of the attributes, `wire` adds what
+the schema must know. `kueuelib.api.codec` and `kueuelib.api.crd` read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import attrs
+
+Time = Annotated[float, "Time"]
+"""Seconds since the epoch; RFC 3339 with whole seconds on the wire."""
+
+MicroTime = Annotated[float, "MicroTime"]
+"""Seconds since the epoch; RFC 3339 with six digits on the wire."""
+
+NOTHING: Final[Mapping[str, Any]] = {}
+"""The shared empty mapping; never changed."""
+
+UNSET: Final = object()
+"""No default in the schema."""
+
+
+@attrs.frozen
+class Struct:
+    """A typed piece of an API object.
+
+    Attributes:
+        extra: the JSON fields that the class does not know, kept as they came.
+    """
+
+    extra: Mapping[str, Any] = attrs.field(default=NOTHING, kw_only=True)
+
+
+@attrs.frozen
+class Wire:
+    """How one field looks on the wire.
+
+    Attributes:
+        name: the JSON name; empty for the camel case of the attribute.
+        always: written even when it has its default value.
+        required: the schema demands the key.
+        schema: keywords added to the field's own JSON schema.
+        items: keywords added to the schema of the items or values.
+    """
+
+    name: str = ""
+    always: bool = False
+    required: bool = False
+    schema: Mapping[str, Any] = NOTHING
+    items: Mapping[str, Any] = NOTHING
+
+
+def wire(
+    name: str = "",
+    *,
+    always: bool = False,
+    required: bool = False,
+    keys: tuple[str, ...] = (),
+    kind: str = "",
+    default: Any = UNSET,
+    items: Mapping[str, Any] = NOTHING,
+    **schema: Any,
+) -> dict[str, Wire]:
+    """The `metadata` of an attrs field.
+
+    Args:
+        name: the JSON name when it is not the camel case of the attribute.
+        always: write the field even when it has its default value.
+        required: the schema demands the key.
+        keys: the map keys of a list of the type `map`.
+        kind: `atomic`, `set` or `granular`, the list or map type of the schema.
+        default: the default of the schema.
+        items: keywords for the schema of the items or values.
+        schema: further keywords of JSON schema, such as `maxItems`.
+    """
+    if keys:
+        schema["x-kubernetes-list-type"] = "map"
+        schema["x-kubernetes-list-map-keys"] = list(keys)
+    if kind:
+        schema["kind"] = kind
+    if default is not UNSET:
+        schema["default"] = default
+    return {"wire": Wire(name, always, required, schema, items)}
+
+
+def json_name(field: attrs.Attribute[Any]) -> str:
+    """The name of an attribute on the wire."""
+    found = field.metadata.get("wire")
+    if found is not None and found.name:
+        return str(found.name)
+    head, *tail = field.name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
