@@ -15,18 +15,19 @@ from typing import Any, Literal
 
 import attrs
 
+from kueuelib.api import names
 from kueuelib.api.meta import Obj
+from kueuelib.api.names import ADMISSION_MANAGER
 from kueuelib.controllers import workload_state as states
 
-ADMISSION_MANAGER = "kueue-admission"
 CHECKS_MANAGER = "kueue-workload-checks"
 
 BUNDLE = (
-    states.QUOTA_RESERVED,
-    states.ADMITTED,
-    states.EVICTED,
-    states.REQUEUED,
-    states.PREEMPTED,
+    names.QUOTA_RESERVED,
+    names.ADMITTED,
+    names.EVICTED,
+    names.REQUEUED,
+    names.PREEMPTED,
 )
 """The condition types that belong to the admission bundle."""
 

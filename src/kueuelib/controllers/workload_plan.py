@@ -8,20 +8,34 @@ call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from kueuelib.api.kueue import CHECK_READY, CHECK_REJECTED, CHECK_RETRY, HOLD_AND_DRAIN, NONE
 from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.names import EVICTED, QUOTA_RESERVED, REQUEUED
 from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.workload_state import Phase
+from kueuelib.scheduler.activity import STOPPED, TERMINATING, UNKNOWN, Activity
+from kueuelib.scheduler.reasons import (
+    ClusterQueueInactive,
+    ClusterQueueMissing,
+    Inactive,
+    LocalQueueMissing,
+    LocalQueueStopped,
+    NotEvaluated,
+    Reason,
+    condition_reason,
+    render,
+)
 
-HOLD = "Hold"
-HOLD_AND_DRAIN = "HoldAndDrain"
-QUEUE_STOPPED_LOCALLY = "LocalQueueStopped"
-PENDING_EVALUATION = "PendingEvaluation"
-DEACTIVATED_MESSAGE = "The workload is deactivated"
+_OBSTACLE = re.compile(
+    r"The workload is deactivated"
+    r"|(Local|Cluster)Queue \S* (doesn't exist|is (stopped|terminating|inactive))"
+)
 
 
 @attrs.frozen
@@ -33,13 +47,13 @@ class Surroundings:
         cluster_queue: the raw ClusterQueue that holds the workload's quota or, without quota, that
             its LocalQueue
             names, if it exists.
-        queue_active: whether that ClusterQueue can admit.
+        activity: whether that ClusterQueue can admit, and why not.
         retry_delays: by AdmissionCheck, after how many seconds a Retry is over.
     """
 
     local_queue: Obj | None = None
     cluster_queue: Obj | None = None
-    queue_active: bool = False
+    activity: Activity = UNKNOWN
     retry_delays: Mapping[str, float] = attrs.field(factory=dict)
 
 
@@ -97,7 +111,7 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
         synced = states.sync_checks(wl, required, now)
         if synced is not wl:
             return Step(workload=synced)
-    rejected = states.checks_in(wl, states.CHECK_REJECTED)
+    rejected = states.checks_in(wl, CHECK_REJECTED)
     if rejected and phase is not Phase.EVICTING:
         message = f"Deactivated because checks were rejected: {', '.join(rejected)}"
         note = Note("Warning", "AdmissionCheckRejected", message)
@@ -137,21 +151,17 @@ def required_checks(
     return tuple(dict.fromkeys(found))
 
 
-def obstacle(queue_name: str, around: Surroundings) -> tuple[str, str] | None:
-    """Reason and message for what keeps a pending Workload out of its queue, or None."""
+def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
+    """What keeps a pending Workload out of its queue, or None."""
     if around.local_queue is None:
-        return states.MISCONFIGURED, f"LocalQueue {queue_name} doesn't exist"
-    name = around.local_queue["spec"].get("clusterQueue", "")
+        return LocalQueueMissing(queue_name)
     if _stop_policy(around.local_queue):
-        return states.SUSPENDED, f"LocalQueue {queue_name} is stopped"
+        return LocalQueueStopped(queue_name)
+    name = around.local_queue["spec"].get("clusterQueue", "")
     if around.cluster_queue is None:
-        return states.MISCONFIGURED, f"ClusterQueue {name} doesn't exist"
-    if _stop_policy(around.cluster_queue):
-        return states.SUSPENDED, f"ClusterQueue {name} is stopped"
-    if around.cluster_queue["metadata"].get("deletionTimestamp"):
-        return states.MISCONFIGURED, f"ClusterQueue {name} is being deleted"
-    if not around.queue_active:
-        return states.MISCONFIGURED, f"ClusterQueue {name} is inactive"
+        return ClusterQueueMissing(name)
+    if not around.activity.active:
+        return ClusterQueueInactive(name, around.activity.reason)
     return None
 
 
@@ -159,19 +169,19 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
     if phase is Phase.EVICTING:
         return NOTHING
     if phase.holds_quota:
-        changed = states.evict(wl, states.DEACTIVATED, DEACTIVATED_MESSAGE, now)
+        changed = states.evict(wl, states.DEACTIVATED, Inactive().text, now)
         return Step(workload=changed, notes=(_eviction_note(changed),))
-    answered = states.checks_in(wl, states.CHECK_READY, states.CHECK_RETRY, states.CHECK_REJECTED)
+    answered = states.checks_in(wl, CHECK_READY, CHECK_RETRY, CHECK_REJECTED)
     changed = states.reset_checks(wl, answered, "Reset to Pending after deactivation", now)
     if not states.is_evicted(wl):
-        changed = states.wait(changed, states.DEACTIVATED, DEACTIVATED_MESSAGE, now)
+        changed = _wait(changed, Inactive(), now)
     return NOTHING if changed is wl else Step(workload=changed)
 
 
 def _was_reactivated(wl: Obj, phase: Phase) -> bool:
     if phase is not Phase.PENDING:
         return False
-    cause = states.condition(wl, states.REQUEUED)
+    cause = states.condition(wl, REQUEUED)
     return cause.get("status") == "False" and cause["reason"] == states.DEACTIVATED
 
 
@@ -179,52 +189,54 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
     queue_name = wl["spec"].get("queueName") or ""
     found = obstacle(queue_name, around)
     if found is not None:
-        changed = states.wait(wl, *found, now)
+        changed = _wait(wl, found, now)
         return NOTHING if changed is wl else Step(workload=changed)
-    cause = states.condition(wl, states.REQUEUED)
+    cause = states.condition(wl, REQUEUED)
     if cause.get("status") == "False" and cause["reason"] in (
         states.QUEUE_STOPPED,
-        QUEUE_STOPPED_LOCALLY,
+        states.LOCAL_QUEUE_STOPPED,
     ):
         return Step(workload=states.requeue(wl, now))
     over, look_again = _retries(wl, around.retry_delays, now)
     if over:
         return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
-    if _is_stale(wl, queue_name, around):
-        message = "The workload waits to be considered"
-        return Step(
-            workload=states.wait(wl, PENDING_EVALUATION, message, now), look_again=look_again
-        )
+    if _names_an_obstacle(wl):
+        return Step(workload=_wait(wl, NotEvaluated(), now), look_again=look_again)
     return Step(look_again=look_again) if look_again is not None else NOTHING
 
 
 def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step:
-    retried = states.checks_in(wl, states.CHECK_RETRY)
+    retried = states.checks_in(wl, CHECK_RETRY)
     if retried:
         message = f"Checks have to be tried again: {', '.join(retried)}"
         return _evict(wl, states.CHECK_FAILED, message, now)
-    queue = around.cluster_queue
+    queue, local = around.cluster_queue, around.local_queue
     name = (states.status_of(wl).get("admission") or {}).get("clusterQueue", "")
+    local_name = "" if local is None else local["metadata"]["name"]
     if phase is Phase.ADMITTED:
         if queue is not None and _stop_policy(queue) == HOLD_AND_DRAIN:
-            return _evict(wl, states.QUEUE_STOPPED, f"ClusterQueue {name} is stopped", now)
-        if around.local_queue and _stop_policy(around.local_queue) == HOLD_AND_DRAIN:
-            local = around.local_queue["metadata"]["name"]
-            return _evict(wl, QUEUE_STOPPED_LOCALLY, f"LocalQueue {local} is stopped", now)
+            message = ClusterQueueInactive(name, STOPPED).text
+            return _evict(wl, states.QUEUE_STOPPED, message, now)
+        if local is not None and _stop_policy(local) == HOLD_AND_DRAIN:
+            message = LocalQueueStopped(local_name).text
+            return _evict(wl, states.LOCAL_QUEUE_STOPPED, message, now)
         return NOTHING
-    if queue is None or queue["metadata"].get("deletionTimestamp"):
-        message = f"ClusterQueue {name} is being deleted or missing"
-        return Step(workload=states.cancel(wl, states.MISCONFIGURED, message, now))
-    if _stop_policy(queue):
-        message = f"ClusterQueue {name} is stopped"
-        return Step(workload=states.cancel(wl, states.SUSPENDED, message, now))
-    if around.local_queue and _stop_policy(around.local_queue):
-        message = f"LocalQueue {around.local_queue['metadata']['name']} is stopped"
-        return Step(workload=states.cancel(wl, states.SUSPENDED, message, now))
+    lost: Reason | None = None
+    if queue is None:
+        lost = ClusterQueueMissing(name)
+    elif queue["metadata"].get("deletionTimestamp"):
+        lost = ClusterQueueInactive(name, TERMINATING)
+    elif _stop_policy(queue):
+        lost = ClusterQueueInactive(name, STOPPED)
+    elif local is not None and _stop_policy(local):
+        lost = LocalQueueStopped(local_name)
+    if lost is not None:
+        changed = states.cancel(wl, condition_reason(lost), render(lost), now)
+        return Step(workload=changed)
     changed = states.sync_admitted(wl, now)
     if changed is wl:
         return NOTHING
-    reserved_at = states.condition(wl, states.QUOTA_RESERVED)["lastTransitionTime"]
+    reserved_at = states.condition(wl, QUOTA_RESERVED)["lastTransitionTime"]
     waited = max(0.0, now - parse_time(reserved_at))
     message = f"Admitted by ClusterQueue {name}, wait time since reservation was {waited:.0f}s"
     return Step(workload=changed, notes=(Note("Normal", "Admitted", message),))
@@ -236,7 +248,7 @@ def _evict(wl: Obj, reason: str, message: str, now: float) -> Step:
 
 
 def _eviction_note(wl: Obj) -> Note:
-    found = states.condition(wl, states.EVICTED)
+    found = states.condition(wl, EVICTED)
     return Note("Normal", f"EvictedDueTo{found['reason']}", found["message"])
 
 
@@ -246,7 +258,7 @@ def _retries(
     """The checks whose delay after Retry is over, and the instant at which the next one is."""
     over, deadlines = [], []
     for entry in states.check_states(wl):
-        if entry.get("state") != states.CHECK_RETRY or entry["name"] not in delays:
+        if entry.get("state") != CHECK_RETRY or entry["name"] not in delays:
             continue
         deadline = parse_time(entry["lastTransitionTime"]) + delays[entry["name"]]
         if deadline <= now:
@@ -256,32 +268,17 @@ def _retries(
     return over, min(deadlines, default=None)
 
 
-def _is_stale(wl: Obj, queue_name: str, around: Surroundings) -> bool:
-    """Whether QuotaReserved still names an obstacle that is gone.
+def _wait(wl: Obj, reason: Reason, now: float) -> Obj:
+    return states.wait(wl, condition_reason(reason), render(reason), now)
 
-    Only texts of this module count: what the scheduler found out stays until it looks again.
-    """
-    found = states.condition(wl, states.QUOTA_RESERVED)
-    if found.get("status") != "False":
-        return False
-    assert around.local_queue is not None
-    name = around.local_queue["spec"].get("clusterQueue", "")
-    ours = {DEACTIVATED_MESSAGE, f"LocalQueue {queue_name} doesn't exist"}
-    ours.add(f"LocalQueue {queue_name} is stopped")
-    ours |= {
-        f"ClusterQueue {name} {what}"
-        for what in (
-            "doesn't exist",
-            "is stopped",
-            "is being deleted",
-            "is being deleted or missing",
-            "is inactive",
-        )
-    }
-    return found.get("message") in ours
+
+def _names_an_obstacle(wl: Obj) -> bool:
+    """Whether QuotaReserved names an obstacle; what the scheduler found out is none."""
+    found = states.condition(wl, QUOTA_RESERVED)
+    return found.get("status") == "False" and bool(_OBSTACLE.fullmatch(found.get("message", "")))
 
 
 def _stop_policy(queue: Mapping[str, Any]) -> str:
     """`Hold`, `HoldAndDrain`, or nothing."""
     policy = (queue.get("spec") or {}).get("stopPolicy") or ""
-    return "" if policy == "None" else policy
+    return "" if policy == NONE else policy

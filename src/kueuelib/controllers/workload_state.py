@@ -26,47 +26,41 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kueuelib.api import names
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.names import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    REQUEUED,
+)
 from kueuelib.errors import KueuelibError
 
-QUOTA_RESERVED = "QuotaReserved"
-ADMITTED = "Admitted"
-EVICTED = "Evicted"
-REQUEUED = "Requeued"
-PREEMPTED = "Preempted"
-FINISHED = "Finished"
-
-PENDING_REASON = "Pending"
-MISCONFIGURED = "Misconfigured"
-SUSPENDED = "Suspended"
-
-DEACTIVATED = "Deactivated"
-CHECK_FAILED = "AdmissionCheck"
-QUEUE_STOPPED = "ClusterQueueStopped"
-PODS_READY_TIMEOUT = "PodsReadyTimeout"
+PENDING_REASON = names.REASON_PENDING
+DEACTIVATED = names.REASON_DEACTIVATED
+CHECK_FAILED = names.REASON_ADMISSION_CHECK
+QUEUE_STOPPED = names.REASON_CLUSTER_QUEUE_STOPPED
+LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
+PODS_READY_TIMEOUT = names.REASON_PODS_READY_TIMEOUT
 
 REACTIVATED = "Reactivated"
 QUEUE_RESTARTED = "ClusterQueueRestarted"
+LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted"
 BACKOFF_FINISHED = "BackoffFinished"
-
-NO_RESERVATION = "NoReservation"
-NO_CHECKS = "UnsatisfiedAdmissionChecks"
-NO_RESERVATION_NO_CHECKS = "NoReservationUnsatisfiedChecks"
-
-CHECK_PENDING = "Pending"
-CHECK_READY = "Ready"
-CHECK_RETRY = "Retry"
-CHECK_REJECTED = "Rejected"
 
 MESSAGE_LIMIT = 32768
 """The longest message of a condition; longer ones are cut and end in ` ...`."""
 
 # Evictions after which the workload goes straight back to its queue; after the others something has
 # to happen first.
-_REQUEUED_AT_ONCE = frozenset({"Preempted", CHECK_FAILED})
+_REQUEUED_AT_ONCE = frozenset({names.REASON_PREEMPTED, CHECK_FAILED})
 _WAY_BACK = {
     DEACTIVATED: REACTIVATED,
     QUEUE_STOPPED: QUEUE_RESTARTED,
+    LOCAL_QUEUE_STOPPED: LOCAL_QUEUE_RESTARTED,
     PODS_READY_TIMEOUT: BACKOFF_FINISHED,
 }
 
@@ -221,12 +215,19 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
     if reserved and ready:
         return _set(wl, ADMITTED, "True", ADMITTED, "The workload is admitted", now)
     if ready:
-        return _set(wl, ADMITTED, "False", NO_RESERVATION, "The workload has no reservation", now)
+        return _set(
+            wl,
+            ADMITTED,
+            "False",
+            names.REASON_NO_RESERVATION,
+            "The workload has no reservation",
+            now,
+        )
     if reserved:
         message = "The workload has not all checks ready"
-        return _set(wl, ADMITTED, "False", NO_CHECKS, message, now)
+        return _set(wl, ADMITTED, "False", names.REASON_UNSATISFIED_CHECKS, message, now)
     message = "The workload has no reservation and not all checks ready"
-    return _set(wl, ADMITTED, "False", NO_RESERVATION_NO_CHECKS, message, now)
+    return _set(wl, ADMITTED, "False", names.REASON_NO_RESERVATION_NO_CHECKS, message, now)
 
 
 def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
@@ -332,9 +333,9 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float) -> Obj:
     return _with_status(wl, admissionChecks=wanted)
 
 
-def reset_checks(wl: Obj, names: Iterable[str], message: str, now: float) -> Obj:
+def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Obj:
     """Puts checks back to Pending and forgets what they wanted to change in the pods."""
-    chosen = {*names}
+    chosen = {*checks}
     if not any(entry["name"] in chosen for entry in check_states(wl)):
         return wl
     return _with_status(

