@@ -16,10 +16,16 @@ import attrs
 
 from kueuelib.api.kueue import CHECK_READY, CHECK_REJECTED, CHECK_RETRY, HOLD_AND_DRAIN, NONE
 from kueuelib.api.meta import Obj, parse_time
-from kueuelib.api.names import EVICTED, QUOTA_RESERVED, REQUEUED
+from kueuelib.api.names import (
+    EVICTED,
+    QUOTA_RESERVED,
+    REASON_STOPPED,
+    REASON_TERMINATING,
+    REQUEUED,
+)
 from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.workload_state import Phase
-from kueuelib.scheduler.activity import STOPPED, TERMINATING, UNKNOWN, Activity
+from kueuelib.scheduler.activity import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,
@@ -215,7 +221,7 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     local_name = "" if local is None else local["metadata"]["name"]
     if phase is Phase.ADMITTED:
         if queue is not None and _stop_policy(queue) == HOLD_AND_DRAIN:
-            message = ClusterQueueInactive(name, STOPPED).text
+            message = ClusterQueueInactive(name, REASON_STOPPED).text
             return _evict(wl, states.QUEUE_STOPPED, message, now)
         if local is not None and _stop_policy(local) == HOLD_AND_DRAIN:
             message = LocalQueueStopped(local_name).text
@@ -225,9 +231,9 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     if queue is None:
         lost = ClusterQueueMissing(name)
     elif queue["metadata"].get("deletionTimestamp"):
-        lost = ClusterQueueInactive(name, TERMINATING)
+        lost = ClusterQueueInactive(name, REASON_TERMINATING)
     elif _stop_policy(queue):
-        lost = ClusterQueueInactive(name, STOPPED)
+        lost = ClusterQueueInactive(name, REASON_STOPPED)
     elif local is not None and _stop_policy(local):
         lost = LocalQueueStopped(local_name)
     if lost is not None:
