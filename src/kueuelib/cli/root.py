@@ -58,7 +58,7 @@ def demo(
     ] = False,
 ) -> None:
     """Queue Jobs on a simulated cluster with the real manager, and watch them run."""
-    from kueuelib.cli.demo import run
+    from kueuelib.cli.demo.play import run
 
     raise typer.Exit(run(jobs, plain=plain, keep=keep))
 

@@ -1,9 +1,5 @@
 """`kueuelib demo`: real processes, real HTTP, a simulated cluster.
 
-`story` holds what is created and what must come true (pure), `screen` draws it, `stage` starts and
-stops the processes.
+`story` holds what is created and what must come true (pure), `screen` draws it, `play` starts the
+processes and watches.
 """
-
-from kueuelib.cli.demo.play import run
-
-__all__ = ["run"]

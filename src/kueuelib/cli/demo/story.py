@@ -15,7 +15,7 @@ from kueuelib.api.kinds import (
     RESOURCE_FLAVORS,
 )
 from kueuelib.api.meta import Obj, Resource, find_condition, parse_time
-from kueuelib.api.quantity import amount_of, parse_quantity
+from kueuelib.api.quantity import Quantity, amount_of
 
 NAMESPACE = "demo"
 POOL_LABEL = "kueuelib.dev/pool"
@@ -209,7 +209,7 @@ class Board:
         held: dict[str, int] = {}
         for assignment in admission["podSetAssignments"]:
             for resource, flavor in assignment["flavors"].items():
-                amount = amount_of(resource, parse_quantity(assignment["resourceUsage"][resource]))
+                amount = amount_of(resource, Quantity.parse(assignment["resourceUsage"][resource]))
                 held[flavor] = held.get(flavor, 0) + amount
         row.flavors = ", ".join(sorted(held))
         self.usage[row.name] = held
