@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import attrs
 import orjson
-import structlog
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport, decode_json
 from kueuelib.runtime.watch import WatchStream
 
@@ -81,7 +81,7 @@ class Client:
         self.field_manager = field_manager
         self._throttle = throttle
         self._clock = clock
-        self._log = structlog.get_logger("kueuelib.client")
+        self._log = get_logger("client")
         self._warned: set[str] = set()
 
     async def close(self) -> None:

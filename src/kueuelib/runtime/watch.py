@@ -24,8 +24,9 @@ STOP_GRACE = 30.0
 class WatchStream:
     """The events of one watch, in order, as raw `{"type": ..., "object": ...}` dicts.
 
-    Iterate over it with `async for`; it ends when the server ends the stream. `ERROR` events are
-    handed out like all others. Close it with `aclose`, or use it as an async context manager.
+    Iterate over it with `async for`, or take what is there with `batch`. It ends when the server
+    ends the stream, or when it stayed silent for too long (`idle` is True then). `ERROR` events
+    are handed out like all others. Close it with `aclose`, or use it as an async context manager.
 
     Args:
         response: the open answer.
@@ -33,6 +34,11 @@ class WatchStream:
         what: the kind, for messages.
         max_line: bytes of the longest event that is accepted.
         release: gives the connection back.
+
+    Attributes:
+        idle: whether we ended it, because nothing came.
+        bytes_read: size of what came so far.
+        last_read_at: when something came last, in the event loop's time.
     """
 
     def __init__(
@@ -50,40 +56,44 @@ class WatchStream:
         self._release: Callable[[], Awaitable[Any]] | None = release
         self._splitter = LineSplitter(max_line)
         self._lines: deque[bytes] = deque()
-        self._idle = server_timeout + IDLE_GRACE
+        self._error: TransportError | None = None
+        self._patience = server_timeout + IDLE_GRACE
         self._stop_at = loop.time() + server_timeout + STOP_GRACE
         self._time = loop.time
+        self.idle = False
         self.bytes_read = 0
         self.last_read_at = loop.time()
 
-    def __aiter__(self) -> WatchStream:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> dict[str, Any]:
-        """The next event.
+        """The next event."""
+        found = await self.batch(1)
+        if not found:
+            raise StopAsyncIteration
+        return found[0]
+
+    async def batch(self, limit: int = 1000) -> list[dict[str, Any]]:
+        """Wait for an event; return it with those that are already here. Empty: the end.
 
         Raises:
-            StopAsyncIteration: the server ended the stream.
-            TransportError: the stream broke, fell silent, or carried what is no event.
+            TransportError: the stream broke, or carried what is no event. All events before that
+                are handed out first.
         """
-        while not self._lines:
+        while not self._lines and self._error is None:
             if not await self._read():
-                raise StopAsyncIteration
-        line = self._lines.popleft()
-        try:
-            event = orjson.loads(line)
-            kind = event["type"]
-            event["object"]
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise self._broken(f"what came is no event: {line[:80]!r}") from error
-        if kind == "BOOKMARK":
-            self._idle = min(self._idle, BOOKMARK_IDLE)
-        return event  # type: ignore[no-any-return]
-
-    @property
-    def pending(self) -> bool:
-        """Whether another event can be had without waiting."""
-        return bool(self._lines)
+                return []
+        events: list[dict[str, Any]] = []
+        while self._lines and len(events) < limit:
+            try:
+                events.append(self._decode(self._lines.popleft()))
+            except TransportError as error:
+                self._error = error
+                self._lines.clear()
+        if not events and self._error is not None:
+            raise self._error
+        return events
 
     async def aclose(self) -> None:
         """End the watch; calling again does nothing."""
@@ -98,16 +108,29 @@ class WatchStream:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def _decode(self, line: bytes) -> dict[str, Any]:
+        try:
+            event: dict[str, Any] = orjson.loads(line)
+            kind, _ = event["type"], event["object"]
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise self._broken(f"what came is no event: {line[:80]!r}") from error
+        if kind == "BOOKMARK":
+            self._patience = min(self._patience, BOOKMARK_IDLE)
+        return event
+
     async def _read(self) -> bool:
         """Wait for one chunk; tells whether the stream goes on."""
         if self._release is None:
             return False
-        patience = min(self._idle, self._stop_at - self._time())
+        patience = min(self._patience, self._stop_at - self._time())
         try:
-            async with asyncio.timeout(max(patience, 0.0)):
+            async with asyncio.timeout(max(patience, 0.0)) as limit:
                 chunk = await self._response.content.readany()
         except TimeoutError as error:
-            raise self._broken(f"nothing came for {patience:.0f} s") from error
+            if not limit.expired():
+                raise self._broken("the connection timed out") from error
+            self.idle = True
+            return False
         except (aiohttp.ClientError, OSError) as error:
             raise self._broken(str(error) or type(error).__name__) from error
         if not chunk:

@@ -1,0 +1,269 @@
+"""Controllers: deltas to keys, keys to reconciliations, results to the queue (spec/framework 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+import structlog
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
+from kueuelib.errors import KueuelibError, TerminalError
+from kueuelib.machinery.queue import LOW_PRIORITY, Item
+from kueuelib.machinery.rate_limits import RateLimiter
+from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.predicates import Predicate
+from kueuelib.runtime.queue import WorkQueue
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+SYNC_TIMEOUT = 120.0
+"""Seconds that a controller waits for the first lists of what it watches."""
+STOP_GRACE = 10.0
+"""Seconds that running reconciliations have to end when the controller stops."""
+Ready = Callable[[], None]
+MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
+
+
+@attrs.frozen
+class Result:
+    """How a reconciliation without error ended.
+
+    Attributes:
+        requeue_after: seconds until the key shall be looked at again; None or 0: not by itself.
+        priority: of that next look; None keeps the present one.
+    """
+
+    requeue_after: float | None = None
+    priority: int | None = None
+
+
+DONE = Result()
+"""Nothing more to do until something changes."""
+
+
+class Reconciler(Protocol):
+    """Makes one object as it should be.
+
+    It is told the key only, never the event: it reads the present state and acts on that. Errors
+    are repeated with growing delays, except `TerminalError`.
+    """
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one object and act."""
+        ...
+
+
+class Controller:
+    """A queue of keys, what fills it, and the workers that empty it.
+
+    Args:
+        name: for logs and metrics; unique in the process.
+        reconciler: does the work.
+        workers: how many keys may be worked on at once, never the same key twice.
+        timeout: seconds after which one reconciliation is cancelled and counts as an error.
+        limiter: how long failed keys wait.
+        sync_timeout: seconds to wait for the first lists.
+        clock: monotonic time.
+        telemetry: where to report.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        workers: int = 1,
+        *,
+        timeout: float | None = None,
+        limiter: RateLimiter[ObjectKey] | None = None,
+        sync_timeout: float = SYNC_TIMEOUT,
+        clock: Clock = SYSTEM_CLOCK,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(
+            name, limiter=limiter, clock=clock, telemetry=telemetry
+        )
+        self._reconciler = reconciler
+        self._workers = workers
+        self._timeout = timeout
+        self._sync_timeout = sync_timeout
+        self._clock = clock
+        self._informers: list[Informer] = []
+        self._metrics = None if telemetry is None else telemetry.controller(name, workers)
+        self._log = get_logger(f"controller.{name}")
+
+    def for_(self, informer: Informer, predicate: Predicate | None = None) -> Controller:
+        """Reconcile the objects of an informer themselves."""
+        return self.watches(informer, lambda delta: (delta.key,), predicate)
+
+    def owns(
+        self, informer: Informer, owner: Resource, predicate: Predicate | None = None
+    ) -> Controller:
+        """Reconcile the controller, of kind `owner`, of an informer's objects.
+
+        Group and kind are compared, the version is not. On an update both the old and the new
+        controller are reconciled.
+        """
+
+        def controllers(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+            for obj in (delta.old, delta.new):
+                key = None if obj is None else controller_key(obj, owner)
+                if key is not None:
+                    yield key
+
+        return self.watches(informer, controllers, predicate)
+
+    def watches(
+        self, informer: Informer, map_fn: MapFunction, predicate: Predicate | None = None
+    ) -> Controller:
+        """Reconcile the keys that a function derives from each delta."""
+
+        def handler(delta: Delta[Obj]) -> None:
+            if predicate is not None and not predicate(delta):
+                return
+            keys = tuple(dict.fromkeys(map_fn(delta)))
+            if keys:
+                self.queue.add(*keys, priority=LOW_PRIORITY if _is_old_news(delta) else None)
+
+        self._informers.append(informer)
+        informer.add_handler(handler)
+        return self
+
+    def enqueue(self, *keys: ObjectKey, after: float = 0.0, priority: int | None = None) -> None:
+        """Reconcile these keys, not before `after` seconds."""
+        self.queue.add(*keys, after=after, priority=priority)
+
+    async def run(self, ready: Ready) -> None:
+        """Work until cancelled; then let running reconciliations end.
+
+        Raises:
+            ConfigError: something watched could not be listed in time.
+        """
+        for informer in dict.fromkeys(self._informers):
+            await informer.wait_synced(self._sync_timeout)
+        tasks = [
+            asyncio.create_task(self._work(), name=f"{self.name}-{number}")
+            for number in range(self._workers)
+        ]
+        ready()
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            self.queue.shut_down(drain=False)
+            try:
+                await asyncio.wait(tasks, timeout=STOP_GRACE)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while (item := await self.queue.get()) is not None:
+            try:
+                await self._process(item)
+            finally:
+                self.queue.done(item.key)
+
+    async def _process(self, item: Item[ObjectKey]) -> None:
+        key, started = item.key, self._clock.monotonic()
+        if self._metrics is not None:
+            self._metrics.active_workers.inc()
+        try:
+            with structlog.contextvars.bound_contextvars(
+                controller=self.name,
+                reconcile=uuid.uuid4().hex[:12],
+                key=str(key),
+            ):
+                try:
+                    async with asyncio.timeout(self._timeout) as limit:
+                        result = await self._reconciler.reconcile(key)
+                except Exception as error:  # noqa: BLE001 - the one place: whatever it is, go on
+                    self._failed(item, error, timed_out=limit.expired())
+                else:
+                    self._succeeded(item, result)
+        finally:
+            if self._metrics is not None:
+                self._metrics.active_workers.dec()
+                self._metrics.seconds.observe(self._clock.monotonic() - started)
+
+    def _succeeded(self, item: Item[ObjectKey], result: Result | None) -> None:
+        self.queue.forget(item.key)
+        if result is not None and result.requeue_after is not None and result.requeue_after > 0:
+            priority = item.priority if result.priority is None else result.priority
+            self.queue.add(item.key, after=result.requeue_after, priority=priority)
+            self._count("requeue_after")
+        else:
+            self._count("success")
+
+    def _failed(self, item: Item[ObjectKey], error: Exception, *, timed_out: bool) -> None:
+        terminal = is_terminal(error)
+        self._count("error")
+        if self._metrics is not None:
+            self._metrics.errors.inc()
+            if terminal:
+                self._metrics.terminal_errors.inc()
+            if timed_out:
+                self._metrics.timeouts.inc()
+            elif not isinstance(error, (KueuelibError, ExceptionGroup)):
+                self._metrics.panics.inc()
+        foreseen = timed_out or isinstance(error, KueuelibError)
+        self._log.error(
+            "reconciliation failed",
+            error=f"took longer than {self._timeout} s" if timed_out else str(error),
+            kind=type(error).__name__,
+            again=not terminal,
+            exc_info=None if foreseen else error,
+        )
+        if not terminal:
+            self.queue.add(item.key, priority=item.priority, rate_limited=True)
+
+    def _count(self, result: str) -> None:
+        if self._metrics is not None:
+            self._metrics.results[result].inc()
+
+
+def is_terminal(error: BaseException) -> bool:
+    """Whether no retry can mend this error: a `TerminalError` in the chain of its causes.
+
+    Of a group of errors all must be terminal.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_terminal(each) for each in error.exceptions)
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, TerminalError):
+            return True
+        found = found.__cause__
+    return False
+
+
+def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:
+    """The key of an object's controller when it is of kind `owner`, whatever its version."""
+    ref = controller_of(obj)
+    if ref is None or ref.get("kind") != owner.kind:
+        return None
+    group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+    if (group if slash else "") != owner.group:
+        return None
+    namespace = (obj["metadata"].get("namespace") or "") if owner.namespaced else ""
+    return ObjectKey(namespace, ref["name"])
+
+
+def _is_old_news(delta: Delta[Obj]) -> bool:
+    """Whether live changes should overtake it: a first list, or an update that changes nothing."""
+    if delta.initial:
+        return True
+    if delta.kind is not DeltaKind.UPDATED or delta.old is None or delta.new is None:
+        return False
+    version = delta.new["metadata"].get("resourceVersion")
+    return version is not None and delta.old["metadata"].get("resourceVersion") == version

@@ -1,0 +1,290 @@
+"""A local copy of objects that follows the server, and tells handlers what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.errors import ApiError, ConfigError, Gone, TransportError
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.reflector import ReflectorCore, ReflectorOptions
+from kueuelib.machinery.reflector_protocol import (
+    Apply,
+    Command,
+    Input,
+    List,
+    Listed,
+    ListFailed,
+    MarkSynced,
+    Received,
+    Replace,
+    ReportError,
+    Sleep,
+    StreamEnded,
+    Tick,
+    Watch,
+    WatchEvent,
+    WatchOpened,
+)
+from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, Store, namespace_of, same_version
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.watch import WatchStream
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+BATCH = 1000
+"""Most events that are applied to the store in one go."""
+YIELD_EVERY = 200
+"""Deltas after which handlers of other tasks get their turn."""
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+Handler = Callable[[Delta[Obj]], None]
+Transform = Callable[[Obj], Obj]
+
+
+def strip(obj: Obj) -> Obj:
+    """Drop what controllers never read and what fills memory (spec/framework 2.7).
+
+    Changes its argument: managed fields, and the copy of itself that kubectl keeps.
+    """
+    meta = obj["metadata"]
+    meta.pop("managedFields", None)
+    annotations = meta.get("annotations")
+    if annotations and annotations.pop(_LAST_APPLIED, None) is not None and not annotations:
+        del meta["annotations"]
+    return obj
+
+
+class Informer:
+    """The objects of one kind, as the server has them, a moment ago.
+
+    Guarantees:
+        - The store sees, per object, true states in their order; between objects there is none.
+        - Handlers are called in order, on the event loop, after the store was changed; a handler
+          may see a store that is newer than its delta.
+        - When `synced` is set, every handler has been told all that was listed first.
+        - A watch that breaks is resumed, a version that is too old leads to a new list; what
+          vanished meanwhile is told as a deletion. This goes on until `run` is cancelled.
+
+    Caveats: objects are shared; whoever gets one must not change it. A handler must be quick and
+    must not raise: what it raises ends `run`, and with it the manager.
+
+    Args:
+        client: lists and watches.
+        resource: the kind.
+        namespace: only this one; all when empty.
+        label_selector: only objects with these labels.
+        field_selector: only objects with these fields.
+        transform: applied to each object before it is stored; `strip` by default.
+        options: how to list and watch.
+        backoff: pauses after errors.
+        clock: monotonic time.
+        telemetry: where to report.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        transform: Transform = strip,
+        options: ReflectorOptions | None = None,
+        backoff: Backoff | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.resource = resource
+        self.store: Store[Obj] = Store({NAMESPACE_INDEX: namespace_of})
+        self.last_error: Exception | None = None
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._clock = clock
+        self._core = ReflectorCore(resource, transform=transform, options=options, backoff=backoff)
+        self._handlers: list[Handler] = []
+        self._synced = asyncio.Event()
+        self._stream: WatchStream | None = None
+        self._log = get_logger("informer", resource=resource.plural)
+        self._requests, self._events = self._report(telemetry)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the store has had its first full content, and handlers were told."""
+        return self._synced.is_set()
+
+    async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
+        """Wait for `synced`.
+
+        Raises:
+            ConfigError: it did not come within `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._synced.wait()
+        except TimeoutError as error:
+            raise ConfigError(
+                self.resource.plural,
+                f"could not be listed in time ({self.last_error or 'no answer'})",
+                "check that the kind is installed and may be listed and watched",
+            ) from error
+
+    def add_handler(self, handler: Handler) -> Callable[[], None]:
+        """Tell `handler` of every delta from now on.
+
+        When the store has content it is told that first, as initial additions, before this returns.
+
+        Returns:
+            a function that removes the handler; it may be called again.
+        """
+        for delta in self.store.as_initial():
+            handler(delta)
+        self._handlers.append(handler)
+
+        def remove() -> None:
+            if handler in self._handlers:
+                self._handlers.remove(handler)
+
+        return remove
+
+    def add_index(self, name: str, function: Callable[[Obj], Iterable[Hashable]]) -> None:
+        """Add an index to the store; see `Store.add_index`."""
+        self.store.add_index(name, function)
+
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """List and watch until cancelled; `ready` is called once the first list is told."""
+        try:
+            commands: Sequence[Command] = self._core.start(self._now(), random.random())
+            while True:
+                activity = None
+                for command in commands:
+                    match command:
+                        case List() | Watch() | Sleep():
+                            activity = command
+                        case Apply(changes):
+                            await self._tell(self.store.apply(changes))
+                        case Replace(items, initial):
+                            same = None if initial else same_version
+                            await self._tell(self.store.replace(items, initial=initial, same=same))
+                        case MarkSynced():
+                            self._synced.set()
+                            if ready is not None:
+                                ready()
+                        case ReportError(error, during):
+                            self._note(error, during)
+                event = await (self._go_on() if activity is None else self._begin(activity))
+                commands = self._core.step(event, self._now(), random.random())
+        finally:
+            await self._close_stream()
+
+    async def _begin(self, activity: List | Watch | Sleep) -> Input:
+        await self._close_stream()
+        match activity:
+            case Sleep(seconds):
+                await self._clock.sleep(seconds)
+                return Tick()
+            case List():
+                return await self._list(activity)
+            case Watch():
+                return await self._watch(activity)
+
+    async def _list(self, asked: List) -> Input:
+        self._requests("list", asked.cause)
+        try:
+            page = await self._client.list(
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                limit=asked.limit,
+                continue_token=asked.continue_token,
+                resource_version=asked.resource_version,
+            )
+        except (ApiError, TransportError, ConfigError) as error:
+            return ListFailed(error)
+        return Listed(page.items, page.resource_version, page.continue_token)
+
+    async def _watch(self, asked: Watch) -> Input:
+        self._requests("watch", asked.cause)
+        try:
+            self._stream = await self._client.watch(
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                resource_version=asked.resource_version,
+                timeout=asked.timeout_seconds,
+                send_initial_events=asked.initial_events,
+            )
+        except (ApiError, TransportError, ConfigError) as error:
+            return StreamEnded(error)
+        return WatchOpened()
+
+    async def _go_on(self) -> Input:
+        """Wait for what the open stream brings, or for the core's deadline."""
+        assert self._stream is not None, "the core asks for a stream before it goes on"
+        deadline = self._core.deadline
+        seconds = None if deadline is None else max(deadline - self._now(), 0.0)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                events = await self._stream.batch(BATCH)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Tick()
+        except TransportError as error:
+            return StreamEnded(error)
+        if not events:
+            return StreamEnded()
+        self._events(len(events))
+        return Received([WatchEvent(event["type"], event["object"]) for event in events])
+
+    async def _tell(self, deltas: Sequence[Delta[Obj]]) -> None:
+        handlers = tuple(self._handlers)
+        for number, delta in enumerate(deltas, 1):
+            for handler in handlers:
+                handler(delta)
+            if number % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+
+    async def _close_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.aclose()
+
+    def _note(self, error: Exception, during: str) -> None:
+        self.last_error = error
+        expected = isinstance(error, Gone)
+        log = self._log.info if expected else self._log.warning
+        log(f"{during} failed", error=str(error), kind=type(error).__name__)
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _report(
+        self, telemetry: Telemetry | None
+    ) -> tuple[Callable[[str, str], None], Callable[[int], None]]:
+        if telemetry is None:
+            return (lambda _, __: None), (lambda _: None)
+        plural = self.resource.plural
+        requests = telemetry.counter(
+            "kueuelib_informer_requests_total",
+            "Lists and watches begun, by why.",
+            ("resource", "verb", "cause"),
+        )
+        events = telemetry.counter(
+            "kueuelib_informer_events_total", "Watch events received.", ("resource",)
+        ).labels(plural)
+        telemetry.gauge(
+            "kueuelib_informer_objects", "Objects in the local copy.", ("resource",)
+        ).labels(plural).set_function(lambda: len(self.store))
+        return (lambda verb, cause: requests.labels(plural, verb, cause).inc()), events.inc

@@ -1,0 +1,141 @@
+"""The work queue as controllers see it: waiting around `QueueCore` (spec/framework 1.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kueuelib.machinery.queue import Item, QueueCore
+from kueuelib.machinery.rate_limits import RateLimiter
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import QueueTimes, Telemetry
+
+K = TypeVar("K", bound=Hashable)
+
+
+class WorkQueue(Generic[K]):
+    """Keys to work on, for workers on one event loop.
+
+    Args:
+        name: for metrics.
+        limiter: how long failed keys wait; exponential from 5 ms to 1000 s by default.
+        clock: monotonic time for delays.
+        telemetry: where depth and durations are reported.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        limiter: RateLimiter[K] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.name = name
+        self.core: QueueCore[K] = QueueCore(limiter)
+        self._clock = clock
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._times = self._report(telemetry)
+
+    def __len__(self) -> int:
+        """How many keys are ready."""
+        return len(self.core)
+
+    def add(
+        self, *keys: K, after: float = 0.0, priority: int | None = None, rate_limited: bool = False
+    ) -> None:
+        """Ask for a run of each key; see `QueueCore.add`."""
+        self.core.add(
+            *keys,
+            now=self._clock.monotonic(),
+            after=after,
+            priority=priority,
+            rate_limited=rate_limited,
+        )
+        self._wake()
+
+    async def get(self) -> Item[K] | None:
+        """The next key; None once the queue is shut down and empty."""
+        while True:
+            item = self.core.pop_ready(self._clock.monotonic())
+            if item is not None:
+                if self._times is not None:
+                    self._times.waited(item.waited)
+                return item
+            if self.core.exhausted:
+                return None
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            self._wake()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake()
+                raise
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def done(self, key: K) -> None:
+        """The worker ended its run of `key`."""
+        took = self.core.done(key, self._clock.monotonic())
+        if self._times is not None:
+            self._times.worked(took)
+        self._wake()
+
+    def forget(self, key: K) -> None:
+        """The key succeeded: its next failure is its first."""
+        self.core.forget(key)
+
+    def shut_down(self, *, drain: bool = False) -> None:
+        """Ignore adds; hand out what is ready (`drain`) or nothing any more."""
+        self.core.shut_down(drain=drain)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake a waiter for each ready key, and set the timer for the next delayed one."""
+        now = self._clock.monotonic()
+        deadline = self.core.next_deadline(now)
+        ready = len(self._waiters) if self.core.exhausted else len(self.core)
+        while ready > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                ready -= 1
+        if deadline is None or deadline <= now or not self._waiters:
+            self._stop_timer()
+        elif self._timer is None or self._timer_at != deadline:
+            self._stop_timer()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(deadline - now, self._on_timer)
+            self._timer_at = deadline
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _report(self, telemetry: Telemetry | None) -> QueueTimes | None:
+        if telemetry is None:
+            return None
+        from kueuelib.runtime.telemetry import QueueSample
+
+        def sample() -> QueueSample:
+            now = self._clock.monotonic()
+            core = self.core
+            return QueueSample(
+                core.depth, core.adds, core.retries, core.unfinished(now), core.longest_running(now)
+            )
+
+        return telemetry.add_queue(self.name, sample)

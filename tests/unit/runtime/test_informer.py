@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from kueuelib.api.kinds import JOBS
+from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import ConfigError
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.reflector import ReflectorOptions
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.transport import Transport
+
+
+def job(name: str, version: int, **metadata: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(version)}
+    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": {**meta, **metadata}}
+
+
+class FakeJobs:
+    """Lists and watches of one kind; tests push events into open watches."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.version = 10
+        self.lists: list[dict[str, str]] = []
+        self.watches: list[dict[str, str]] = []
+        self.streams: list[asyncio.Queue[bytes | None]] = []
+        self.opened = asyncio.Event()
+        self.refuse_watch: list[web.Response] = []
+        self.refuse_list: list[web.Response] = []
+
+    def put(self, name: str, **metadata: Any) -> dict[str, Any]:
+        self.version += 1
+        self.objects[name] = job(name, self.version, **metadata)
+        return self.objects[name]
+
+    def push(self, type: str, obj: dict[str, Any]) -> None:
+        line = orjson.dumps({"type": type, "object": obj}) + b"\n"
+        for stream in self.streams:
+            stream.put_nowait(line)
+
+    def drop(self) -> None:
+        streams, self.streams = self.streams, []
+        self.opened.clear()
+        for stream in streams:
+            stream.put_nowait(None)
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            self.lists.append(dict(request.query))
+            if self.refuse_list:
+                return self.refuse_list.pop(0)
+            return web.json_response(
+                {
+                    "kind": "JobList",
+                    "apiVersion": "batch/v1",
+                    "metadata": {"resourceVersion": str(self.version)},
+                    "items": list(self.objects.values()),
+                }
+            )
+        self.watches.append(dict(request.query))
+        if self.refuse_watch:
+            return self.refuse_watch.pop(0)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.streams.append(queue)
+        self.opened.set()
+        while (line := await queue.get()) is not None:
+            await response.write(line)
+        return response
+
+
+@pytest.fixture
+async def jobs(serve):
+    fake = FakeJobs()
+    fake.url = await serve(fake)
+    async with Client(Transport(Endpoint(url=fake.url))) as client:
+        fake.client = client
+        yield fake
+        fake.drop()
+
+
+async def eventually(check: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not check():
+            await asyncio.sleep(0.005)
+
+
+def quick() -> Backoff:
+    return Backoff(base=0.001, cap=0.01, jitter=0.0)
+
+
+def informer_of(jobs: FakeJobs, **more: Any) -> tuple[Informer, list[Delta[Any]]]:
+    informer = Informer(jobs.client, JOBS, backoff=quick(), **more)
+    seen: list[Delta[Any]] = []
+    informer.add_handler(seen.append)
+    return informer, seen
+
+
+async def running(informer: Informer) -> asyncio.Task[None]:
+    task = asyncio.create_task(informer.run())
+    await informer.wait_synced(10)
+    return task
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def told(seen: list[Delta[Any]]) -> list[tuple[str, str, bool]]:
+    return [(delta.kind.name, delta.key.name, delta.initial) for delta in seen]
+
+
+async def test_lists_then_follows_the_watch(jobs):
+    jobs.put("a")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    assert told(seen) == [("ADDED", "a", True)]
+    await jobs.opened.wait()
+    jobs.push("ADDED", jobs.put("b"))
+    jobs.push("MODIFIED", jobs.put("a"))
+    jobs.push("DELETED", jobs.objects.pop("b"))
+    await eventually(lambda: len(seen) == 4)
+    assert told(seen)[1:] == [
+        ("ADDED", "b", False),
+        ("UPDATED", "a", False),
+        ("DELETED", "b", False),
+    ]
+    assert [obj["metadata"]["name"] for obj in informer.store.items()] == ["a"]
+    assert jobs.watches[0]["resourceVersion"] == "11"
+    assert jobs.watches[0]["allowWatchBookmarks"] == "true"
+    await stopped(task)
+
+
+async def test_a_dropped_watch_resumes_from_the_last_version_without_a_list(jobs):
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    jobs.push("ADDED", jobs.put("a"))
+    await eventually(lambda: seen)
+    jobs.drop()
+    await jobs.opened.wait()
+    jobs.push("ADDED", jobs.put("b"))
+    await eventually(lambda: len(seen) == 2)
+    assert jobs.watches[1]["resourceVersion"] == "11"
+    assert len(jobs.lists) == 1
+    await stopped(task)
+
+
+async def test_an_expired_version_leads_to_a_list_that_tells_what_vanished(jobs):
+    jobs.put("gone")
+    jobs.put("stays")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    del jobs.objects["gone"]
+    jobs.put("new")
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    jobs.push("ERROR", status)
+    await eventually(lambda: len(seen) == 4)
+    assert told(seen)[2:] == [("DELETED", "gone", False), ("ADDED", "new", False)]
+    assert len(jobs.lists) == 2
+    await stopped(task)
+
+
+async def test_a_watch_refused_with_410_at_its_start_leads_to_a_list(jobs):
+    status = {"kind": "Status", "code": 410, "reason": "Expired"}
+    jobs.refuse_watch = [web.json_response(status, status=410)]
+    informer, _ = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    assert len(jobs.lists) == 2
+    await stopped(task)
+
+
+async def test_a_server_that_fails_at_first_is_asked_again(jobs):
+    jobs.refuse_list = [
+        web.Response(status=500, text="boom"),
+        web.json_response({"kind": "Status", "reason": "Forbidden"}, status=403),
+    ]
+    jobs.put("a")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    assert told(seen) == [("ADDED", "a", True)]
+    assert len(jobs.lists) == 3
+    await stopped(task)
+
+
+async def test_a_torn_event_leads_to_a_list_and_nothing_is_lost(jobs):
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    for stream in jobs.streams:
+        stream.put_nowait(b'{"type": "ADDED", "obj\n')
+    jobs.put("a")
+    await eventually(lambda: seen)
+    assert told(seen) == [("ADDED", "a", False)]
+    assert len(jobs.lists) == 2
+    await stopped(task)
+
+
+async def test_an_event_of_many_megabytes_arrives(jobs):
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    jobs.push("ADDED", jobs.put("a", annotations={"big": "x" * 6_000_000}))
+    await eventually(lambda: seen)
+    assert len(seen[0].new["metadata"]["annotations"]["big"]) == 6_000_000
+    await stopped(task)
+
+
+async def test_an_event_over_the_ceiling_is_an_error_that_names_the_kind(jobs):
+    transport = Transport(Endpoint(url=jobs.url), max_line=1000)
+    async with Client(transport) as client:
+        informer = Informer(client, JOBS, backoff=quick())
+        task = await running(informer)
+        await jobs.opened.wait()
+        jobs.push("ADDED", job("a", 99, annotations={"big": "x" * 2000}))
+        await eventually(lambda: informer.last_error)
+        assert "watch of jobs: an event is longer than 1000 bytes" in str(informer.last_error)
+        await stopped(task)
+
+
+async def test_a_late_handler_is_told_what_exists(jobs):
+    jobs.put("a")
+    informer, _ = informer_of(jobs)
+    task = await running(informer)
+    late: list[Delta[Any]] = []
+    remove = informer.add_handler(late.append)
+    assert told(late) == [("ADDED", "a", True)]
+    remove()
+    remove()
+    await jobs.opened.wait()
+    jobs.push("ADDED", jobs.put("b"))
+    await eventually(lambda: informer.store.get(ObjectKey("ns", "b")))
+    assert len(late) == 1
+    await stopped(task)
+
+
+async def test_managed_fields_are_not_kept(jobs):
+    last = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    jobs.put("a", managedFields=[{}], annotations=last)
+    jobs.put("b", annotations={**last, "mine": "1"})
+    informer, _ = informer_of(jobs)
+    task = await running(informer)
+    a, b = (informer.store.get(ObjectKey("ns", name)) for name in "ab")
+    assert set(a["metadata"]) == {"name", "namespace", "uid", "resourceVersion"}
+    assert b["metadata"]["annotations"] == {"mine": "1"}
+    await stopped(task)
+
+
+async def test_an_index_finds_objects(jobs):
+    jobs.put("a", labels={"q": "x"})
+    jobs.put("b", labels={"q": "y"})
+    informer, _ = informer_of(jobs)
+    informer.add_index("queue", lambda obj: [obj["metadata"]["labels"]["q"]])
+    task = await running(informer)
+    assert [obj["metadata"]["name"] for obj in informer.store.by_index("queue", "y")] == ["b"]
+    await stopped(task)
+
+
+async def test_lists_can_be_streamed(jobs):
+    informer, seen = informer_of(jobs, options=ReflectorOptions(stream_lists=True))
+    task = asyncio.create_task(informer.run())
+    await jobs.opened.wait()
+    assert jobs.watches[0]["sendInitialEvents"] == "true"
+    jobs.push("ADDED", jobs.put("a"))
+    end = {"k8s.io/initial-events-end": "true"}
+    jobs.push("BOOKMARK", job("", 99, annotations=end))
+    await informer.wait_synced(10)
+    assert told(seen) == [("ADDED", "a", True)]
+    assert jobs.lists == []
+    await stopped(task)
+
+
+async def test_the_cache_shares_informers_and_starts_late_ones(jobs):
+    jobs.put("a")
+    cache = Cache(jobs.client)
+    first = cache.informer(JOBS, label_selector="x")
+    assert cache.informer(JOBS, label_selector="x") is first
+    ready = asyncio.Event()
+    task = asyncio.create_task(cache.run(ready.set))
+    await asyncio.wait_for(ready.wait(), 10)
+    assert cache.synced
+    assert jobs.lists[0]["labelSelector"] == "x"
+    late = cache.informer(JOBS)
+    await late.wait_synced(10)
+    assert late is not first
+    with pytest.raises(ValueError, match="another version"):
+        cache.informer(JOBS.at("v2"))
+    await stopped(task)
+
+
+async def test_a_kind_that_cannot_be_listed_is_named(jobs):
+    status = {"kind": "Status", "reason": "NotFound", "message": "no such kind"}
+    jobs.refuse_list = [web.json_response(status, status=404) for _ in range(100)]
+    cache = Cache(jobs.client, sync_timeout=0.2)
+    cache.informer(JOBS)
+    with pytest.raises(ExceptionGroup) as caught:
+        await cache.run(lambda: None)
+    assert isinstance(caught.value.exceptions[0], ConfigError)
+    assert "jobs: could not be listed in time (no such kind)" in str(caught.value.exceptions[0])
+
+
+async def test_a_handler_that_raises_ends_the_informer(jobs):
+    jobs.put("a")
+    informer, _ = informer_of(jobs)
+
+    def handler(_: Delta[Any]) -> None:
+        raise RuntimeError("bug")
+
+    informer.add_handler(handler)
+    with pytest.raises(RuntimeError, match="bug"):
+        await informer.run()
