@@ -1,0 +1,56 @@
+"""Our finalizer on an object: put on while it lives, taken off when nobody needs it any more.
+
+Only `metadata.finalizers` is sent, with UID and resource version, so that other finalizers and a
+recreated object are safe.
+"""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Obj, Resource, key_of
+from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.errors import NotFound
+from kueuelib.runtime.client import Client, PatchType
+
+
+def has_finalizer(obj: Obj) -> bool:
+    """Whether the object carries our finalizer."""
+    return IN_USE_FINALIZER in (obj["metadata"].get("finalizers") or ())
+
+
+async def add_finalizer(client: Client, resource: Resource, obj: Obj) -> bool:
+    """Puts our finalizer on a living object; False when there was nothing to do.
+
+    Raises:
+        Conflict: the object changed since it was read.
+        ApiError: the server refuses.
+        TransportError: no answer.
+    """
+    if has_finalizer(obj) or obj["metadata"].get("deletionTimestamp"):
+        return False
+    return await _write(
+        client, resource, obj, [*(obj["metadata"].get("finalizers") or ()), IN_USE_FINALIZER]
+    )
+
+
+async def drop_finalizer(client: Client, resource: Resource, obj: Obj) -> bool:
+    """Takes our finalizer off; False when there was nothing to do. Raises as `add_finalizer`."""
+    if not has_finalizer(obj):
+        return False
+    left = [name for name in obj["metadata"]["finalizers"] if name != IN_USE_FINALIZER]
+    return await _write(client, resource, obj, left)
+
+
+async def _write(client: Client, resource: Resource, obj: Obj, finalizers: list[str]) -> bool:
+    meta = obj["metadata"]
+    body = {
+        "metadata": {
+            "uid": meta["uid"],
+            "resourceVersion": meta["resourceVersion"],
+            "finalizers": finalizers or None,
+        }
+    }
+    try:
+        await client.patch(resource, key_of(obj), body, PatchType.MERGE)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,46 @@
+"""ResourceFlavors and AdmissionChecks: what a ClusterQueue uses stays (spec/jobs 5.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.controllers.finalizers import add_finalizer, drop_finalizer
+from kueuelib.errors import Conflict
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.informer import Informer
+
+CONFLICT_PAUSE = 0.5
+"""Seconds until a look at the newer object, should its delta not come first."""
+
+
+class InUseReconciler:
+    """Keeps our finalizer on objects that ClusterQueues name, until none does.
+
+    Args:
+        client: writes the finalizer.
+        informer: the objects, cluster-scoped.
+        users: the names of the ClusterQueues that use the object of that name.
+    """
+
+    def __init__(
+        self, client: Client, informer: Informer, users: Callable[[str], Collection[str]]
+    ) -> None:
+        self._client = client
+        self._informer = informer
+        self._users = users
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Adds the finalizer to a living object, removes it from a deleted one without users."""
+        found: Obj | None = self._informer.store.get(key)
+        if found is None:
+            return DONE
+        try:
+            if not found["metadata"].get("deletionTimestamp"):
+                await add_finalizer(self._client, self._informer.resource, found)
+            elif not self._users(key.name):
+                await drop_finalizer(self._client, self._informer.resource, found)
+        except Conflict:
+            return Result(requeue_after=CONFLICT_PAUSE)
+        return DONE

@@ -1,0 +1,231 @@
+"""The workload reconciler: does what `workload_plan` decides (spec/jobs 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from kueuelib.api.kueue import CHECK_RETRY
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
+from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.finalizers import drop_finalizer
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.status_writer import write_status
+from kueuelib.controllers.workload_plan import Step, Surroundings, next_step, required_checks
+from kueuelib.errors import Conflict, NotFound
+from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
+from kueuelib.runtime.informer import Informer
+from kueuelib.scheduler.activity import Activity
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventRecorder
+
+COMPONENT = "kueue-workload-controller"
+DEFAULT_RETRY_MINUTES = 15
+CONFLICT_PAUSE = 0.5
+"""Seconds until a look at the newer object, should its delta not come first."""
+
+BY_QUEUE = "workloads by queue"
+BY_RESERVATION = "workloads by reserving ClusterQueue"
+BY_CLUSTER_QUEUE = "LocalQueues by ClusterQueue"
+
+
+class Activities(Protocol):
+    """Who knows whether ClusterQueues can admit."""
+
+    def activity(self, name: str) -> Activity:
+        """The state of the ClusterQueue of that name."""
+        ...
+
+
+@attrs.frozen
+class Informers:
+    """The informers that the controllers share, all at one version of the queueing API."""
+
+    workloads: Informer
+    local_queues: Informer
+    cluster_queues: Informer
+    flavors: Informer
+    checks: Informer
+
+    def index(self) -> None:
+        """Adds the indexes that the controllers look things up in."""
+        self.workloads.add_index(BY_QUEUE, _queue_of)
+        self.workloads.add_index(BY_RESERVATION, _reserving_queue_of)
+        self.local_queues.add_index(BY_CLUSTER_QUEUE, _cluster_queue_of)
+
+
+class WorkloadReconciler:
+    """Looks at one Workload and takes its next step.
+
+    Args:
+        client: writes.
+        informers: what is known.
+        activities: whether ClusterQueues can admit.
+        recorder: for events about Workloads.
+        metrics: admissions and evictions.
+        clock: tells the time of transitions.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        activities: Activities,
+        recorder: EventRecorder,
+        metrics: SchedulerMetrics,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._client = client
+        self._informers = informers
+        self._activities = activities
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """One step, at most one write; the write's delta leads to the next step."""
+        wl = self._informers.workloads.store.get(key)
+        if wl is None:
+            return DONE
+        now = self._clock.now()
+        step = next_step(wl, self._around(wl), now)
+        try:
+            await self._take(wl, step)
+        except Conflict:
+            return Result(requeue_after=CONFLICT_PAUSE)
+        except NotFound:
+            return DONE
+        for note in step.notes:
+            self._recorder.event(wl, note.type, note.reason, note.message, component=COMPONENT)
+        if step.workload is not None:
+            self._count(wl, step.workload, now)
+        if step.look_again is None:
+            return DONE
+        return Result(requeue_after=max(step.look_again - now, 0.001))
+
+    async def _take(self, wl: Obj, step: Step) -> None:
+        resource = self._informers.workloads.resource
+        if step.drop_finalizer:
+            await drop_finalizer(self._client, resource, wl)
+        elif step.deactivate:
+            meta = wl["metadata"]
+            identity = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+            body = {"metadata": identity, "spec": {"active": False}}
+            await self._client.patch(resource, key_of(wl), body, PatchType.MERGE)
+        elif step.workload is not None:
+            await write_status(self._client, wl, step.workload)
+
+    def _around(self, wl: Obj) -> Surroundings:
+        queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
+        local_queue = self._informers.local_queues.store.get(queue_key)
+        admission = states.status_of(wl).get("admission") or {}
+        name = admission.get("clusterQueue")
+        if not name and local_queue is not None:
+            name = local_queue["spec"].get("clusterQueue")
+        if not name:
+            return Surroundings(local_queue)
+        return Surroundings(
+            local_queue,
+            self._informers.cluster_queues.store.get(ObjectKey("", name)),
+            self._activities.activity(name),
+            {check: self._retry_delay(check) for check in states.checks_in(wl, CHECK_RETRY)},
+        )
+
+    def _retry_delay(self, check: str) -> float:
+        found = self._informers.checks.store.get(ObjectKey("", check)) or {}
+        minutes = (found.get("spec") or {}).get("retryDelayMinutes")
+        return 60.0 * (DEFAULT_RETRY_MINUTES if minutes is None else minutes)
+
+    def _count(self, old: Obj, new: Obj, now: float) -> None:
+        name = (states.status_of(new).get("admission") or {}).get("clusterQueue", "")
+        if states.is_true(new, EVICTED) and not states.is_true(old, EVICTED):
+            self._metrics.evicted(name, states.condition(new, EVICTED)["reason"])
+        if states.is_true(new, ADMITTED) and not states.is_true(old, ADMITTED):
+            reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
+            queued = queued_at(new)
+            self._metrics.admitted(name, max(now - queued, 0.0), max(now - reserved, 0.0))
+
+
+def queued_at(wl: Obj) -> float:
+    """Since when the workload has been waiting: its last requeue, or its creation."""
+    requeued = states.condition(wl, REQUEUED)
+    since = requeued.get("lastTransitionTime") if requeued.get("status") == "True" else None
+    return parse_time(since or wl["metadata"]["creationTimestamp"])
+
+
+def watch(controller: Controller, informers: Informers) -> Controller:
+    """Makes a controller look at Workloads when they, their queues or their checks change."""
+    return (
+        controller.for_(informers.workloads)
+        .watches(informers.local_queues, _of_local_queue(informers), _queue_matters)
+        .watches(informers.cluster_queues, _of_cluster_queue(informers), _queue_matters)
+    )
+
+
+def _of_local_queue(informers: Informers) -> MapFunction:
+    def keys(delta: Delta[Obj]) -> tuple[ObjectKey, ...]:
+        return informers.workloads.store.keys_by_index(BY_QUEUE, delta.key)
+
+    return keys
+
+
+def _of_cluster_queue(informers: Informers) -> MapFunction:
+    def keys(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+        name = delta.key.name
+        workloads = informers.workloads.store
+        yield from workloads.keys_by_index(BY_RESERVATION, name)
+        for queue in informers.local_queues.store.keys_by_index(BY_CLUSTER_QUEUE, name):
+            yield from workloads.keys_by_index(BY_QUEUE, queue)
+
+    return keys
+
+
+def _queue_matters(delta: Delta[Obj]) -> bool:
+    """Whether a change of a queue can change what is to be done with its Workloads."""
+    if delta.initial:
+        return False
+    if delta.kind is not DeltaKind.UPDATED:
+        return True
+    assert delta.old is not None
+    assert delta.new is not None
+    return _digest(delta.old) != _digest(delta.new)
+
+
+def _digest(queue: Obj) -> tuple[object, ...]:
+    spec = queue.get("spec") or {}
+    active = find_condition((queue.get("status") or {}).get("conditions"), ACTIVE)
+    return (
+        spec.get("clusterQueue"),
+        spec.get("stopPolicy"),
+        spec.get("admissionChecksStrategy"),
+        required_checks(queue, None),
+        bool(queue["metadata"].get("deletionTimestamp")),
+        active.get("status"),
+        active.get("reason"),
+    )
+
+
+def _queue_of(wl: Obj) -> Iterator[ObjectKey]:
+    name = (wl.get("spec") or {}).get("queueName")
+    if name:
+        yield ObjectKey(wl["metadata"].get("namespace") or "", name)
+
+
+def _reserving_queue_of(wl: Obj) -> Iterator[str]:
+    name = (states.status_of(wl).get("admission") or {}).get("clusterQueue")
+    if name and not states.is_finished(wl):
+        yield name
+
+
+def _cluster_queue_of(queue: Obj) -> Iterator[str]:
+    name = (queue.get("spec") or {}).get("clusterQueue")
+    if name:
+        yield name
