@@ -101,6 +101,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("serve"), st.integers(1, 4)),
         st.tuples(st.just("serve"), st.integers(1, 8)),
         st.tuples(st.just("fault"), ONE_FAULT),
+        st.tuples(st.just("write_then_fault"), st.sampled_from("abcdef"), ONE_FAULT),
         st.tuples(st.just("wait"), st.sampled_from([0.01, 0.5, 3.0, 200.0])),
     ),
     min_size=5,
@@ -196,6 +197,12 @@ class Shell:
             news = [] if self.initial else self.news()
             self.feed(Received([*news, WatchEvent("ERROR", status)]))
 
+    def write_then_fault(self, name, kind):
+        """A fault that comes together with news."""
+        self.serve(9)
+        self.server.write(name)
+        self.fault(kind)
+
     def serve(self, count):
         """Let the server do its next `count` honest steps; returns whether anything was left."""
         for _ in range(count):
@@ -249,9 +256,8 @@ class Shell:
 
     def wait(self, seconds):
         self.now += seconds
-        if isinstance(self.activity, Sleep) and self.now >= self.wakes:
-            self.feed(Tick())
-        elif self.core.deadline is not None and self.now >= self.core.deadline:
+        due = self.wakes if isinstance(self.activity, Sleep) else self.core.deadline
+        if due is not None and self.now >= due:
             self.feed(Tick())
 
     def settle(self):

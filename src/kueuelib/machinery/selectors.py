@@ -1,4 +1,4 @@
-"""Label selectors: parsing, matching, canonical text. For field selectors see `fields`."""
+"""Label selectors: parsing, matching, canonical text; field selectors are re-exported."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import attrs
 
 from kueuelib.errors import InvalidSelector
+from kueuelib.machinery.fields import FieldSelector as FieldSelector
+from kueuelib.machinery.fields import parse_field_selector as parse_field_selector
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")

@@ -1,0 +1,93 @@
+"""The rate limiters of the work queue and the back-off of the reflector."""
+
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.rate_limits import FastSlow, ItemExponential, MaxOf, MaxWait, TokenBucket
+
+
+def test_item_exponential_doubles_per_key_up_to_the_cap():
+    limiter = ItemExponential(0.005, 1000.0)
+    assert [limiter.when("a", 0.0) for _ in range(4)] == [0.005, 0.01, 0.02, 0.04]
+    assert limiter.when("b", 0.0) == 0.005
+    for _ in range(2000):
+        last = limiter.when("a", 0.0)
+    assert last == 1000.0
+    assert limiter.num_requeues("a") == 2004
+    limiter.forget("a")
+    assert limiter.when("a", 0.0) == 0.005
+
+
+def test_fast_slow_is_fast_for_the_first_attempts():
+    limiter = FastSlow(0.1, 10.0, 2)
+    assert [limiter.when("a", 0.0) for _ in range(4)] == [0.1, 0.1, 10.0, 10.0]
+    limiter.forget("a")
+    assert limiter.when("a", 0.0) == 0.1
+
+
+def test_reservations_of_a_bucket_queue_up_whatever_the_key():
+    limiter = TokenBucket(10.0, 2)
+    assert [limiter.when(key, 0.0) for key in "abcd"] == pytest.approx([0.0, 0.0, 0.1, 0.2])
+    assert limiter.when("e", 0.2) == pytest.approx(0.1)
+    assert limiter.when("f", 100.0) == 0.0
+    assert limiter.num_requeues("a") == 0
+
+
+def test_a_bucket_saves_no_more_than_its_burst_and_earns_nothing_backwards():
+    limiter = TokenBucket(1.0, 2)
+    limiter.when("a", 50.0)
+    assert [limiter.when("a", 40.0) for _ in range(3)] == pytest.approx([0.0, 1.0, 2.0])
+
+
+def test_taking_from_an_empty_bucket_reserves_nothing():
+    bucket = TokenBucket(1.0, 1)
+    assert bucket.take(0.0)
+    assert not bucket.take(0.0)
+    assert not bucket.take(0.5)
+    assert bucket.take(1.0)
+
+
+def test_max_of_asks_every_limiter_and_takes_the_longest():
+    exponential, bucket = ItemExponential(1.0, 8.0), TokenBucket(1.0, 1)
+    limiter = MaxOf(exponential, bucket)
+    assert [limiter.when(key, 0.0) for key in "aab"] == pytest.approx([1.0, 2.0, 2.0])
+    assert limiter.num_requeues("a") == 2
+    limiter.forget("a")
+    assert exponential.num_requeues("a") == 0
+
+
+def test_max_wait_clamps():
+    limiter = MaxWait(ItemExponential(1.0, 100.0), 3.0)
+    assert [limiter.when("a", 0.0) for _ in range(4)] == [1.0, 2.0, 3.0, 3.0]
+    assert limiter.num_requeues("a") == 4
+    limiter.forget("a")
+    assert limiter.when("a", 0.0) == 1.0
+
+
+def test_a_backoff_grows_to_its_cap_and_jitter_stretches_it():
+    backoff = Backoff()
+    assert [backoff.next(0.0, 0.0) for _ in range(7)] == pytest.approx(
+        [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
+    )
+    assert backoff.next(0.0, 0.5) == pytest.approx(45.0)
+    for _ in range(3000):
+        assert backoff.next(0.0, 0.0) == 30.0
+
+
+def test_a_backoff_starts_anew_after_a_reset_or_a_long_silence():
+    backoff = Backoff()
+    backoff.next(0.0, 0.0)
+    assert backoff.next(120.0, 0.0) == 1.6
+    assert backoff.next(241.0, 0.0) == 0.8
+    backoff.reset()
+    assert backoff.next(241.0, 0.0) == 0.8
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"base": 0.0}, {"cap": 0.1}, {"factor": 0.5}, {"jitter": -1.0}, {"reset_after": 60.0}]
+)
+def test_a_backoff_that_cannot_work_is_refused(wrong):
+    with pytest.raises(ValueError, match="must exceed|needs"):
+        Backoff(**wrong)
