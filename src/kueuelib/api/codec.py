@@ -1,7 +1,8 @@
 """The way between raw JSON objects and typed values (spec/api 7.3, design section 2).
 
 One internal model, spelled like `v1beta2`; objects of `v1beta1` are converted on the way in and,
-when asked for, on the way out. Fields that a class does not know are kept in `extra`, at every level.
+when asked for, on the way out. Fields that a class does not know are kept in `extra`, at every
+level.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def decode(cls: type[T], obj: Obj) -> T:
 
     Args:
         cls: the class of the object, for example `Workload`.
-        obj: the raw form, with which the value may share parts. `apiVersion` says which version a queueing object is in; without it,
-            `v1beta2` is assumed.
+        obj: the raw form, with which the value may share parts. `apiVersion` says which version a
+            queueing object is in; without it, `v1beta2` is assumed.
 
     Raises:
         InvalidObject: a field has the wrong type, a demanded field is missing, or the object is of

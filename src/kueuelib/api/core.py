@@ -65,7 +65,7 @@ class Toleration(Struct):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: int | None = attrs.field(default=None, metadata=wire(format="int64"))
 
 
 @attrs.frozen
@@ -102,14 +102,14 @@ class NodeSelector(Struct):
 
 @attrs.frozen
 class NodeAffinity(Struct):
-    """Which nodes a pod demands; preferences stay in `extra`."""
+    """Which nodes a pod demands."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 @attrs.frozen
 class Affinity(Struct):
-    """Where a pod demands to run; pod affinity stays in `extra`."""
+    """Where a pod demands to run."""
 
     node_affinity: NodeAffinity | None = None
 
@@ -192,8 +192,10 @@ class PodSpec(Struct):
     resources: ResourceRequirements | None = None
     restart_policy: str = ""
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = attrs.field(
+        default=None, metadata=wire(format="int64")
+    )
+    active_deadline_seconds: int | None = attrs.field(default=None, metadata=wire(format="int64"))
 
 
 @attrs.frozen

@@ -53,8 +53,8 @@ class ResourceQuota(Struct):
     Attributes:
         name: the resource, for example `cpu`.
         nominal_quota: what the queue may use of its own.
-        borrowing_limit: how much more it may borrow from its cohort; None: everything.
-        lending_limit: how much of the nominal quota others may borrow; None: everything.
+        borrowing_limit: how much more it may borrow from its cohort; absent: everything.
+        lending_limit: how much of the nominal quota others may borrow; absent: everything.
     """
 
     name: str = attrs.field(metadata=wire(required=True))
@@ -121,7 +121,7 @@ class BorrowWithinCohort(Struct):
 
     Attributes:
         policy: Never or LowerPriority.
-        max_priority_threshold: only workloads up to this priority are preempted; None: no limit.
+        max_priority_threshold: only workloads up to this priority are preempted; absent: no limit.
     """
 
     policy: str = attrs.field(
@@ -185,7 +185,7 @@ class ClusterQueueSpec(Struct):
         resource_groups: what the queue may use.
         cohort_name: the queues that borrow from each other have the same one; empty: none.
         queueing_strategy: StrictFIFO or BestEffortFIFO.
-        namespace_selector: which namespaces may use the queue; None: no namespace.
+        namespace_selector: which namespaces may use the queue; absent: no namespace.
         flavor_fungibility: when the search of a flavor ends.
         preemption: whom workloads may preempt.
         admission_checks_strategy: what workloads must pass before they start.
@@ -399,7 +399,7 @@ class PodSet(Struct):
         name: unique in its Workload.
         template: what the pods are made from.
         count: how many.
-        min_count: the fewest that are worth starting; None: all of them.
+        min_count: the fewest that are worth starting; absent: all of them.
     """
 
     name: str = attrs.field(default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET))
@@ -417,7 +417,7 @@ class WorkloadSpec(Struct):
     Attributes:
         pod_sets: what is started together.
         queue_name: the LocalQueue in the same namespace; empty: none.
-        priority: higher goes first; None counts as 0.
+        priority: higher goes first; absent counts as 0.
         priority_class_ref: where the priority came from.
         active: False: never admitted, evicted when running.
     """
@@ -442,7 +442,7 @@ class PodSetAssignment(Struct):
         name: the pod set.
         flavors: the flavor of each resource.
         resource_usage: the amounts for all pods together.
-        count: how many pods it is for; None: as many as the pod set says.
+        count: how many pods it is for; absent: as many as the pod set says.
     """
 
     name: str = attrs.field(default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET))
@@ -467,7 +467,7 @@ class RequeueState(Struct):
 
     Attributes:
         count: how often its pods were not ready in time.
-        requeue_at: not tried before; None: at once.
+        requeue_at: not tried before; absent: at once.
     """
 
     count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
@@ -535,7 +535,7 @@ class WorkloadStatus(Struct):
 
     Attributes:
         conditions: QuotaReserved, Admitted, Evicted, Finished, PodsReady and others.
-        admission: the quota it holds; None: none.
+        admission: the quota it holds; absent: none.
         requeue_state: when it may be tried again after a timeout.
         reclaimable_pods: pods that do not need their quota any more.
         admission_checks: what the checks of its queue say.
@@ -588,7 +588,7 @@ class AdmissionCheckSpec(Struct):
 
     controller_name: str = attrs.field(default="", metadata=wire(required=True, always=True))
     retry_delay_minutes: int = attrs.field(
-        default=15, metadata=wire(always=True, default=15, minimum=0)
+        default=15, metadata=wire(always=True, default=15, minimum=0, format="int64")
     )
     parameters: ParametersReference | None = None
     preemption_policy: str = attrs.field(

@@ -146,7 +146,10 @@ class OwnerReference(Struct):
 
 @attrs.frozen
 class ObjectMeta(Struct):
-    """The metadata that every object has; times are seconds since the epoch."""
+    """The metadata that every object has.
+
+    Times are seconds since the epoch.
+    """
 
     name: str = ""
     namespace: str = ""
@@ -228,7 +231,9 @@ class Condition(Struct):
         default="", metadata=wire(required=True, always=True, maxLength=32768)
     )
     last_transition_time: Time = attrs.field(default=0.0, metadata=wire(required=True, always=True))
-    observed_generation: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+    observed_generation: int | None = attrs.field(
+        default=None, metadata=wire(minimum=0, format="int64")
+    )
 
     @property
     def is_true(self) -> bool:

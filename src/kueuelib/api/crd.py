@@ -1,0 +1,256 @@
+"""The CustomResourceDefinitions of the queueing kinds, out of their classes (spec/api 1.0, 7.1).
+
+Both versions are served, `v1beta2` is stored. Kinds that look the same in both versions need no
+conversion; the others name a conversion webhook, whose client configuration `install` replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.kueue import (
+    MAY_STOP_SEARCH,
+    TRY_NEXT_FLAVOR,
+    AdmissionCheck,
+    ClusterQueue,
+    LocalQueue,
+    ProvisioningRequestConfig,
+    ResourceFlavor,
+    Workload,
+    WorkloadPriorityClass,
+)
+from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLASS_SOURCE
+from kueuelib.api.schema import object_schema
+
+CONVERSION_PATH: Final = "/convert"
+"""Where the conversion webhook is served."""
+
+
+@attrs.frozen
+class _Column:
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+
+@attrs.frozen
+class _Definition:
+    """What a CRD says beside its schema.
+
+    Attributes:
+        cls: the class of the objects.
+        short_names: further names for `kubectl`.
+        columns: what `kubectl get` prints.
+        to_v1beta1: makes the schema of `v1beta1` out of the other one, in place; None: the same.
+        selectable: JSON paths for field selectors, in `v1beta2`.
+    """
+
+    cls: type[KubeObject]
+    short_names: tuple[str, ...]
+    columns: tuple[_Column, ...] = ()
+    to_v1beta1: Callable[[Obj], None] | None = None
+    selectable: tuple[str, ...] = ()
+
+
+def crd(kind: str) -> Obj:
+    """The CustomResourceDefinition of one queueing kind.
+
+    Raises:
+        KeyError: there is no such kind.
+    """
+    definition = _DEFINITIONS[kind]
+    resource = definition.cls.resource
+    names = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+        "shortNames": list(definition.short_names),
+    }
+    found = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": names,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "conversion": _conversion(definition),
+            "versions": [_version(definition, version) for version in (V1BETA1, V1BETA2)],
+        },
+    }
+    copy: Obj = orjson.loads(orjson.dumps(found))  # no parts in common with anything
+    return copy
+
+
+def all_crds() -> list[Obj]:
+    """Every CustomResourceDefinition of the queueing group, by kind."""
+    return [crd(kind) for kind in sorted(_DEFINITIONS)]
+
+
+def crd_yaml(kind: str) -> str:
+    """The CustomResourceDefinition as YAML."""
+    import yaml
+
+    return str(yaml.safe_dump(crd(kind), sort_keys=False, width=100, allow_unicode=True))
+
+
+def write_crds(folder: Path | str) -> list[Path]:
+    """Writes one YAML file per kind, named `<group>_<plural>.yaml`, and returns their paths."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for kind, definition in sorted(_DEFINITIONS.items()):
+        path = folder / f"{KUEUE}_{definition.cls.resource.plural}.yaml"
+        path.write_text(crd_yaml(kind), encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _conversion(definition: _Definition) -> Obj:
+    if definition.to_v1beta1 is None:
+        return {"strategy": "None"}
+    service = {
+        "name": "kueue-webhook-service",
+        "namespace": "kueue-system",
+        "path": CONVERSION_PATH,
+    }
+    return {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]},
+    }
+
+
+def _version(definition: _Definition, version: str) -> Obj:
+    schema = object_schema(definition.cls)
+    columns = [_column(column, version) for column in definition.columns]
+    if version == V1BETA1 and definition.to_v1beta1 is not None:
+        definition.to_v1beta1(schema["properties"])
+    found: Obj = {
+        "name": version,
+        "served": True,
+        "storage": version == V1BETA2,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    if "status" in schema["properties"]:
+        found["subresources"] = {"status": {}}
+    if columns:
+        found["additionalPrinterColumns"] = columns
+    if version == V1BETA2 and definition.selectable:
+        found["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
+    return found
+
+
+_PATHS_OF_V1BETA1: Final = {".spec.cohortName": ".spec.cohort"}
+
+
+def _column(column: _Column, version: str) -> Obj:
+    path = _PATHS_OF_V1BETA1.get(column.path, column.path) if version == V1BETA1 else column.path
+    found: Obj = {"name": column.name, "type": column.type, "jsonPath": path}
+    if column.priority:
+        found["priority"] = column.priority
+    return found
+
+
+# ---- what differs in v1beta1 (spec/api 7.3)
+
+
+def _renamed(properties: Mapping[str, Any], names: Mapping[str, str]) -> Obj:
+    return {names.get(name, name): schema for name, schema in properties.items()}
+
+
+def _cluster_queue_v1beta1(properties: Obj) -> None:
+    spec = properties["spec"]
+    spec["properties"] = fields = _renamed(spec["properties"], {"cohortName": "cohort"})
+    fields["admissionChecks"] = {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Checks that hold for all flavors; use this or admissionChecksStrategy.",
+    }
+    rules = fields["flavorFungibility"]["properties"]
+    rules["whenCanBorrow"] |= {
+        "enum": ["Borrow", MAY_STOP_SEARCH, TRY_NEXT_FLAVOR],
+        "default": "Borrow",
+        "description": "Borrow (or MayStopSearch) or TryNextFlavor.",
+    }
+    rules["whenCanPreempt"] |= {
+        "enum": ["Preempt", MAY_STOP_SEARCH, TRY_NEXT_FLAVOR],
+        "description": "Preempt (or MayStopSearch) or TryNextFlavor.",
+    }
+
+
+def _local_queue_v1beta1(properties: Obj) -> None:
+    status = properties["status"]
+    status["properties"] = _renamed(status["properties"], {"flavorsUsage": "flavorUsage"})
+
+
+def _workload_v1beta1(properties: Obj) -> None:
+    fields = properties["spec"]["properties"]
+    del fields["priorityClassRef"]
+    fields["priorityClassName"] = {
+        "type": "string",
+        "description": "The class that the priority came from.",
+    }
+    fields["priorityClassSource"] = {
+        "type": "string",
+        "enum": [WORKLOAD_PRIORITY_CLASS_SOURCE, POD_PRIORITY_CLASS_SOURCE, ""],
+        "default": "",
+        "description": "Which kind of class the priority came from.",
+    }
+
+
+# ---- the kinds
+
+_PENDING: Final = _Column("Pending Workloads", ".status.pendingWorkloads", "integer")
+_ADMITTED: Final = _Column("Admitted Workloads", ".status.admittedWorkloads", "integer")
+
+_DEFINITIONS: Final[Mapping[str, _Definition]] = {
+    "ClusterQueue": _Definition(
+        ClusterQueue,
+        ("cq",),
+        (
+            _Column("Cohort", ".spec.cohortName"),
+            _Column("Strategy", ".spec.queueingStrategy", priority=1),
+            _PENDING,
+            attrs.evolve(_ADMITTED, priority=1),
+        ),
+        _cluster_queue_v1beta1,
+    ),
+    "LocalQueue": _Definition(
+        LocalQueue,
+        ("queue", "queues", "lq"),
+        (_Column("ClusterQueue", ".spec.clusterQueue"), _PENDING, _ADMITTED),
+        _local_queue_v1beta1,
+        (".spec.clusterQueue",),
+    ),
+    "ResourceFlavor": _Definition(ResourceFlavor, ("flavor", "flavors", "rf")),
+    "Workload": _Definition(
+        Workload,
+        ("wl", "kwl", "kueueworkload", "kueueworkloads"),
+        (
+            _Column("Queue", ".spec.queueName"),
+            _Column("Reserved in", ".status.admission.clusterQueue"),
+            _Column("Admitted", ".status.conditions[?(@.type=='Admitted')].status"),
+            _Column("Finished", ".status.conditions[?(@.type=='Finished')].status"),
+            _Column("Age", ".metadata.creationTimestamp", "date"),
+        ),
+        _workload_v1beta1,
+        (".spec.queueName", ".status.admission.clusterQueue"),
+    ),
+    "AdmissionCheck": _Definition(AdmissionCheck, ("ac",)),
+    "WorkloadPriorityClass": _Definition(
+        WorkloadPriorityClass, ("wpc",), (_Column("Value", ".value", "integer"),)
+    ),
+    "ProvisioningRequestConfig": _Definition(ProvisioningRequestConfig, ("prc",)),
+}
+
+KINDS: Final = tuple(sorted(_DEFINITIONS))
+"""The queueing kinds that have a CustomResourceDefinition."""

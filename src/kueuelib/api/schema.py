@@ -1,0 +1,148 @@
+"""Structural schemas (OpenAPI v3 as CRDs use it) out of the classes of typed values.
+
+Types give the shape, `wire` metadata gives limits, enums, defaults and list kinds, docstrings give
+the descriptions that `kubectl explain` shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import attrs
+
+from kueuelib.api.core import PodTemplateSpec
+from kueuelib.api.meta import KubeObject, Obj, ObjectMeta
+from kueuelib.api.quantity import PATTERN, Quantity
+from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
+
+QUANTITY: Final[Mapping[str, Any]] = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "pattern": PATTERN,
+    "x-kubernetes-int-or-string": True,
+}
+
+_OPEN: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_TEMPLATE_METADATA: Final = ("name", "namespace", "labels", "annotations", "finalizers")
+_OBJECT_HEAD: Final = {
+    "apiVersion": {
+        "type": "string",
+        "description": "The group and version of this representation of the object.",
+    },
+    "kind": {"type": "string", "description": "The kind of the object."},
+    "metadata": {"type": "object"},
+}
+
+
+def object_schema(cls: type[KubeObject]) -> Obj:
+    """The schema of a whole object, with `apiVersion`, `kind` and `metadata`."""
+    found = struct_schema(cls)
+    del found["properties"]["metadata"]
+    found["properties"] = {**_OBJECT_HEAD, **found["properties"]}
+    return found
+
+
+def struct_schema(cls: type[Struct], *, keep_unknown: bool = False) -> Obj:
+    """The schema of one class.
+
+    Args:
+        cls: a class of typed values. Pod templates always keep what their classes do not know, so
+            that nothing of a user's template is lost.
+        keep_unknown: keep fields that the class does not know, at every level.
+    """
+    keep_unknown = keep_unknown or issubclass(cls, PodTemplateSpec)
+    summary, documented = _documentation(cls)
+    found: Obj = {"type": "object", "description": summary}
+    properties, required = {}, []
+    for field in attrs.fields(attrs.resolve_types(cls)):
+        if field.name == "extra" or (
+            keep_unknown and cls is ObjectMeta and field.name not in _TEMPLATE_METADATA
+        ):
+            continue
+        name = json_name(field)
+        wire = field.metadata.get("wire") or Wire()
+        schema = _type_schema(field.type, keep_unknown=keep_unknown)
+        if text := documented.get(field.name):
+            schema["description"] = text
+        _add_keywords(schema, wire)
+        properties[name] = schema
+        if wire.required:
+            required.append(name)
+    if properties:
+        found["properties"] = properties
+    if required:
+        found["required"] = required
+    if keep_unknown:
+        found |= _OPEN
+    return found
+
+
+def _add_keywords(schema: Obj, wire: Wire) -> None:
+    for keyword, value in wire.schema.items():
+        if keyword == "kind":
+            name = (
+                "x-kubernetes-list-type" if schema["type"] == "array" else "x-kubernetes-map-type"
+            )
+            schema[name] = value
+        else:
+            schema[keyword] = value
+    if wire.items:
+        inner = "items" if schema["type"] == "array" else "additionalProperties"
+        schema[inner] = {**schema[inner], **wire.items}
+
+
+def _type_schema(kind: Any, *, keep_unknown: bool) -> Obj:
+    if kind in (Time, MicroTime):
+        return {"type": "string", "format": "date-time"}
+    if kind is Quantity:
+        return dict(QUANTITY)
+    if kind is bool:
+        return {"type": "boolean"}
+    if kind is int:
+        return {"type": "integer", "format": "int32"}
+    if kind is str:
+        return {"type": "string"}
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return struct_schema(kind, keep_unknown=keep_unknown)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        (inner,) = (one for one in arguments if one is not NoneType)
+        return _type_schema(inner, keep_unknown=keep_unknown)
+    if origin is tuple:
+        items = _type_schema(arguments[0], keep_unknown=keep_unknown)
+        return {"type": "array", "items": items}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        values = _type_schema(arguments[1], keep_unknown=keep_unknown)
+        return {"type": "object", "additionalProperties": values}
+    raise TypeError(f"a field of the type {kind} has no schema")
+
+
+# ---- descriptions
+
+_ENTRY: Final = re.compile(r"(\w+): (.*)")
+
+
+def _documentation(cls: type) -> tuple[str, dict[str, str]]:
+    """The summary of a class, and the sentences of its `Attributes:` section."""
+    text = cls.__doc__ or ""
+    summary, _, section = text.partition("Attributes:")
+    found: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        entry = _ENTRY.match(line.strip())
+        indent = len(line) - len(line.lstrip())
+        if entry is not None and indent <= _ENTRY_INDENT:
+            name, found[entry[1]] = entry[1], entry[2]
+        elif name and line.strip():
+            found[name] += " " + line.strip()
+    summary = summary.strip().partition("\n\n")[0]
+    return " ".join(summary.split()), {key: _sentence(value) for key, value in found.items()}
+
+
+_ENTRY_INDENT: Final = 8
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,109 @@
+"""Defaults and rules of the queueing kinds, as the admission webhooks apply them (spec/api 3).
+
+Everything is a pure function on raw objects of either version; the paths in the errors are those of
+the version that was given. What the schema of the CRD demands is not repeated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from kueuelib.api.codec import decode
+from kueuelib.api.defaulting import (
+    default_cluster_queue,
+    default_resource_flavor,
+    default_workload,
+    unchanged,
+)
+from kueuelib.api.kueue import (
+    AdmissionCheck,
+    ClusterQueue,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+)
+from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.validation.cluster_queue import cluster_queue_errors
+from kueuelib.api.validation.fields import without_nulls
+from kueuelib.api.validation.other_kinds import (
+    admission_check_errors,
+    local_queue_errors,
+    resource_flavor_errors,
+)
+from kueuelib.api.validation.workload import workload_errors
+from kueuelib.errors import FieldError, InvalidObject
+
+_Errors = Callable[[Obj, Obj | None], Iterator[FieldError]]
+
+
+@attrs.frozen
+class Rules:
+    """What admission does with one kind.
+
+    Attributes:
+        default: the object as it is created; the given one is not changed.
+        validate: every broken rule of a new object, or of a change when the old one is given.
+    """
+
+    default: Callable[[Obj], Obj]
+    validate: Callable[[Obj, Obj | None], list[FieldError]]
+
+
+def validate_cluster_queue(new: Obj, old: Obj | None = None) -> list[FieldError]:
+    """Every broken rule of a ClusterQueue."""
+    return _validate(ClusterQueue, cluster_queue_errors, new, old)
+
+
+def validate_local_queue(new: Obj, old: Obj | None = None) -> list[FieldError]:
+    """Every broken rule of a LocalQueue."""
+    return _validate(LocalQueue, local_queue_errors, new, old)
+
+
+def validate_resource_flavor(new: Obj, old: Obj | None = None) -> list[FieldError]:
+    """Every broken rule of a ResourceFlavor."""
+    return _validate(ResourceFlavor, resource_flavor_errors, new, old)
+
+
+def validate_workload(new: Obj, old: Obj | None = None) -> list[FieldError]:
+    """Every broken rule of a Workload or its status."""
+    return _validate(Workload, workload_errors, new, old)
+
+
+def validate_admission_check(new: Obj, old: Obj | None = None) -> list[FieldError]:
+    """Every broken rule of an AdmissionCheck."""
+    return _validate(AdmissionCheck, admission_check_errors, new, old)
+
+
+def _validate(
+    cls: type[KubeObject], errors: _Errors, new: Obj, old: Obj | None
+) -> list[FieldError]:
+    if old is not None and _only_leaves(new, old):
+        return []
+    new, old = without_nulls(new), without_nulls(old)
+    try:
+        decode(cls, new)
+    except InvalidObject as wrong_types:
+        return list(wrong_types.errors)
+    return list(dict.fromkeys(errors(new, old)))
+
+
+def _only_leaves(new: Obj, old: Obj) -> bool:
+    """Whether only the metadata of an object changes that is being deleted.
+
+    Such an object gives up its finalizers; it must not be kept by a rule that it broke before.
+    """
+    leaving = (new.get("metadata") or {}).get("deletionTimestamp") is not None
+    return leaving and all(new.get(part) == old.get(part) for part in ("spec", "status"))
+
+
+RULES: Final[Mapping[str, Rules]] = {
+    "ClusterQueue": Rules(default_cluster_queue, validate_cluster_queue),
+    "LocalQueue": Rules(unchanged, validate_local_queue),
+    "ResourceFlavor": Rules(default_resource_flavor, validate_resource_flavor),
+    "Workload": Rules(default_workload, validate_workload),
+    "AdmissionCheck": Rules(unchanged, validate_admission_check),
+}
+"""Defaults and rules by kind."""

@@ -1,0 +1,48 @@
+"""The rules of LocalQueues, ResourceFlavors and AdmissionChecks (spec/api 3.2, 3.3, 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.validation.fields import (
+    immutable,
+    label,
+    label_1035,
+    required,
+    spec_of,
+    subdomain,
+)
+from kueuelib.api.validation.metadata import labels, taints, tolerations
+from kueuelib.errors import FieldError
+
+
+def local_queue_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """A LocalQueue names its ClusterQueue, for ever."""
+    name = spec_of(new).get("clusterQueue") or ""
+    if old is None:
+        yield from subdomain("spec.clusterQueue", name)
+    elif name != (spec_of(old).get("clusterQueue") or ""):
+        yield immutable("spec.clusterQueue", name)
+
+
+def resource_flavor_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:  # noqa: ARG001
+    """Labels, taints and tolerations must be valid; all of them may change."""
+    spec = spec_of(new)
+    yield from labels("spec.nodeLabels", spec.get("nodeLabels"))
+    yield from taints("spec.nodeTaints", spec.get("nodeTaints"))
+    yield from tolerations("spec.tolerations", spec.get("tolerations"))
+
+
+def admission_check_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """An AdmissionCheck names its controller, for ever; its parameters must be a reference."""
+    name = spec_of(new).get("controllerName") or ""
+    if not name:
+        yield required("spec.controllerName", "cannot be empty")
+    if old is not None and name != (spec_of(old).get("controllerName") or ""):
+        yield immutable("spec.controllerName", name)
+    parameters = spec_of(new).get("parameters")
+    if parameters is not None:
+        yield from subdomain("spec.parameters.apiGroup", parameters.get("apiGroup", ""))
+        yield from label_1035("spec.parameters.kind", parameters.get("kind", "").lower())
+        yield from label("spec.parameters.name", parameters.get("name", ""))
