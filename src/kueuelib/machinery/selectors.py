@@ -10,8 +10,24 @@ from typing import Any
 import attrs
 
 from kueuelib.errors import InvalidSelector
-from kueuelib.machinery.fields import FieldSelector as FieldSelector
-from kueuelib.machinery.fields import parse_field_selector as parse_field_selector
+from kueuelib.machinery.fields import FieldSelector, parse_field_selector
+
+__all__ = [
+    "EVERYTHING",
+    "LABEL_SELECTOR_OPS",
+    "NODE_SELECTOR_OPS",
+    "NOTHING",
+    "FieldSelector",
+    "Op",
+    "Requirement",
+    "Selector",
+    "expression",
+    "from_expressions",
+    "from_label_selector",
+    "from_labels",
+    "parse_field_selector",
+    "parse_label_selector",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
