@@ -6,18 +6,23 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.abc
 from rich.console import Console
 
 from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, WORKLOADS
+from kueuelib.api.meta import Obj
 from kueuelib.cli.demo import story
 from kueuelib.cli.demo.screen import Screen, summary
 from kueuelib.errors import KueuelibError
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.transport import Transport
 from kueuelib.testing.processes import LocalCluster, Processes
 
@@ -53,8 +58,8 @@ async def _play(jobs: int, console: Console, folder: Path, plain: bool) -> int:
         screen.say("starting the API server, installing the CRDs, starting the manager ...")
         await anyio.to_thread.run_sync(cluster.start)
         screen.say(f"ready after {time.monotonic() - begin:.1f} s; queueing {jobs} Jobs")
-        async with await Transport.connect(cluster.kubeconfig) as transport:
-            client = Client(transport, field_manager="kueuelib-demo")
+        transport = Transport(find_source(cluster.kubeconfig))
+        async with Client(transport, field_manager="kueuelib-demo") as client:
             for resource, obj in story.setup():
                 await client.create(resource, obj)
             first = time.monotonic()
@@ -78,18 +83,16 @@ async def _watch(
 ) -> None:
     """Creates the Jobs and shows what the watches tell, until all is done or time is up."""
     cache = Cache(client)
-    seen_job = lambda delta: board.see_job(delta.new) if delta.new else None  # noqa: E731
-    cache.informer(JOBS, namespace=story.NAMESPACE).add_handler(seen_job)
-    cache.informer(WORKLOADS, namespace=story.NAMESPACE).add_handler(
-        lambda delta: _see_workload(board, delta)
-    )
-    cache.informer(CLUSTER_QUEUES).add_handler(
-        lambda delta: board.see_cluster_queue(delta.new) if delta.new else None
-    )
+    for resource, namespace, see in (
+        (JOBS, story.NAMESPACE, board.see_job),
+        (WORKLOADS, story.NAMESPACE, board.see_workload),
+        (CLUSTER_QUEUES, "", board.see_cluster_queue),
+    ):
+        cache.informer(resource, namespace=namespace).add_handler(partial(_tell, see))
+    cache.informer(WORKLOADS, namespace=story.NAMESPACE).add_handler(partial(_tell_end, board))
     deadline = first + GRACE_SECONDS + SECONDS_PER_JOB * jobs
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cache.run)
-        await cache.wait_synced(GRACE_SECONDS)
+        await tasks.start(_run_cache, cache)
         for index in range(jobs):
             await client.create(JOBS, story.job(index))
         while not board.done and time.monotonic() < deadline:
@@ -100,7 +103,17 @@ async def _watch(
         tasks.cancel_scope.cancel()
 
 
-def _see_workload(board: story.Board, delta: Delta[story.Obj]) -> None:
-    obj = delta.new or delta.old
-    if obj is not None:
-        board.see_workload(obj, deleted=delta.kind is DeltaKind.DELETED)
+async def _run_cache(
+    cache: Cache, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    await cache.run(task_status.started)
+
+
+def _tell(see: Callable[[Obj], None], delta: Delta[Obj]) -> None:
+    if delta.new is not None:
+        see(delta.new)
+
+
+def _tell_end(board: story.Board, delta: Delta[Obj]) -> None:
+    if delta.kind is DeltaKind.DELETED and delta.old is not None:
+        board.see_workload(delta.old, deleted=True)

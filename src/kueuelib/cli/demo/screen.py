@@ -88,8 +88,8 @@ def summary(board: Board, seconds: float) -> RenderableType:
         table.add_column(column, no_wrap=True, justify="right" if column == "Waited" else "left")
     for name in sorted(board.rows):
         row = board.rows[name]
-        waited = "-" if row.waited is None else f"{row.waited:.0f} s"
-        table.add_row(row.name, row.queue, row.request, row.flavors, waited, row.state)
+        seconds_waited = "-" if row.waited is None else f"{row.waited:.0f} s"
+        table.add_row(row.name, row.queue, row.request, row.flavors, seconds_waited, row.state)
     peaks = ", ".join(
         f"{flavor} {board.peak.get(flavor, 0)} of {sum(f[flavor] for f in QUOTA.values())} CPUs"
         for flavor in next(iter(QUOTA.values()))

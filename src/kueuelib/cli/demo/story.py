@@ -37,8 +37,8 @@ def setup() -> Iterator[tuple[Resource, Obj]]:
     """Namespace, flavors and queues."""
     yield NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     for flavor in ("on-demand", "spot"):
-        spec = {"nodeLabels": {POOL_LABEL: flavor}}
-        yield RESOURCE_FLAVORS, _obj(RESOURCE_FLAVORS, flavor, spec=spec)
+        labels = {POOL_LABEL: flavor}
+        yield RESOURCE_FLAVORS, _obj(RESOURCE_FLAVORS, flavor, spec={"nodeLabels": labels})
     for name, flavors in QUOTA.items():
         quotas = [
             {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": str(cpus)}]}
