@@ -1,0 +1,99 @@
+"""The admission loop: while there is something to decide, decide it (spec/scheduling 4.1, 4.7).
+
+It sleeps until the feed says that something changed, or until the engine's next deadline; it never
+polls. Cycles that admit nobody are followed by a growing pause, so that a head which comes back at
+once cannot keep a processor busy. Between cycles other tasks get their turn. The cycle itself is
+pure and runs without interruption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.scheduler.cycle import Plan, decide
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.engine import Engine
+    from kueuelib.scheduler.events import Effects
+
+FIRST_PAUSE = 0.001
+LAST_PAUSE = 0.1
+"""Seconds between cycles that admit nobody: the first and the longest."""
+
+
+class AdmissionLoop:
+    """Asks the engine for cycles, decides them, and hands the plans on.
+
+    Args:
+        engine: the cache and the queues.
+        submit: carries a plan out; must return at once.
+        spread: tells others whose status changed.
+        metrics: cycles and their duration.
+        clock: epoch time for decisions, monotonic time for pauses.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        submit: Callable[[Plan], None],
+        spread: Callable[[Effects], None],
+        metrics: SchedulerMetrics,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._engine = engine
+        self._submit = submit
+        self._spread = spread
+        self._metrics = metrics
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._fruitless = 0
+
+    def wake(self) -> None:
+        """Something changed that the engine was told of."""
+        self._changed.set()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Decide until cancelled."""
+        ready()
+        while True:
+            self._changed.clear()
+            if self._cycle():
+                await self._clock.sleep(self._pause())
+            else:
+                self._fruitless = 0
+                await self._until_changed()
+
+    def _cycle(self) -> bool:
+        """One cycle; False when there is nothing to decide now."""
+        now, started = self._clock.now(), self._clock.monotonic()
+        found = self._engine.next_cycle(now)
+        if found is None:
+            return False
+        plan = decide(found, now)
+        effects = self._engine.settle(plan, now)
+        self._submit(plan)
+        self._spread(effects)
+        admitted = bool(plan.admissions)
+        self._metrics.cycle(self._clock.monotonic() - started, success=admitted)
+        self._fruitless = 0 if admitted else self._fruitless + 1
+        return True
+
+    def _pause(self) -> float:
+        if not self._fruitless:
+            return 0.0
+        return min(FIRST_PAUSE * 2.0 ** min(self._fruitless - 1, 10), LAST_PAUSE)
+
+    async def _until_changed(self) -> None:
+        now = self._clock.now()
+        deadline = self._engine.next_deadline(now)
+        seconds = None if deadline is None else max(deadline - now, LAST_PAUSE)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,239 @@
+"""Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6).
+
+The newest order of a workload counts; two orders of one workload never run at once. Waiting,
+retries and their growing pauses are those of the `Controller` that runs this reconciler.
+
+An admission was already charged in the cache when it comes here (*assumed*). It ends in one of
+three ways: the patch is stored, and its delta confirms the assumption; the workload has changed so
+that the plan is void; or the server refuses it repeatedly. In the last two cases the assumption is
+taken back (`Forgotten`), which queues the workload again. While there is no answer from the server
+the assumption stays: nothing else could be written either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kueuelib.api.codec import encode
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.names import QUOTA_RESERVED
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.status_writer import write_status
+from kueuelib.controllers.workload_state import IllegalTransition, Phase
+from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import DONE, Controller, Result
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.logs import get_logger
+from kueuelib.scheduler.cycle import Admit, Plan, Wait
+from kueuelib.scheduler.events import Confirmed, Event, Forgotten
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventRecorder
+
+COMPONENT = "kueue-admission"
+CONFLICTS = 4
+"""How often a patch is rebuilt on a newer object before the retry waits."""
+REFUSALS = 5
+"""After how many refusals by the server an assumption is taken back."""
+MESSAGE_PAUSE = 1.0
+"""Seconds by which a new message with an old reason is delayed, so that several become one."""
+ADMISSION_PRIORITY = 10
+
+
+class Applier:
+    """Writes admissions and the reasons of those that wait.
+
+    Args:
+        client: writes.
+        workloads: the informer of Workloads.
+        recorder: for events about Workloads.
+        metrics: reservations and admissions.
+        observe: tells the engine what became of an assumption.
+        clock: tells the time of transitions.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        workloads: Informer,
+        recorder: EventRecorder,
+        metrics: SchedulerMetrics,
+        observe: Callable[[Event], None],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._client = client
+        self._workloads = workloads
+        self._recorder = recorder
+        self._metrics = metrics
+        self._observe = observe
+        self._clock = clock
+        self._orders: dict[ObjectKey, Admit | Wait] = {}
+        self._refusals: dict[ObjectKey, int] = {}
+        self._log = get_logger("applier")
+
+    def submit(self, plan: Plan, controller: Controller) -> None:
+        """Takes the orders of a plan; returns at once.
+
+        Args:
+            plan: what a cycle decided.
+            controller: the controller that runs this reconciler.
+        """
+        for admission in plan.admissions:
+            self._orders[admission.key] = admission
+            controller.enqueue(admission.key, priority=ADMISSION_PRIORITY)
+        for wait in plan.waits:
+            if wait.transient:
+                continue
+            self._orders[wait.key] = wait
+            controller.enqueue(wait.key, after=self._pause(wait))
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Carries out the newest order of one workload.
+
+        Raises:
+            ApiError: the server refuses; the order stays, and is tried again.
+            TransportError: no answer; the same.
+        """
+        order = self._orders.get(key)
+        if order is None:
+            return DONE
+        if isinstance(order, Admit):
+            await self._admit(order)
+        else:
+            await self._wait(order)
+        if self._orders.get(key) is order:
+            del self._orders[key]
+        return DONE
+
+    async def _admit(self, order: Admit) -> None:
+        wl = self._workloads.store.get(order.key)
+        try:
+            wl = await self._reserve(order, wl)
+        except IllegalTransition as error:
+            self._log.info("admission is void", workload=str(order.key), why=error.problem)
+            self._take_back(order, "void")
+            return
+        except NotFound:
+            self._take_back(order, "gone")
+            return
+        except ApiError as error:
+            if isinstance(error, Conflict) or error.code == 429 or error.code >= 500:
+                raise
+            self._refused(order, error)
+            return
+        self._refusals.pop(order.key, None)
+        if wl is not None:
+            self._observe(Confirmed(order.key, wl["metadata"]["resourceVersion"]))
+            self._report(order, wl)
+
+    async def _reserve(self, order: Admit, wl: Obj | None) -> Obj | None:
+        """Writes the reservation, on the newest object; None when it was stored before."""
+        admission = encode(order.admission)
+        for _ in range(CONFLICTS):
+            if wl is None or wl["metadata"]["uid"] != order.uid:
+                raise NotFound(f"workload {order.key} is gone")
+            if _is_done(wl, order):
+                return None
+            if wl["metadata"].get("generation") != order.workload.metadata.generation:
+                raise IllegalTransition(wl, "reserve quota", "its spec changed")
+            now = self._clock.now()
+            new = states.reserve(wl, admission, order.required_checks, now)
+            try:
+                return await write_status(self._client, wl, new)
+            except Conflict:
+                self._metrics.wrote("admission", "conflict")
+                wl = await self._client.get(self._workloads.resource, order.key)
+        raise Conflict(f"workload {order.key} changes too fast to be admitted")
+
+    def _report(self, order: Admit, wl: Obj) -> None:
+        self._metrics.wrote("admission", "ok")
+        self._metrics.reserved(order.cluster_queue, order.wait_seconds)
+        self._event(
+            wl,
+            "Normal",
+            QUOTA_RESERVED,
+            f"Quota reserved in ClusterQueue {order.cluster_queue}, "
+            f"wait time since queued was {order.wait_seconds:.0f}s",
+        )
+        if states.is_admitted(wl):
+            self._metrics.admitted(order.cluster_queue, order.wait_seconds, 0.0)
+            self._event(
+                wl,
+                "Normal",
+                "Admitted",
+                f"Admitted by ClusterQueue {order.cluster_queue}, "
+                "wait time since reservation was 0s",
+            )
+
+    def _refused(self, order: Admit, error: ApiError) -> None:
+        """Counts a refusal; the last one takes the assumption back, the others are raised again."""
+        count = self._refusals.get(order.key, 0) + 1
+        self._metrics.wrote("admission", "refused")
+        if count < REFUSALS:
+            self._refusals[order.key] = count
+            raise error
+        wl = self._workloads.store.get(order.key)
+        if wl is not None:
+            message = f"The admission could not be written: {error.message}"
+            self._event(wl, "Warning", "AdmissionFailed", message)
+        self._take_back(order, "refused")
+
+    def _take_back(self, order: Admit, result: str) -> None:
+        self._metrics.wrote("admission", result)
+        self._refusals.pop(order.key, None)
+        if self._orders.get(order.key) is order:
+            del self._orders[order.key]
+        self._observe(Forgotten(order.key))
+
+    async def _wait(self, order: Wait) -> None:
+        wl = self._workloads.store.get(order.key)
+        for _ in range(CONFLICTS):
+            if wl is None or wl["metadata"]["uid"] != order.uid or not _may_wait(wl):
+                return
+            now = self._clock.now()
+            new = states.wait(wl, order.condition_reason, order.message, now)
+            if new is wl:
+                return
+            try:
+                wl = await write_status(self._client, wl, new)
+            except NotFound:
+                return
+            except Conflict:
+                self._metrics.wrote("wait", "conflict")
+                try:
+                    wl = await self._client.get(self._workloads.resource, order.key)
+                except NotFound:
+                    return
+            else:
+                self._metrics.wrote("wait", "ok")
+                self._event(wl, "Warning", order.condition_reason, order.message)
+                return
+        raise Conflict(f"workload {order.key} changes too fast to say why it waits")
+
+    def _pause(self, order: Wait) -> float:
+        wl = self._workloads.store.get(order.key)
+        known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
+        return MESSAGE_PAUSE if known == order.condition_reason else 0.0
+
+    def _event(self, wl: Obj, type: str, reason: str, message: str) -> None:
+        self._recorder.event(wl, type, reason, message, component=COMPONENT)
+
+
+def _is_done(wl: Obj, order: Admit) -> bool:
+    """Whether the reservation was stored by an earlier try whose answer was lost."""
+    admission = states.status_of(wl).get("admission") or {}
+    return (
+        states.phase_of(wl) in (Phase.RESERVED, Phase.ADMITTED)
+        and admission.get("clusterQueue") == order.cluster_queue
+    )
+
+
+def _may_wait(wl: Obj) -> bool:
+    return (
+        states.phase_of(wl) is Phase.PENDING and states.is_active(wl) and not states.is_deleted(wl)
+    )

@@ -1,0 +1,172 @@
+"""The one writer of the scheduler's state: turns deltas of informers into events of the engine.
+
+Everything that the engine learns passes through `Feed.observe`, in one thread and without awaiting,
+so the engine needs no locks. An object that cannot be read is reported, and counts as absent until
+it can; it never stops the feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kueuelib.api import core, kueue
+from kueuelib.api.codec import decode
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
+from kueuelib.errors import InvalidObject, InvalidSelector
+from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.logs import get_logger
+from kueuelib.scheduler import events
+from kueuelib.scheduler.events import Effects, Event
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventRecorder
+    from kueuelib.scheduler.engine import Engine
+
+COMPONENT = "kueue-scheduler-feed"
+MESSAGE_LIMIT = 1000
+
+Digest = Callable[[Obj], object]
+
+
+@attrs.frozen
+class Source:
+    """How one kind of objects becomes events.
+
+    Attributes:
+        present: the event of an object that exists.
+        gone: the event of one that does not.
+        digest: the part of the raw object that the engine reads; a change of anything else is no
+            event.
+    """
+
+    present: Callable[[Obj], Event]
+    gone: Callable[[ObjectKey], Event]
+    digest: Digest
+
+
+def _life(obj: Obj) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def _spec(obj: Obj) -> object:
+    return obj.get("spec"), _life(obj)
+
+
+def _spec_and_status(obj: Obj) -> object:
+    return obj.get("spec"), obj.get("status"), _life(obj)
+
+
+def _workload(obj: Obj) -> object:
+    return _spec_and_status(obj), labels_of(obj), annotations_of(obj)
+
+
+def _content(obj: Obj) -> object:
+    return {name: value for name, value in obj.items() if name != "metadata"}
+
+
+CLUSTER_QUEUES = Source(
+    lambda obj: events.ClusterQueueSet(decode(kueue.ClusterQueue, obj)),
+    lambda key: events.ClusterQueueGone(key.name),
+    _spec,
+)
+LOCAL_QUEUES = Source(
+    lambda obj: events.LocalQueueSet(decode(kueue.LocalQueue, obj)), events.LocalQueueGone, _spec
+)
+FLAVORS = Source(
+    lambda obj: events.FlavorSet(decode(kueue.ResourceFlavor, obj)),
+    lambda key: events.FlavorGone(key.name),
+    _spec,
+)
+CHECKS = Source(
+    lambda obj: events.CheckSet(decode(kueue.AdmissionCheck, obj)),
+    lambda key: events.CheckGone(key.name),
+    _spec_and_status,
+)
+NAMESPACES = Source(
+    lambda obj: events.NamespaceSet(obj["metadata"]["name"], labels_of(obj)),
+    lambda key: events.NamespaceGone(key.name),
+    labels_of,
+)
+LIMIT_RANGES = Source(
+    lambda obj: events.LimitRangeSet(decode(core.LimitRange, obj)), events.LimitRangeGone, _spec
+)
+RUNTIME_CLASSES = Source(
+    lambda obj: events.RuntimeClassSet(decode(core.RuntimeClass, obj)),
+    lambda key: events.RuntimeClassGone(key.name),
+    _content,
+)
+WORKLOADS = Source(
+    lambda obj: events.WorkloadSet(decode(kueue.Workload, obj)), events.WorkloadGone, _workload
+)
+
+
+class Feed:
+    """Tells the engine what happens, and others what that affects.
+
+    Args:
+        engine: the scheduler's state.
+        recorder: reports objects that cannot be read.
+        clock: tells the time of events.
+    """
+
+    def __init__(
+        self, engine: Engine, recorder: EventRecorder, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._engine = engine
+        self._recorder = recorder
+        self._clock = clock
+        self._listeners: list[Callable[[Effects], None]] = []
+        self._unreadable: dict[tuple[str, ObjectKey], str] = {}
+        self._log = get_logger("feed")
+
+    def subscribe(self, listener: Callable[[Effects], None]) -> None:
+        """Calls `listener` with the effects of every event; it must be quick and not raise."""
+        self._listeners.append(listener)
+
+    def attach(self, informer: Informer, source: Source) -> None:
+        """Turns the deltas of an informer into events from now on."""
+        informer.add_handler(lambda delta: self._tell(informer.resource.kind, source, delta))
+
+    def observe(self, event: Event) -> None:
+        """Tells the engine one fact, and the listeners what it affects."""
+        self.spread(self._engine.observe(event, self._clock.now()))
+
+    def spread(self, effects: Effects) -> None:
+        """Tells the listeners what something affects."""
+        for listener in self._listeners:
+            listener(effects)
+
+    def _tell(self, kind: str, source: Source, delta: Delta[Obj]) -> None:
+        new, old = delta.new, delta.old
+        if delta.kind is DeltaKind.DELETED or new is None:
+            self._unreadable.pop((kind, delta.key), None)
+            self.observe(source.gone(delta.key))
+            return
+        if old is not None:
+            recreated = old["metadata"].get("uid") != new["metadata"].get("uid")
+            if not recreated and source.digest(old) == source.digest(new):
+                return
+            if recreated:
+                self.observe(source.gone(delta.key))
+        try:
+            self.observe(source.present(new))
+        except (InvalidObject, InvalidSelector) as error:
+            self._report(kind, delta.key, new, error)
+            self.observe(source.gone(delta.key))
+        else:
+            self._unreadable.pop((kind, delta.key), None)
+
+    def _report(self, kind: str, key: ObjectKey, obj: Mapping[str, Any], error: Exception) -> None:
+        """Says once, until it changes, what is wrong with an object."""
+        problem = str(error)
+        if self._unreadable.get((kind, key)) == problem:
+            return
+        self._unreadable[kind, key] = problem
+        self._log.warning("an object cannot be read", kind=kind, object=str(key), problem=problem)
+        message = f"The object cannot be read and is ignored: {problem}"[:MESSAGE_LIMIT]
+        self._recorder.event(obj, "Warning", "InvalidObject", message, component=COMPONENT)
