@@ -1,0 +1,121 @@
+"""AdmissionChecks, priority classes and provisioning parameters (spec/api 1.5 to 1.7).
+
+The `wire` of a field holds what the schema of the CRD says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.kinds import (
+    ADMISSION_CHECKS,
+    PROVISIONING_REQUEST_CONFIGS,
+    WORKLOAD_PRIORITY_CLASSES,
+)
+from kueuelib.api.meta import Condition, KubeObject
+from kueuelib.api.struct import NOTHING, Struct, wire
+from kueuelib.api.words import AFTER_CHECK_PASSED_OR_ON_DEMAND, ANYTIME, CONDITIONS
+
+
+@attrs.frozen
+class ParametersReference(Struct):
+    """The object that configures a check."""
+
+    api_group: str = attrs.field(metadata=wire(required=True))
+    kind: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True))
+
+
+@attrs.frozen
+class AdmissionCheckSpec(Struct):
+    """Who decides, and how (KEP-993).
+
+    Attributes:
+        controller_name: the controller that sets the states; cannot change.
+        retry_delay_minutes: how long a workload waits after Retry.
+        parameters: the object that configures the check.
+        preemption_policy: Anytime, or AfterCheckPassedOrOnDemand: others are preempted only when
+            the check has passed or asks for it.
+    """
+
+    controller_name: str = attrs.field(default="", metadata=wire(required=True, always=True))
+    retry_delay_minutes: int = attrs.field(
+        default=15, metadata=wire(always=True, default=15, minimum=0, format="int64")
+    )
+    parameters: ParametersReference | None = None
+    preemption_policy: str = attrs.field(
+        default=ANYTIME,
+        metadata=wire(
+            always=True, enum=[ANYTIME, AFTER_CHECK_PASSED_OR_ON_DEMAND], default=ANYTIME
+        ),
+    )
+
+
+@attrs.frozen
+class AdmissionCheckStatus(Struct):
+    """Whether the controller of a check works, which it says itself with `Active`."""
+
+    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
+
+
+@attrs.frozen
+class AdmissionCheck(KubeObject):
+    """Something beside quota that a workload must pass before it starts."""
+
+    resource = ADMISSION_CHECKS
+
+    spec: AdmissionCheckSpec = attrs.field(factory=AdmissionCheckSpec)
+    status: AdmissionCheckStatus = attrs.field(factory=AdmissionCheckStatus)
+
+
+@attrs.frozen
+class WorkloadPriorityClass(KubeObject):
+    """A named priority of workloads, without effect on their pods.
+
+    Attributes:
+        value: higher goes first.
+        description: when to use it.
+    """
+
+    resource = WORKLOAD_PRIORITY_CLASSES
+
+    value: int = attrs.field(default=0, metadata=wire(required=True, always=True))
+    description: str = ""
+
+
+@attrs.frozen
+class ProvisioningRequestConfigSpec(Struct):
+    """How nodes are requested for a workload.
+
+    Attributes:
+        provisioning_class_name: how the autoscaler provisions.
+        parameters: passed to the provisioning class.
+        managed_resources: only pod sets that ask for one of them need nodes; empty: all do.
+    """
+
+    provisioning_class_name: str = attrs.field(
+        metadata=wire(
+            required=True,
+            maxLength=253,
+            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        )
+    )
+    parameters: Mapping[str, str] = attrs.field(
+        default=NOTHING, metadata=wire(maxProperties=100, items={"maxLength": 255})
+    )
+    managed_resources: tuple[str, ...] = attrs.field(
+        default=(), metadata=wire(kind="set", maxItems=100)
+    )
+
+
+@attrs.frozen
+class ProvisioningRequestConfig(KubeObject):
+    """The parameters of the provisioning check."""
+
+    resource = PROVISIONING_REQUEST_CONFIGS
+
+    spec: ProvisioningRequestConfigSpec = attrs.field(
+        factory=lambda: ProvisioningRequestConfigSpec(""), metadata=wire(always=True)
+    )

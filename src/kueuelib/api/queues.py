@@ -1,0 +1,356 @@
+"""ClusterQueues, LocalQueues and ResourceFlavors as typed values (spec/api 1.1 to 1.3).
+
+The `wire` of a field holds what the schema of the CRD says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.core import Taint, Toleration
+from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
+from kueuelib.api.meta import Condition, KubeObject, LabelSelector
+from kueuelib.api.quantity import ZERO, Quantity
+from kueuelib.api.struct import NOTHING, Struct, wire
+from kueuelib.api.words import (
+    ANY,
+    BEST_EFFORT_FIFO,
+    CONDITIONS,
+    HOLD,
+    HOLD_AND_DRAIN,
+    LIST_LIMIT,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    LOWER_PRIORITY,
+    MAY_STOP_SEARCH,
+    NEVER,
+    NONE,
+    STRICT_FIFO,
+    TRY_NEXT_FLAVOR,
+)
+
+# ---- ClusterQueue
+
+
+@attrs.frozen
+class ResourceQuota(Struct):
+    """How much of one resource in one flavor belongs to a queue.
+
+    Attributes:
+        name: the resource, for example `cpu`.
+        nominal_quota: what the queue may use of its own.
+        borrowing_limit: how much more it may borrow from its cohort; absent: everything.
+        lending_limit: how much of the nominal quota others may borrow; absent: everything.
+    """
+
+    name: str = attrs.field(metadata=wire(required=True))
+    nominal_quota: Quantity = attrs.field(default=ZERO, metadata=wire(required=True, always=True))
+    borrowing_limit: Quantity | None = None
+    lending_limit: Quantity | None = None
+
+
+@attrs.frozen
+class FlavorQuotas(Struct):
+    """The quotas of one flavor, in the order of the covered resources."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    resources: tuple[ResourceQuota, ...] = attrs.field(
+        default=(),
+        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
+    )
+
+
+@attrs.frozen
+class ResourceGroup(Struct):
+    """Resources that are given from the same flavors.
+
+    Attributes:
+        covered_resources: the names of the resources.
+        flavors: the flavors in the order in which they are tried.
+    """
+
+    covered_resources: tuple[str, ...] = attrs.field(
+        default=(), metadata=wire(required=True, always=True, minItems=1, maxItems=LIST_LIMIT)
+    )
+    flavors: tuple[FlavorQuotas, ...] = attrs.field(
+        default=(),
+        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
+    )
+
+
+@attrs.frozen
+class FlavorFungibility(Struct):
+    """Whether the search of a flavor ends where borrowing or preemption would do.
+
+    Attributes:
+        when_can_borrow: MayStopSearch or TryNextFlavor.
+        when_can_preempt: MayStopSearch or TryNextFlavor.
+    """
+
+    when_can_borrow: str = attrs.field(
+        default=MAY_STOP_SEARCH,
+        metadata=wire(
+            always=True, enum=[MAY_STOP_SEARCH, TRY_NEXT_FLAVOR], default=MAY_STOP_SEARCH
+        ),
+    )
+    when_can_preempt: str = attrs.field(
+        default=TRY_NEXT_FLAVOR,
+        metadata=wire(
+            always=True, enum=[MAY_STOP_SEARCH, TRY_NEXT_FLAVOR], default=TRY_NEXT_FLAVOR
+        ),
+    )
+
+
+@attrs.frozen
+class BorrowWithinCohort(Struct):
+    """Whether a queue may preempt in other queues while it borrows.
+
+    Attributes:
+        policy: Never or LowerPriority.
+        max_priority_threshold: only workloads up to this priority are preempted; absent: no limit.
+    """
+
+    policy: str = attrs.field(
+        default=NEVER, metadata=wire(always=True, enum=[NEVER, LOWER_PRIORITY], default=NEVER)
+    )
+    max_priority_threshold: int | None = None
+
+
+@attrs.frozen
+class Preemption(Struct):
+    """Whom workloads of a queue may preempt (KEP-83).
+
+    Attributes:
+        reclaim_within_cohort: Never, LowerPriority or Any.
+        borrow_within_cohort: while borrowing.
+        within_cluster_queue: Never, LowerPriority or LowerOrNewerEqualPriority.
+    """
+
+    reclaim_within_cohort: str = attrs.field(
+        default=NEVER,
+        metadata=wire(always=True, enum=[NEVER, LOWER_PRIORITY, ANY], default=NEVER),
+    )
+    borrow_within_cohort: BorrowWithinCohort = attrs.field(
+        factory=BorrowWithinCohort, metadata=wire(always=True, default={})
+    )
+    within_cluster_queue: str = attrs.field(
+        default=NEVER,
+        metadata=wire(
+            always=True,
+            enum=[NEVER, LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY],
+            default=NEVER,
+        ),
+    )
+
+
+@attrs.frozen
+class AdmissionCheckRule(Struct):
+    """A check, and the flavors for which it is needed; no flavors mean all."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    on_flavors: tuple[str, ...] = attrs.field(
+        default=(), metadata=wire(kind="set", maxItems=LIST_LIMIT)
+    )
+
+
+@attrs.frozen
+class AdmissionChecksStrategy(Struct):
+    """The checks that workloads of a queue must pass (KEP-993)."""
+
+    admission_checks: tuple[AdmissionCheckRule, ...] = attrs.field(
+        default=(),
+        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
+    )
+
+
+@attrs.frozen
+class ClusterQueueSpec(Struct):
+    """Quota and policies of a ClusterQueue.
+
+    Attributes:
+        resource_groups: what the queue may use.
+        cohort_name: the queues that borrow from each other have the same one; empty: none.
+        queueing_strategy: StrictFIFO or BestEffortFIFO.
+        namespace_selector: which namespaces may use the queue; absent: no namespace.
+        flavor_fungibility: when the search of a flavor ends.
+        preemption: whom workloads may preempt.
+        admission_checks_strategy: what workloads must pass before they start.
+        stop_policy: None, Hold (nothing is admitted) or HoldAndDrain (running ones are evicted).
+    """
+
+    resource_groups: tuple[ResourceGroup, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic", maxItems=LIST_LIMIT)
+    )
+    cohort_name: str = ""
+    queueing_strategy: str = attrs.field(
+        default=BEST_EFFORT_FIFO,
+        metadata=wire(always=True, enum=[STRICT_FIFO, BEST_EFFORT_FIFO], default=BEST_EFFORT_FIFO),
+    )
+    namespace_selector: LabelSelector | None = attrs.field(
+        default=None, metadata=wire(kind="atomic")
+    )
+    flavor_fungibility: FlavorFungibility = attrs.field(
+        factory=FlavorFungibility, metadata=wire(always=True, default={})
+    )
+    preemption: Preemption = attrs.field(factory=Preemption, metadata=wire(always=True, default={}))
+    admission_checks_strategy: AdmissionChecksStrategy | None = None
+    stop_policy: str = attrs.field(
+        default=NONE,
+        metadata=wire(always=True, enum=[NONE, HOLD, HOLD_AND_DRAIN], default=NONE),
+    )
+
+
+@attrs.frozen
+class ResourceUsage(Struct):
+    """How much of one resource in one flavor is used.
+
+    Attributes:
+        name: the resource.
+        total: everything that is used.
+        borrowed: the part beyond the nominal quota.
+    """
+
+    name: str = attrs.field(metadata=wire(required=True))
+    total: Quantity = attrs.field(default=ZERO, metadata=wire(always=True))
+    borrowed: Quantity = attrs.field(default=ZERO, metadata=wire(always=True))
+
+
+@attrs.frozen
+class FlavorUsage(Struct):
+    """How much of one flavor is used."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    resources: tuple[ResourceUsage, ...] = attrs.field(
+        default=(), metadata=wire(required=True, always=True, keys=("name",), maxItems=LIST_LIMIT)
+    )
+
+
+_USAGE = wire(keys=("name",), maxItems=LIST_LIMIT)
+
+
+@attrs.frozen
+class ClusterQueueStatus(Struct):
+    """What a ClusterQueue does at the moment.
+
+    Attributes:
+        conditions: `Active` tells whether it can admit.
+        flavors_reservation: usage of all workloads that hold quota.
+        flavors_usage: usage of admitted workloads.
+        pending_workloads: how many wait.
+        reserving_workloads: how many hold quota.
+        admitted_workloads: how many are admitted and unfinished.
+    """
+
+    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
+    flavors_reservation: tuple[FlavorUsage, ...] = attrs.field(default=(), metadata=_USAGE)
+    flavors_usage: tuple[FlavorUsage, ...] = attrs.field(default=(), metadata=_USAGE)
+    pending_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+    reserving_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+    admitted_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+
+
+@attrs.frozen
+class ClusterQueue(KubeObject):
+    """Quota that the workloads of several namespaces share."""
+
+    resource = CLUSTER_QUEUES
+
+    spec: ClusterQueueSpec = attrs.field(factory=ClusterQueueSpec)
+    status: ClusterQueueStatus = attrs.field(factory=ClusterQueueStatus)
+
+
+# ---- LocalQueue
+
+
+@attrs.frozen
+class LocalQueueSpec(Struct):
+    """Where the workloads of a LocalQueue go.
+
+    Attributes:
+        cluster_queue: the ClusterQueue that admits them; cannot change.
+    """
+
+    cluster_queue: str = ""
+
+
+@attrs.frozen
+class LocalResourceUsage(Struct):
+    """How much of one resource in one flavor is used through a LocalQueue."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    total: Quantity = attrs.field(default=ZERO, metadata=wire(always=True))
+
+
+@attrs.frozen
+class LocalFlavorUsage(Struct):
+    """How much of one flavor is used through a LocalQueue."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    resources: tuple[LocalResourceUsage, ...] = attrs.field(
+        default=(), metadata=wire(required=True, always=True, keys=("name",), maxItems=LIST_LIMIT)
+    )
+
+
+@attrs.frozen
+class LocalQueueStatus(Struct):
+    """What a LocalQueue does at the moment.
+
+    Attributes:
+        conditions: `Active` tells whether its ClusterQueue can admit.
+        pending_workloads: how many wait.
+        reserving_workloads: how many hold quota.
+        admitted_workloads: how many are admitted and unfinished.
+        flavors_reservation: usage of all workloads that hold quota.
+        flavors_usage: usage of admitted workloads.
+    """
+
+    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
+    pending_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+    reserving_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+    admitted_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+    flavors_reservation: tuple[LocalFlavorUsage, ...] = attrs.field(default=(), metadata=_USAGE)
+    flavors_usage: tuple[LocalFlavorUsage, ...] = attrs.field(default=(), metadata=_USAGE)
+
+
+@attrs.frozen
+class LocalQueue(KubeObject):
+    """The door of a namespace to a ClusterQueue."""
+
+    resource = LOCAL_QUEUES
+
+    spec: LocalQueueSpec = attrs.field(factory=LocalQueueSpec)
+    status: LocalQueueStatus = attrs.field(factory=LocalQueueStatus)
+
+
+# ---- ResourceFlavor
+
+
+@attrs.frozen
+class ResourceFlavorSpec(Struct):
+    """What the nodes of a flavor have in common.
+
+    Attributes:
+        node_labels: given to pods as node selector.
+        node_taints: pods must tolerate them to be given the flavor.
+        tolerations: given to pods.
+    """
+
+    node_labels: Mapping[str, str] = attrs.field(
+        default=NOTHING, metadata=wire(kind="atomic", maxProperties=8)
+    )
+    node_taints: tuple[Taint, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic", maxItems=8)
+    )
+    tolerations: tuple[Toleration, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic", maxItems=8)
+    )
+
+
+@attrs.frozen
+class ResourceFlavor(KubeObject):
+    """A variant of resources, usually a kind of node."""
+
+    resource = RESOURCE_FLAVORS
+
+    spec: ResourceFlavorSpec = attrs.field(factory=ResourceFlavorSpec)

@@ -1,0 +1,216 @@
+"""Workloads as typed values (spec/api 1.4).
+
+The `wire` of a field holds what the schema of the CRD says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.core import PodTemplateSpec, Toleration
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Condition, KubeObject
+from kueuelib.api.quantity import Quantity
+from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.api.words import (
+    CHECK_PENDING,
+    CHECK_READY,
+    CHECK_REJECTED,
+    CHECK_RETRY,
+    CONDITIONS,
+    LIST_LIMIT,
+    MAIN_POD_SET,
+    POD_SET_LIMIT,
+)
+
+
+@attrs.frozen
+class PriorityClassRef(Struct):
+    """Where the priority of a workload comes from.
+
+    Attributes:
+        group: `kueue.x-k8s.io` or `scheduling.k8s.io`.
+        kind: `WorkloadPriorityClass` or `PriorityClass`.
+        name: the name of the class.
+    """
+
+    group: str = attrs.field(
+        default="", metadata=wire(enum=["kueue.x-k8s.io", "scheduling.k8s.io", ""])
+    )
+    kind: str = attrs.field(
+        default="", metadata=wire(enum=["WorkloadPriorityClass", "PriorityClass", ""])
+    )
+    name: str = attrs.field(default="", metadata=wire(required=True, always=True))
+
+
+@attrs.frozen
+class PodSet(Struct):
+    """Pods that are alike.
+
+    Attributes:
+        name: unique in its Workload.
+        template: what the pods are made from.
+        count: how many.
+        min_count: the fewest that are worth starting; absent: all of them.
+    """
+
+    name: str = attrs.field(default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET))
+    template: PodTemplateSpec = attrs.field(
+        factory=PodTemplateSpec, metadata=wire(required=True, always=True)
+    )
+    count: int = attrs.field(default=1, metadata=wire(always=True, default=1, minimum=0))
+    min_count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+
+
+@attrs.frozen
+class WorkloadSpec(Struct):
+    """What waits for quota.
+
+    Attributes:
+        pod_sets: what is started together.
+        queue_name: the LocalQueue in the same namespace; empty: none.
+        priority: higher goes first; absent counts as 0.
+        priority_class_ref: where the priority came from.
+        active: False: never admitted, evicted when running.
+    """
+
+    pod_sets: tuple[PodSet, ...] = attrs.field(
+        default=(),
+        metadata=wire(
+            required=True, always=True, keys=("name",), minItems=1, maxItems=POD_SET_LIMIT
+        ),
+    )
+    queue_name: str = ""
+    priority_class_ref: PriorityClassRef | None = None
+    priority: int | None = None
+    active: bool = attrs.field(default=True, metadata=wire(always=True, default=True))
+
+
+@attrs.frozen
+class PodSetAssignment(Struct):
+    """What one pod set was given.
+
+    Attributes:
+        name: the pod set.
+        flavors: the flavor of each resource.
+        resource_usage: the amounts for all pods together.
+        count: how many pods it is for; absent: as many as the pod set says.
+    """
+
+    name: str = attrs.field(default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET))
+    flavors: Mapping[str, str] = NOTHING
+    resource_usage: Mapping[str, Quantity] = NOTHING
+    count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+
+
+@attrs.frozen
+class Admission(Struct):
+    """The quota that a workload holds."""
+
+    cluster_queue: str = attrs.field(metadata=wire(required=True))
+    pod_set_assignments: tuple[PodSetAssignment, ...] = attrs.field(
+        default=(), metadata=wire(required=True, always=True, keys=("name",))
+    )
+
+
+@attrs.frozen
+class RequeueState(Struct):
+    """How often a workload was put back, and when it may be tried again.
+
+    Attributes:
+        count: how often its pods were not ready in time.
+        requeue_at: not tried before; absent: at once.
+    """
+
+    count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+    requeue_at: Time | None = None
+
+
+@attrs.frozen
+class ReclaimablePod(Struct):
+    """Pods that are done with their quota, although the workload is not finished."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    count: int = attrs.field(default=0, metadata=wire(required=True, always=True, minimum=0))
+
+
+@attrs.frozen
+class PodSetUpdate(Struct):
+    """What a check adds to the pods of a pod set."""
+
+    name: str = attrs.field(metadata=wire(required=True))
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    node_selector: Mapping[str, str] = NOTHING
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@attrs.frozen
+class AdmissionCheckState(Struct):
+    """What one check says about a workload (KEP-993).
+
+    Attributes:
+        name: the AdmissionCheck.
+        state: Pending, Ready, Retry or Rejected.
+        last_transition_time: when the state changed last.
+        message: a sentence for people.
+        reason: a word for programs; `PreemptionRequired` while Pending asks for preemption.
+        pod_set_updates: what is added to the pods: nothing, or one entry per pod set.
+        requeue_after_seconds: how long a Retry lasts, when the check itself knows.
+        retry_count: how often the check was retried.
+    """
+
+    name: str = attrs.field(metadata=wire(required=True, maxLength=316))
+    state: str = attrs.field(
+        default=CHECK_PENDING,
+        metadata=wire(
+            required=True,
+            always=True,
+            enum=[CHECK_PENDING, CHECK_READY, CHECK_RETRY, CHECK_REJECTED],
+        ),
+    )
+    last_transition_time: Time = attrs.field(default=0.0, metadata=wire(required=True, always=True))
+    message: str = attrs.field(
+        default="", metadata=wire(required=True, always=True, maxLength=32768)
+    )
+    reason: str = attrs.field(default="", metadata=wire(maxLength=1024))
+    pod_set_updates: tuple[PodSetUpdate, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic")
+    )
+    requeue_after_seconds: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+    retry_count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+
+
+@attrs.frozen
+class WorkloadStatus(Struct):
+    """How far a workload has come.
+
+    Attributes:
+        conditions: QuotaReserved, Admitted, Evicted, Finished, PodsReady and others.
+        admission: the quota it holds; absent: none.
+        requeue_state: when it may be tried again after a timeout.
+        reclaimable_pods: pods that do not need their quota any more.
+        admission_checks: what the checks of its queue say.
+    """
+
+    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
+    admission: Admission | None = None
+    requeue_state: RequeueState | None = None
+    reclaimable_pods: tuple[ReclaimablePod, ...] = attrs.field(
+        default=(), metadata=wire(keys=("name",))
+    )
+    admission_checks: tuple[AdmissionCheckState, ...] = attrs.field(
+        default=(), metadata=wire(keys=("name",), maxItems=LIST_LIMIT)
+    )
+
+
+@attrs.frozen
+class Workload(KubeObject):
+    """Something that waits for quota, or holds it."""
+
+    resource = WORKLOADS
+
+    spec: WorkloadSpec = attrs.field(factory=WorkloadSpec)
+    status: WorkloadStatus = attrs.field(factory=WorkloadStatus)
