@@ -25,6 +25,8 @@ KueuelibError
 │   ├── ServerError          500 and what has no class of its own
 │   ├── Unavailable          503
 │   └── ServerTimeout        504
+├── LeadershipLost           this process may not act as the leader any more: it has to end
+├── StopTimeout              parts of a manager did not end in time
 ├── TerminalError            a reconciler's error that no retry can mend
 └── PodSetError              what admission adds to a pod template contradicts it
     ├── InvalidPodSetInfo
@@ -305,6 +307,22 @@ def api_error(
         details=details,
         retry_after=after,
     )
+
+
+class LeadershipLost(KueuelibError):
+    """This process may not act as the leader any more: it has to end, without grace."""
+
+
+class StopTimeout(KueuelibError):
+    """Parts of a manager did not end in time.
+
+    Attributes:
+        names: the parts.
+    """
+
+    def __init__(self, names: Sequence[str], seconds: float) -> None:
+        super().__init__(f"did not end within {seconds:g} s: {', '.join(names)}")
+        self.names = tuple(names)
 
 
 class TerminalError(KueuelibError):

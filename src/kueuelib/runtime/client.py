@@ -18,7 +18,9 @@ from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport, decode_json
 from kueuelib.runtime.watch import WatchStream
 
 RETRIES = 8
-"""How often a call that the server has not begun to work on is sent again."""
+"""How often a call is sent again that the server refused with 429."""
+CONNECT_RETRIES = 3
+"""How often a read is sent again that found no connection; whoever needs more waits himself."""
 FIRST_DELAY = 0.25
 """Seconds before the first repetition; doubles each time, up to `MAX_DELAY`."""
 MAX_DELAY = 30.0
@@ -405,7 +407,7 @@ class Client:
                     verb=verb,
                 )
             except (TooManyRequests, NotConnected) as error:
-                if attempt == RETRIES or not _may_repeat(method, error):
+                if attempt >= _repetitions(method, error):
                     raise
                 self._note_retry(verb or method, error)
                 asked = error.retry_after if isinstance(error, ApiError) else None
@@ -441,8 +443,10 @@ class Client:
                 self._log.warning("the API server warns", warning=text)
 
 
-def _may_repeat(method: str, error: Exception) -> bool:
-    return isinstance(error, TooManyRequests) or method == "GET"
+def _repetitions(method: str, error: Exception) -> int:
+    if isinstance(error, TooManyRequests):
+        return RETRIES
+    return CONNECT_RETRIES if method == "GET" else 0
 
 
 def _params(**values: str) -> Params:

@@ -25,7 +25,7 @@ from kueuelib.errors import (
     TooManyRequests,
     TransportError,
 )
-from kueuelib.runtime.client import RETRIES, Client, PatchType
+from kueuelib.runtime.client import CONNECT_RETRIES, RETRIES, Client, PatchType
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.transport import Transport
 
@@ -223,10 +223,10 @@ async def test_reads_without_connection_are_repeated_and_writes_are_not(clock):
     async with client_for(url, clock) as client:
         with pytest.raises(NotConnected, match="refused"):
             await client.get(JOBS, ObjectKey("ns", "a"))
-        assert len(clock.slept) == RETRIES
+        assert len(clock.slept) == CONNECT_RETRIES
         with pytest.raises(NotConnected):
             await client.create(JOBS, {"metadata": {"namespace": "ns"}})
-        assert len(clock.slept) == RETRIES
+        assert len(clock.slept) == CONNECT_RETRIES
 
 
 async def test_a_slow_server_meets_a_deadline(serve):

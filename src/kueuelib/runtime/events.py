@@ -1,0 +1,181 @@
+"""Writes Kubernetes Events without ever making a reconciler wait (spec/framework 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kueuelib.api.kinds import EVENTS
+from kueuelib.errors import AlreadyExists, ApiError, ConfigError, NotFound, TransportError
+from kueuelib.machinery.event_series import CreateEvent, EventFacts, EventSeries, PatchEvent
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.logs import get_logger
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+QUEUE_SIZE = 1000
+"""Events that wait to be written; further ones are dropped."""
+TRIES = 12
+"""How often one event is sent when the server cannot be reached."""
+RETRY_DELAY = 10.0
+"""Seconds between two tries, a quarter more or less."""
+FLUSH = 3.0
+"""Seconds that the recorder has for what is queued when it stops."""
+
+
+class EventRecorder:
+    """Records what happened to objects; a part of a `Manager`.
+
+    Args:
+        client: writes the events.
+        component: who says so, unless an event names another one.
+        instance: which replica; the host name by default.
+        series: decides what is written, counted or dropped.
+        retry_delay: seconds between two tries.
+        clock: wall-clock time for the events.
+        telemetry: where drops are counted.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        *,
+        instance: str = "",
+        series: EventSeries | None = None,
+        retry_delay: float = RETRY_DELAY,
+        clock: Clock = SYSTEM_CLOCK,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.dropped = 0
+        self._client = client
+        self._component = component
+        self._instance = instance or f"{component}-{socket.gethostname()}"[:128]
+        self._series = series or EventSeries()
+        self._retry_delay = retry_delay
+        self._clock = clock
+        self._queue: deque[EventFacts] = deque()
+        self._current: CreateEvent | PatchEvent | None = None
+        self._more = asyncio.Event()
+        self._log = get_logger("events")
+        self._count_drop = self._reporter(telemetry)
+
+    def event(
+        self,
+        obj_or_ref: Mapping[str, Any],
+        type: str,
+        reason: str,
+        message: str,
+        component: str | None = None,
+    ) -> None:
+        """Record something; returns at once, and never fails for lack of a server.
+
+        Args:
+            obj_or_ref: a raw object, or a reference with `kind` and `name`.
+            type: `Normal` or `Warning`.
+            reason: one word in CamelCase.
+            message: for people.
+            component: who says so.
+        """
+        facts = EventFacts(
+            regarding=reference(obj_or_ref),
+            type=type,
+            reason=reason,
+            message=message,
+            component=component or self._component,
+            instance=self._instance,
+        )
+        if len(self._queue) >= QUEUE_SIZE:
+            self.dropped += 1
+            self._count_drop()
+            return
+        self._queue.append(facts)
+        self._more.set()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Write events until cancelled, then flush what is queued."""
+        ready()
+        try:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                await self._write_queued(patient=True)
+        finally:
+            try:
+                async with asyncio.timeout(FLUSH):
+                    await self._write_queued(patient=False)
+            except TimeoutError:
+                self._log.warning("events are lost", count=len(self._queue))
+
+    async def _write_queued(self, *, patient: bool) -> None:
+        while self._current is not None or self._queue:
+            if self._current is None:
+                self._current = self._series.record(self._queue.popleft(), self._clock.now())
+            if self._current is not None and not await self._write(self._current, patient=patient):
+                self._series.forget(self._current.series)
+                self._log.warning("an event is lost")
+            self._current = None
+
+    async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
+        """Send one event, again when the server cannot be reached; tells whether it is written."""
+        again: CreateEvent | PatchEvent | None = write
+        for attempt in range(TRIES if patient else 1):
+            if attempt:
+                await self._clock.sleep(self._retry_delay * random.uniform(0.75, 1.25))
+            try:
+                while again is not None:
+                    again = await self._send(again)
+            except (TransportError, ConfigError) as error:
+                self._log.warning("an event waits for the server", error=str(error))
+            except ApiError as error:
+                if error.code < 500 and error.code != 429:
+                    self._log.info("an event is refused", error=str(error))
+                    return False
+            else:
+                return True
+        return False
+
+    async def _send(self, write: CreateEvent | PatchEvent) -> CreateEvent | None:
+        """Send it; what to send instead when the server's copy is gone."""
+        try:
+            if isinstance(write, CreateEvent):
+                await self._client.create(EVENTS, write.obj)
+            else:
+                await self._client.patch(EVENTS, write.key, write.patch, PatchType.MERGE)
+        except AlreadyExists:
+            return None  # names are unique: an earlier try got through without an answer
+        except NotFound:
+            if isinstance(write, CreateEvent):
+                raise
+            return self._series.lost(write.series, self._clock.now())
+        return None
+
+    @staticmethod
+    def _reporter(telemetry: Telemetry | None) -> Callable[[], None]:
+        if telemetry is None:
+            return lambda: None
+        return telemetry.counter(
+            "kueuelib_events_dropped_total", "Events dropped because too many waited."
+        ).inc
+
+
+def reference(obj_or_ref: Mapping[str, Any]) -> dict[str, Any]:
+    """The reference to an object, in the form of an Event's `involvedObject`."""
+    meta = obj_or_ref.get("metadata")
+    if meta is None:
+        return dict(obj_or_ref)
+    found = {
+        "kind": obj_or_ref.get("kind"),
+        "namespace": meta.get("namespace"),
+        "name": meta["name"],
+        "uid": meta.get("uid"),
+        "apiVersion": obj_or_ref.get("apiVersion"),
+        "resourceVersion": meta.get("resourceVersion"),
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,191 @@
+"""Web servers of a program: a site that starts and stops, probes, metrics (spec/framework 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kueuelib.errors import ConfigError
+from kueuelib.runtime.logs import get_logger
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Check = Callable[[], str]
+"""Returns why something is not well, or an empty text."""
+TEXT_FORMAT = "text/plain; version=1.0.0; charset=utf-8"
+
+
+def parse_address(text: str, subject: str) -> tuple[str, int] | None:
+    """Host and port of `host:port` or `:port`; None for `0`, which turns a server off.
+
+    Args:
+        text: the address.
+        subject: what to name in errors, for example the configuration's key.
+
+    Raises:
+        ConfigError: it is no address.
+    """
+    if text == "0":
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(subject, f"{text!r} is no address", "write host:port, or :port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@asynccontextmanager
+async def serving(
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
+    drain: float = 5.0,
+) -> AsyncIterator[int]:
+    """Serve an application while the context is entered; gives the port.
+
+    Args:
+        app: what to serve.
+        host: the address to bind; all of them when empty.
+        port: 0 for any free one.
+        tls: for https.
+        drain: seconds that running requests have to end.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=drain)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host or None, port, ssl_context=tls, backlog=1024)
+        try:
+            await site.start()
+        except OSError as error:
+            raise ConfigError(
+                f"{host or '*'}:{port}", _why_unbound(error), "choose another address"
+            ) from error
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _why_unbound(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the address is in use"
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return f"the address cannot be served ({reason})"
+
+
+class ProbeServer:
+    """`/healthz` and `/readyz`, with a sub-path per check, `?verbose` and `?exclude=name`.
+
+    Args:
+        host: the address to bind.
+        port: 0 for any free one; see `port`.
+        live_path: the path for liveness.
+        ready_path: the path for readiness.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, live_path: str = "/healthz", ready_path: str = "/readyz"
+    ) -> None:
+        self.port = port
+        self._host = host
+        self._checks: dict[str, dict[str, Check]] = {live_path: {}, ready_path: {}}
+        self._live, self._ready = live_path, ready_path
+        self._log = get_logger("probes")
+        self._started = False
+
+    def add_live_check(self, name: str, check: Check) -> None:
+        """Liveness also depends on this. Add before `run`."""
+        self._add(self._live, name, check)
+
+    def add_ready_check(self, name: str, check: Check) -> None:
+        """Readiness also depends on this. Add before `run`."""
+        self._add(self._ready, name, check)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serve until cancelled."""
+        self._started = True
+        app = web.Application()
+        for path, checks in self._checks.items():
+            app.router.add_get(path, self._all(path, checks))
+            app.router.add_get(path + "/", self._all(path, checks))
+            for name, check in (checks or {"ping": lambda: ""}).items():
+                app.router.add_get(f"{path}/{name}", self._one(name, check))
+        async with serving(app, self._host, self.port) as self.port:
+            ready()
+            await asyncio.Event().wait()
+
+    def _add(self, path: str, name: str, check: Check) -> None:
+        if self._started:
+            raise RuntimeError("checks are added before the server starts")
+        self._checks[path][name] = check
+
+    def _all(self, path: str, checks: Mapping[str, Check]) -> WebHandler:
+        async def handle(request: web.Request) -> web.Response:
+            left_out = set(request.query.getall("exclude", []))
+            lines, failed = [], []
+            for name, check in (checks or {"ping": lambda: ""}).items():
+                if name in left_out:
+                    lines.append(f"[+]{name} excluded: ok")
+                    continue
+                reason = check()
+                lines.append(f"[-]{name} failed: reason withheld" if reason else f"[+]{name} ok")
+                if reason:
+                    failed.append(f"{name}: {reason}")
+            if failed:
+                self._log.info("check failed", path=path, failed=failed)
+                return web.Response(
+                    status=500, text="\n".join([*lines, f"{path.strip('/')} check failed", ""])
+                )
+            if "verbose" in request.query:
+                return web.Response(text="\n".join([*lines, f"{path.strip('/')} check passed", ""]))
+            return web.Response(text="ok")
+
+        return handle
+
+    @staticmethod
+    def _one(name: str, check: Check) -> WebHandler:
+        async def handle(_: web.Request) -> web.Response:
+            if check():
+                return web.Response(status=500, text=f"{name} failed: reason withheld\n")
+            return web.Response(text="ok")
+
+        return handle
+
+
+class MetricsServer:
+    """`/metrics` in Prometheus' text format.
+
+    Args:
+        host: the address to bind.
+        port: 0 for any free one; see `port`.
+        telemetry: what to show.
+    """
+
+    def __init__(self, host: str, port: int, telemetry: Telemetry) -> None:
+        self.port = port
+        self._host = host
+        self._telemetry = telemetry
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serve until cancelled."""
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        async with serving(app, self._host, self.port) as self.port:
+            ready()
+            await asyncio.Event().wait()
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        headers = {"Content-Type": TEXT_FORMAT}
+        return web.Response(body=self._telemetry.render(), headers=headers)

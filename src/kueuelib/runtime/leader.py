@@ -1,0 +1,162 @@
+"""Leader election on a Lease: the shell around `ElectionCore` (spec/framework 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kueuelib.api.kinds import LEASES
+from kueuelib.errors import ApiError, ConfigError, LeadershipLost, NotFound, TransportError
+from kueuelib.machinery.election import (
+    Cancelled,
+    Command,
+    CreateLease,
+    ElectionCore,
+    ElectionOptions,
+    Failed,
+    Fetched,
+    GetLease,
+    Input,
+    LeaderChanged,
+    StartedLeading,
+    Stop,
+    StoppedLeading,
+    Tick,
+    UpdateLease,
+    Wait,
+    Written,
+)
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.logs import get_logger
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+
+def default_identity() -> str:
+    """Host name and a random part, so that two processes on one host differ."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+class Elector:
+    """Wants to lead; a part of a `Manager`, which starts elected parts when it does.
+
+    Give it a client of its own, so that calls of others cannot delay a renewal. Whoever writes as
+    the leader asks `is_leader()` before: a blocked event loop delays renewals, too.
+
+    Args:
+        client: reads and writes the Lease.
+        options: which Lease, who we are, and how patient everybody is.
+        clock: time.
+        telemetry: where `leader_election_master_status` is reported.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        options: ElectionOptions,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.lost = False
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._core = ElectionCore(options)
+        self._log = get_logger("leader", identity=options.identity)
+        self._report = self._reporter(telemetry)
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process led when the Lease was last looked at."""
+        return self._core.leading
+
+    def is_leader(self) -> bool:
+        """Whether this process may act as the leader at this moment."""
+        return self._core.is_leader(self._clock.monotonic())
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Acquire, then renew until cancelled; `ready` is called once this process leads.
+
+        Raises:
+            LeadershipLost: the Lease could not be renewed, or somebody else has it.
+        """
+        commands: Sequence[Command] = self._core.start(self._clock.monotonic())
+        why = ""
+        while True:
+            for command in commands:
+                match command:
+                    case StartedLeading():
+                        self._log.info("became leader")
+                        self._report(1)
+                        ready()
+                    case StoppedLeading(why):
+                        self._report(0)
+                    case LeaderChanged(identity):
+                        self._log.info("leader changed", leader=identity)
+            last = commands[-1] if commands else None
+            if isinstance(last, Stop):
+                if why == "cancelled" or not why:
+                    raise asyncio.CancelledError
+                self.lost = True
+                self._log.error("leadership lost", why=why)
+                raise LeadershipLost(why)
+            assert last is not None, "an election always does something"
+            try:
+                event = await self._perform(last)
+            except asyncio.CancelledError:
+                event = Cancelled()
+            commands = self._core.step(
+                event, self._clock.monotonic(), self._clock.now(), random.random()
+            )
+
+    async def _perform(self, command: Command) -> Input:
+        """Carry out a call or a wait; give up when leadership ends meanwhile."""
+        deadline = self._core.deadline
+        left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
+        try:
+            async with asyncio.timeout(left) as limit:
+                if isinstance(command, Wait):
+                    await self._clock.sleep(command.seconds)
+                    return Tick()
+                return await self._call(command)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Tick()
+
+    async def _call(self, command: Command) -> Input:
+        try:
+            async with asyncio.timeout(self._options.request_timeout):
+                match command:
+                    case GetLease():
+                        return await self._get()
+                    case CreateLease(lease):
+                        return Written(await self._client.create(LEASES, lease))
+                    case UpdateLease(lease):
+                        return Written(await self._client.replace(LEASES, lease))
+        except (ApiError, TransportError, ConfigError, TimeoutError) as error:
+            self._log.warning("the lease is out of reach", error=str(error) or "no answer in time")
+            return Failed(error)
+        raise AssertionError(f"{command} is no call")
+
+    async def _get(self) -> Input:
+        try:
+            return Fetched(await self._client.get(LEASES, self._options.lease))
+        except NotFound:
+            return Fetched(None)
+
+    def _reporter(self, telemetry: Telemetry | None) -> Callable[[float], None]:
+        if telemetry is None:
+            return lambda _: None
+        gauge = telemetry.gauge(
+            "leader_election_master_status", "Whether this process leads.", ("name",)
+        ).labels(self._options.lease.name)
+        gauge.set(0)
+        return gauge.set

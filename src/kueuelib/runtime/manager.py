@@ -1,0 +1,256 @@
+"""Starts the parts of a program in order, and stops them in order (spec/framework 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import signal
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import attrs
+
+from kueuelib.errors import StopTimeout
+from kueuelib.runtime.leader import Elector
+from kueuelib.runtime.logs import get_logger
+
+STOP_DEADLINE = 30.0
+"""Seconds that all parts together have to end."""
+ABORT_DEADLINE = 1.0
+"""Seconds that parts have which are cancelled a second time, or stopped without grace."""
+
+
+class Group(enum.Enum):
+    """When a part starts and stops.
+
+    Servers come first so that probes answer during a slow start; webhooks precede caches because a
+    list may need our own conversion; elected parts run only on the leader; the event recorder
+    outlives all others so that their last events are still written.
+    """
+
+    EVENTS = "events"
+    SERVERS = "servers"
+    WEBHOOKS = "webhooks"
+    CACHES = "caches"
+    OTHERS = "others"
+    ELECTED = "elected"
+
+
+START_ORDER = (
+    Group.EVENTS,
+    Group.SERVERS,
+    Group.WEBHOOKS,
+    Group.CACHES,
+    Group.OTHERS,
+    Group.ELECTED,
+)
+STOP_ORDER = (
+    Group.OTHERS,
+    Group.ELECTED,
+    Group.CACHES,
+    Group.WEBHOOKS,
+    Group.SERVERS,
+)
+
+
+class Runnable(Protocol):
+    """A part of a program."""
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Work until cancelled, then clean up; call `ready` once others may rely on it."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Part:
+    name: str
+    runnable: Runnable
+    ready: asyncio.Event = attrs.field(factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class Manager:
+    """Runs parts until one fails, `stop` is called, or `run` is cancelled.
+
+    Args:
+        elector: decides whether elected parts may run; without it they simply do.
+        stop_deadline: seconds that all parts together have to end.
+    """
+
+    def __init__(
+        self, *, elector: Elector | None = None, stop_deadline: float = STOP_DEADLINE
+    ) -> None:
+        self._parts: dict[Group, list[_Part]] = {group: [] for group in Group}
+        self._elector = _Part("leader election", elector) if elector is not None else None
+        self._stop_deadline = stop_deadline
+        self._started: set[Group] = set()
+        self._running = False
+        self._stopping = False
+        self._stop = asyncio.Event()
+        self._error: BaseException | None = None
+        self._log = get_logger("manager")
+
+    @property
+    def ready(self) -> bool:
+        """Whether every part that may run here does; for a replica that waits, all but elected."""
+        if self._stopping or not self._running:
+            return False
+        waits = self._elector is not None and not self._elector_part().leading
+        needed = set(START_ORDER) - ({Group.ELECTED} if waits else set())
+        return needed <= self._started
+
+    def add(self, group: Group, runnable: Runnable, name: str = "") -> None:
+        """Add a part; it starts at once when its group has been started.
+
+        Raises:
+            RuntimeError: the manager is stopping.
+        """
+        if self._stopping:
+            raise RuntimeError("a manager that stops takes no further parts")
+        part = _Part(name or type(runnable).__name__, runnable)
+        self._parts[group].append(part)
+        if group in self._started:
+            self._start(part)
+
+    def stop(self) -> None:
+        """Ask `run` to stop everything and return; calling again does nothing."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Start all parts, wait, stop all parts.
+
+        Raises:
+            RuntimeError: it was run before.
+            StopTimeout: parts did not end in time.
+            BaseException: what the first failing part raised.
+        """
+        if self._running or self._stopping:
+            raise RuntimeError("a manager runs once")
+        self._running = True
+        try:
+            await self._start_all()
+            await self._stop.wait()
+        finally:
+            self._stopping = True
+            late = await self._stop_all()
+        if self._error is not None:
+            raise self._error
+        if late:
+            raise StopTimeout(late, self._stop_deadline)
+
+    async def _start_all(self) -> None:
+        for group in START_ORDER:
+            if group is Group.ELECTED and self._elector is not None:
+                self._start(self._elector)
+                await self._until_ready([self._elector])
+            if self._stop.is_set():
+                return
+            self._started.add(group)
+            for part in self._parts[group]:
+                self._start(part)
+            await self._until_ready(self._parts[group])
+        if not self._stop.is_set():
+            self._log.info("started")
+
+    def _start(self, part: _Part) -> None:
+        part.task = asyncio.create_task(part.runnable.run(part.ready.set), name=part.name)
+        part.task.add_done_callback(lambda task: self._ended(part, task))
+
+    def _ended(self, part: _Part, task: asyncio.Task[None]) -> None:
+        part.ready.set()
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        if self._stopping:
+            self._log.error("failed while stopping", part=part.name, error=str(error))
+            return
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if self._error is None:
+            self._error = error
+        self._log.error("failed, stopping", part=part.name, error=str(error))
+        self._stop.set()
+
+    async def _until_ready(self, parts: Iterable[_Part]) -> None:
+        """Wait until all of them are ready, or until it is time to stop."""
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            for part in list(parts):
+                ready = asyncio.ensure_future(part.ready.wait())
+                try:
+                    await asyncio.wait((ready, stop), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    ready.cancel()
+                if self._stop.is_set():
+                    return
+        finally:
+            stop.cancel()
+
+    async def _stop_all(self) -> list[str]:
+        """Stop group after group; the names of the parts that were late."""
+        lost = self._elector is not None and self._elector_part().lost
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (ABORT_DEADLINE if lost else self._stop_deadline)
+        late: list[str] = []
+        for group in STOP_ORDER:
+            late += await self._stop_parts(self._parts[group], deadline)
+        if self._elector is not None:
+            late += await self._stop_parts([self._elector], deadline)
+        late += await self._stop_parts(self._parts[Group.EVENTS], deadline)
+        self._log.info("stopped", late=late) if late else self._log.info("stopped")
+        return [] if lost else late
+
+    async def _stop_parts(self, parts: Iterable[_Part], deadline: float) -> list[str]:
+        tasks = {part.task: part.name for part in parts if part.task and not part.task.done()}
+        if not tasks:
+            return []
+        for task in tasks:
+            task.cancel()
+        left = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        _, late = await asyncio.wait(tasks, timeout=left)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=ABORT_DEADLINE)
+        return sorted(tasks[task] for task in late)
+
+    def _elector_part(self) -> Elector:
+        assert self._elector is not None
+        assert isinstance(self._elector.runnable, Elector)
+        return self._elector.runnable
+
+
+class Signals:
+    """While entered: the first SIGTERM or SIGINT calls `stop`, the second ends the process with 1.
+
+    Args:
+        stop: called once, on the event loop.
+    """
+
+    _installed = False
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._seen = 0
+
+    def __enter__(self) -> None:
+        if Signals._installed:
+            raise RuntimeError("signal handlers are installed already")
+        Signals._installed = True
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._received, number)
+
+    def __exit__(self, *_: object) -> None:
+        Signals._installed = False
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    def _received(self, number: signal.Signals) -> None:
+        self._seen += 1
+        if self._seen > 1:
+            os._exit(1)
+        get_logger("manager").info("stopping", signal=signal.Signals(number).name)
+        self._stop()
