@@ -1,0 +1,76 @@
+"""Whether a ClusterQueue can admit workloads, and the condition that says so (spec/scheduling
+2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.kueue import NONE
+from kueuelib.api.names import (
+    REASON_CHECK_INACTIVE,
+    REASON_CHECK_NOT_FOUND,
+    REASON_FLAVOR_NOT_FOUND,
+    REASON_NOT_FOUND,
+    REASON_READY,
+    REASON_STOPPED,
+    REASON_TERMINATING,
+)
+from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
+
+
+@attrs.frozen
+class Activity:
+    """The Active condition of a ClusterQueue.
+
+    Attributes:
+        active: its status.
+        reason: its reason; with several causes the first of Stopped, FlavorNotFound,
+            AdmissionCheckNotFound, AdmissionCheckInactive.
+        message: its message, with all causes and names.
+    """
+
+    active: bool
+    reason: str
+    message: str
+
+
+ACTIVE = Activity(active=True, reason=REASON_READY, message="Can admit new workloads")
+UNKNOWN = Activity(active=False, reason=REASON_NOT_FOUND, message="ClusterQueue not found")
+
+
+def activity_of(
+    spec: QueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool]
+) -> Activity:
+    """What a ClusterQueue can do.
+
+    Args:
+        spec: the ClusterQueue.
+        flavors: the ResourceFlavors that exist.
+        checks: the AdmissionChecks that exist, and whether they are active.
+    """
+    if spec.terminating:
+        text = "Can't admit new workloads; clusterQueue is terminating"
+        return Activity(active=False, reason=REASON_TERMINATING, message=text)
+    causes = []
+    if spec.stop_policy != NONE:
+        causes.append((REASON_STOPPED, "is stopped"))
+    missing = sorted(name for name in spec.flavors if name not in flavors)
+    if missing:
+        text = f"references missing ResourceFlavor(s): {','.join(missing)}"
+        causes.append((REASON_FLAVOR_NOT_FOUND, text))
+    names = sorted({check.name for check in spec.checks})
+    missing = [name for name in names if name not in checks]
+    if missing:
+        text = f"references missing AdmissionCheck(s): {','.join(missing)}"
+        causes.append((REASON_CHECK_NOT_FOUND, text))
+    idle = [name for name in names if not checks.get(name, True)]
+    if idle:
+        text = f"references inactive AdmissionCheck(s): {','.join(idle)}"
+        causes.append((REASON_CHECK_INACTIVE, text))
+    if not causes:
+        return ACTIVE
+    message = f"Can't admit new workloads: {', '.join(text for _, text in causes)}."
+    return Activity(active=False, reason=causes[0][0], message=message)

@@ -1,0 +1,108 @@
+"""Quota arithmetic: flavor-resource pairs, limits, and sums of whole units.
+
+All amounts are unbounded Python integers in the unit of `kueuelib.api.quantity.amount_of`: milli-
+cores for `cpu`, bytes or plain units for everything else (spec/scheduling 1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import attrs
+
+PODS = "pods"
+"""The resource that counts pods; it is requested implicitly where a ClusterQueue covers it."""
+
+
+class FlavorResource(NamedTuple):
+    """What quota is counted for: one resource in one flavor."""
+
+    flavor: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.flavor}/{self.resource}"
+
+
+Requests = Mapping[str, int]
+"""Resource name to amount."""
+
+Amounts = Mapping[FlavorResource, int]
+"""Flavor and resource to amount."""
+
+
+@attrs.frozen
+class Limits:
+    """The quota that one ClusterQueue has for one flavor and resource.
+
+    Attributes:
+        nominal: what the queue owns.
+        borrowing: how much more it may use of its cohort; None means without limit.
+        lending: how much of `nominal` others may use; None means everything.
+    """
+
+    nominal: int
+    borrowing: int | None = None
+    lending: int | None = None
+
+    @property
+    def guaranteed(self) -> int:
+        """The part of `nominal` that is never lent."""
+        return 0 if self.lending is None else max(0, self.nominal - self.lending)
+
+    @property
+    def lendable(self) -> int:
+        """The part of `nominal` that the cohort shares."""
+        return self.nominal - self.guaranteed
+
+    @property
+    def ceiling(self) -> int | None:
+        """The most that the queue may ever use, or None when only the cohort limits it."""
+        return None if self.borrowing is None else self.nominal + self.borrowing
+
+
+NO_LIMITS = Limits(0)
+"""The quota for what a ClusterQueue does not list."""
+
+
+def added(left: Amounts, right: Amounts) -> dict[FlavorResource, int]:
+    """The sum, as a new mapping."""
+    result = dict(left)
+    for pair, amount in right.items():
+        result[pair] = result.get(pair, 0) + amount
+    return result
+
+
+def total_of(parts: Iterable[Amounts]) -> dict[FlavorResource, int]:
+    """The sum of any number of mappings."""
+    result: dict[FlavorResource, int] = {}
+    for part in parts:
+        for pair, amount in part.items():
+            result[pair] = result.get(pair, 0) + amount
+    return result
+
+
+def in_flavors(requests: Requests, flavors: Mapping[str, str]) -> dict[FlavorResource, int]:
+    """Requests placed in the flavors that an assignment chose; others are left out."""
+    return {
+        FlavorResource(flavors[resource], resource): amount
+        for resource, amount in requests.items()
+        if resource in flavors
+    }
+
+
+def times(requests: Requests, count: int) -> dict[str, int]:
+    """The requests of `count` equal pods."""
+    return {resource: amount * count for resource, amount in requests.items()}
+
+
+def rescaled(requests: Requests, old_count: int, new_count: int) -> dict[str, int]:
+    """The total of `old_count` pods brought down to `new_count` pods (spec/scheduling 1.5).
+
+    Division comes first, as validation guarantees that totals are divisible. Nothing can be said
+    about the pods of an empty total: it stays zero.
+    """
+    if old_count <= 0:
+        return dict.fromkeys(requests, 0)
+    return {resource: amount // old_count * new_count for resource, amount in requests.items()}

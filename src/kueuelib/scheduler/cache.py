@@ -1,0 +1,235 @@
+"""What is admitted: ClusterQueues, cohorts, flavors, checks and the workloads that hold quota.
+
+One writer (the engine) feeds it facts; cycles read frozen parts of it (spec/scheduling 2). A
+member of a cohort lends its quota and is charged for its usage whether it is active or not
+(spec/scenarios).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.activity import Activity, activity_of
+from kueuelib.scheduler.cluster_queue import CohortState, QueueState
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
+from kueuelib.scheduler.snapshot import Frozen
+
+
+class Cache:
+    """The state that decisions are based on."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, QueueState] = {}
+        self._cohorts: dict[str, CohortState] = {}
+        self._flavors: dict[str, Flavor] = {}
+        self._checks: dict[str, bool] = {}
+        self._holders: dict[ObjectKey, Holder] = {}
+        self._homeless: dict[str, dict[ObjectKey, Holder]] = {}
+        self._flavor_users: dict[str, set[str]] = {}
+        self._check_users: dict[str, set[str]] = {}
+        self._not_ready: dict[ObjectKey, None] = {}
+
+    # --- ClusterQueues
+
+    def spec(self, name: str) -> QueueSpec | None:
+        """The ClusterQueue's computing form, or None when it does not exist."""
+        state = self._queues.get(name)
+        return state.spec if state else None
+
+    def state(self, name: str) -> QueueState | None:
+        """The ClusterQueue's totals, or None. Not to be changed by the caller."""
+        return self._queues.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All ClusterQueues, sorted."""
+        return tuple(sorted(self._queues))
+
+    def set_queue(self, spec: QueueSpec) -> bool:
+        """Takes over a new or changed ClusterQueue; False when nothing that matters changed."""
+        state = self._queues.get(spec.name)
+        if state is None:
+            state = self._queues[spec.name] = QueueState(spec)
+            for holder in self._homeless.pop(spec.name, {}).values():
+                state.add(holder)
+        elif state.spec == spec:
+            return False
+        else:
+            self._detach(state)
+            state.spec = spec
+        self._attach(state)
+        return True
+
+    def remove_queue(self, name: str) -> None:
+        """Forgets a ClusterQueue; workloads that still hold quota in it are kept for its return."""
+        state = self._queues.pop(name, None)
+        if state is None:
+            return
+        self._detach(state)
+        if state.holders:
+            self._homeless[name] = dict(state.holders)
+
+    def _attach(self, state: QueueState) -> None:
+        spec = state.spec
+        if spec.cohort:
+            cohort = self._cohorts.get(spec.cohort)
+            if cohort is None:
+                cohort = self._cohorts[spec.cohort] = CohortState(spec.cohort)
+            cohort.join(state)
+            state.cohort = cohort
+        for flavor in spec.flavors:
+            self._flavor_users.setdefault(flavor, set()).add(spec.name)
+        for check in spec.checks:
+            self._check_users.setdefault(check.name, set()).add(spec.name)
+        state.activity = activity_of(spec, self._flavors, self._checks)
+        state.thaw()
+
+    def _detach(self, state: QueueState) -> None:
+        spec = state.spec
+        if state.cohort is not None:
+            state.cohort.leave(state)
+            if not state.cohort.members:
+                del self._cohorts[state.cohort.name]
+            state.cohort = None
+        for flavor in spec.flavors:
+            _discard(self._flavor_users, flavor, spec.name)
+        for name in {check.name for check in spec.checks}:
+            _discard(self._check_users, name, spec.name)
+
+    # --- flavors and checks: what decides activity
+
+    def set_flavor(self, flavor: Flavor) -> tuple[str, ...]:
+        """Takes over a ResourceFlavor; the queues that use it, nothing when it is unchanged."""
+        if self._flavors.get(flavor.name) == flavor:
+            return ()
+        self._flavors = {**self._flavors, flavor.name: flavor}
+        return self._review(self.users_of_flavor(flavor.name))
+
+    def remove_flavor(self, name: str) -> tuple[str, ...]:
+        """Forgets a ResourceFlavor; the queues that use it."""
+        self._flavors = {key: value for key, value in self._flavors.items() if key != name}
+        return self._review(self.users_of_flavor(name))
+
+    def set_check(self, name: str, *, active: bool) -> tuple[str, ...]:
+        """Takes over an AdmissionCheck; the queues that use it, nothing when it is unchanged."""
+        if self._checks.get(name) is active:
+            return ()
+        self._checks[name] = active
+        return self._review(self.users_of_check(name))
+
+    def remove_check(self, name: str) -> tuple[str, ...]:
+        """Forgets an AdmissionCheck; the queues that use it."""
+        self._checks.pop(name, None)
+        return self._review(self.users_of_check(name))
+
+    def _review(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            state = self._queues[name]
+            found = activity_of(state.spec, self._flavors, self._checks)
+            if found != state.activity:
+                state.activity = found
+                state.thaw()
+        return names
+
+    def users_of_flavor(self, name: str) -> tuple[str, ...]:
+        """The ClusterQueues that list the flavor, sorted."""
+        return tuple(sorted(self._flavor_users.get(name, ())))
+
+    def users_of_check(self, name: str) -> tuple[str, ...]:
+        """The ClusterQueues that require the check, sorted."""
+        return tuple(sorted(self._check_users.get(name, ())))
+
+    def activity(self, name: str) -> Activity | None:
+        """Whether the ClusterQueue can admit, or None when it does not exist."""
+        state = self._queues.get(name)
+        return state.activity if state else None
+
+    # --- workloads that hold quota
+
+    def holder(self, key: ObjectKey) -> Holder | None:
+        """The workload as it is charged, or None when it holds no quota."""
+        return self._holders.get(key)
+
+    @property
+    def holders(self) -> Mapping[ObjectKey, Holder]:
+        """All workloads that hold quota. Not to be changed by the caller."""
+        return self._holders
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether the pods of every workload that holds quota are ready."""
+        return not self._not_ready
+
+    def hold(self, holder: Holder) -> Holder | None:
+        """Charges a workload, replacing what it was charged before; the replaced charge."""
+        before = self.release(holder.key)
+        self._holders[holder.key] = holder
+        if not holder.pods_ready:
+            self._not_ready[holder.key] = None
+        state = self._queues.get(holder.cluster_queue)
+        if state is not None:
+            state.add(holder)
+        else:
+            self._homeless.setdefault(holder.cluster_queue, {})[holder.key] = holder
+        return before
+
+    def release(self, key: ObjectKey) -> Holder | None:
+        """Takes the charge of a workload back; what it was, or None when it held no quota."""
+        holder = self._holders.pop(key, None)
+        if holder is None:
+            return None
+        self._not_ready.pop(key, None)
+        state = self._queues.get(holder.cluster_queue)
+        if state is not None:
+            state.remove(key)
+        else:
+            homeless = self._homeless[holder.cluster_queue]
+            del homeless[key]
+            if not homeless:
+                del self._homeless[holder.cluster_queue]
+        return holder
+
+    def reserving(self, name: str) -> int:
+        """How many workloads hold quota in a ClusterQueue, whether it exists or not."""
+        state = self._queues.get(name)
+        return state.tally.reserving if state else len(self._homeless.get(name, ()))
+
+    # --- what cycles see
+
+    def freeze(self, names: Iterable[str]) -> Frozen:
+        """The frozen parts of these ClusterQueues and of their cohorts."""
+        queues, cohorts = {}, {}
+        for name in names:
+            state = self._queues.get(name)
+            if state is None:
+                continue
+            queues[name] = state.freeze()
+            if state.cohort is not None and state.cohort.name not in cohorts:
+                cohort = cohorts[state.cohort.name] = state.cohort.freeze()
+                queues.update(cohort.members)
+        return Frozen(queues, cohorts, self._flavors)
+
+    def rebuilt(self) -> Cache:
+        """A cache built anew from the same facts, to check this one against."""
+        fresh = Cache()
+        for name, active in self._checks.items():
+            fresh.set_check(name, active=active)
+        for flavor in self._flavors.values():
+            fresh.set_flavor(flavor)
+        for state in self._queues.values():
+            fresh.set_queue(attrs.evolve(state.spec))
+        for holder in self._holders.values():
+            fresh.hold(holder)
+        return fresh
+
+
+def _discard(index: dict[str, set[str]], key: str, member: str) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(member)
+        if not found:
+            del index[key]

@@ -1,0 +1,246 @@
+"""The decision engine: facts in, plans out, status to read.
+
+    engine.observe(event, now)            for every change that a watch shows
+    found = engine.next_cycle(now)        None when nothing can have changed since the last cycle
+    plan = decide(found, now)             pure, in `kueuelib.scheduler.cycle`
+    settled = engine.settle(plan, now)    charges the admissions, queues the rest again
+
+Everything is synchronous and belongs to one writer. Between `next_cycle` and `settle` events may be
+observed: a workload that changed meanwhile is neither admitted nor parked on the old verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.activity import UNKNOWN, Activity
+from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.cluster_queue import Tally
+from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.events import Effects, Event
+from kueuelib.scheduler.facts import Facts
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.queues import Place
+from kueuelib.scheduler.reasons import BackingOff, ClusterQueueInactive, NotEvaluated
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.standing import Standing, Where
+from kueuelib.scheduler.status import (
+    LocalQueueStatus,
+    QueueStatus,
+    local_queue_status,
+    queue_status,
+)
+from kueuelib.scheduler.workload_info import WorkloadInfo, holder_of
+
+
+@attrs.frozen
+class Settled:
+    """What became of a plan.
+
+    Attributes:
+        admissions: the admissions that are charged and are to be written; the others were void,
+            because their workload or ClusterQueue changed while the cycle ran.
+        waits: the verdicts that still hold and are to be told.
+        effects: whose status must be looked at again.
+    """
+
+    admissions: tuple[Admit, ...]
+    waits: tuple[Wait, ...]
+    effects: Effects
+
+
+class Engine:
+    """Cache and queues behind one door.
+
+    Args:
+        settings: the administrator's choices.
+    """
+
+    def __init__(self, settings: Settings = DEFAULTS) -> None:
+        self._settings = settings
+        self._facts = Facts(settings)
+        self._cache = self._facts.cache
+        self._queues = self._facts.queues
+        self._waits: dict[ObjectKey, Wait] = {}
+
+    @property
+    def cache(self) -> Cache:
+        """What is admitted. Not to be changed by the caller."""
+        return self._cache
+
+    def observe(self, event: Event, now: float) -> Effects:
+        """Takes over one fact.
+
+        Args:
+            event: what changed.
+            now: seconds since the epoch.
+        """
+        return self._facts.observe(event, now)
+
+    def observe_all(self, events: Iterable[Event], now: float) -> Effects:
+        """Takes over several facts."""
+        found = [self.observe(event, now) for event in events]
+        return Effects(
+            tuple(sorted({name for one in found for name in one.cluster_queues})),
+            tuple(sorted({key for one in found for key in one.local_queues})),
+            tuple(sorted({key for one in found for key in one.workloads})),
+        )
+
+    # --- cycles
+
+    def has_work(self, now: float) -> bool:
+        """Whether `next_cycle` may find a head. A cycle that finds none costs little."""
+        return self._queues.has_work(now)
+
+    def next_deadline(self) -> float | None:
+        """When time alone makes work, in seconds since the epoch: the end of the next back-off."""
+        return self._queues.next_deadline()
+
+    def next_cycle(self, now: float) -> CycleInput | None:
+        """The heads that are worth a try, and the state to try them on; None when there are none.
+
+        The heads are in flight until `settle` is called with the plan that was made of them.
+        """
+        while self._queues.has_work(now):
+            popped = self._queues.pop_heads(now)
+            if not popped:
+                continue
+            heads = tuple(
+                Head(
+                    item.info,
+                    name,
+                    self._facts.namespaces.get(item.info.key.namespace),
+                    item.progress,
+                )
+                for name, item in popped
+            )
+            frozen = self._cache.freeze(head.cluster_queue for head in heads)
+            return CycleInput(heads, frozen, self._cache.all_ready, self._settings)
+        return None
+
+    def settle(self, plan: Plan, now: float) -> Settled:
+        """Charges the admissions of a plan and queues its other heads again (spec/scheduling 2.6,
+        3.3).
+        """
+        admissions, waits = [], []
+        touched: dict[ObjectKey, str] = {}
+        for admit in plan.admissions:
+            if self._still_stands(admit.key, admit.uid, admit.cluster_queue):
+                self._assume(admit)
+                admissions.append(admit)
+            else:
+                self._queues.retry(admit.key, now=now)
+            touched[admit.key] = admit.cluster_queue
+        for wait in plan.waits:
+            if self._still_stands(wait.key, wait.uid, wait.cluster_queue):
+                waits.append(wait)
+                self._waits[wait.key] = wait
+            self._queues.requeue(wait.key, wait.requeue, wait.progress, now=now)
+            touched[wait.key] = wait.cluster_queue
+        effects = Effects(
+            tuple(sorted(set(touched.values()))),
+            tuple(sorted({self._facts.local_queue_of(key) for key in touched})),
+        )
+        return Settled(tuple(admissions), tuple(waits), effects)
+
+    def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> bool:
+        item = self._queues.get(key)
+        return (
+            item is not None
+            and item.place is Place.IN_FLIGHT
+            and not item.changed
+            and item.info.uid == uid
+            and self._queues.home(key) == cluster_queue
+            and self.activity(cluster_queue).active
+        )
+
+    def _assume(self, admit: Admit) -> None:
+        holder = holder_of(
+            admit.workload,
+            admit.admission,
+            assumed=True,
+            timestamp=self._settings.queue_timestamp,
+        )
+        self._facts.assume(attrs.evolve(holder, admitted=admit.admitted))
+        self._waits.pop(admit.key, None)
+
+    # --- what to read
+
+    def activity(self, name: str) -> Activity:
+        """The Active condition of a ClusterQueue."""
+        return self._cache.activity(name) or UNKNOWN
+
+    def cluster_queue_status(self, name: str) -> QueueStatus | None:
+        """The numbers of a ClusterQueue's status, None when it does not exist."""
+        state, queue = self._cache.state(name), self._queues.queue(name)
+        if state is None or queue is None:
+            return None
+        return queue_status(state.spec, state.tally, queue.counts())
+
+    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
+        """The numbers of a LocalQueue's status, None when it does not exist."""
+        found = self._facts.local_queues.get(key)
+        if found is None:
+            return None
+        state = self._cache.state(found.spec.cluster_queue)
+        tally = state.local.get(key) if state is not None else None
+        spec = state.spec if state is not None else None
+        return local_queue_status(spec, tally or Tally(), self._facts.waiting_in(key))
+
+    def reserving(self, name: str) -> int:
+        """How many workloads hold quota in a ClusterQueue, also after it was deleted."""
+        return self._cache.reserving(name)
+
+    def users_of_flavor(self, name: str) -> tuple[str, ...]:
+        """The ClusterQueues that list a flavor, sorted."""
+        return self._cache.users_of_flavor(name)
+
+    def users_of_check(self, name: str) -> tuple[str, ...]:
+        """The ClusterQueues that require a check, sorted."""
+        return self._cache.users_of_check(name)
+
+    def lowest_priority(self, name: str) -> int | None:
+        """The lowest priority that holds quota in a ClusterQueue, None when there is none
+        (KEP-83).
+        """
+        state = self._cache.state(name)
+        return state.priorities.lowest if state is not None else None
+
+    def holder(self, key: ObjectKey) -> Holder | None:
+        """What a workload is charged, None when it holds no quota."""
+        return self._cache.holder(key)
+
+    def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
+        """The workloads that wait in a ClusterQueue, in its order, those in flight included."""
+        queue = self._queues.queue(name)
+        return () if queue is None else tuple(item.info for item in queue.in_order())
+
+    def last_wait(self, key: ObjectKey) -> Wait | None:
+        """The verdict of the last cycle that tried a pending workload."""
+        return self._waits.get(key) if self._queues.get(key) is not None else None
+
+    def standing(self, key: ObjectKey) -> Standing:
+        """Where a workload stands."""
+        holder = self._cache.holder(key)
+        if holder is not None:
+            where = Where.ASSUMED if holder.assumed else Where.HOLDS_QUOTA
+            return Standing(where, holder.cluster_queue)
+        item, home = self._queues.get(key), self._queues.home(key)
+        if item is None or home is None:
+            return self._facts.outside(key)
+        activity = self.activity(home)
+        if not activity.active:
+            why = ClusterQueueInactive(home, activity.reason)
+            return Standing(Where.CLUSTER_QUEUE_INACTIVE, home, why)
+        if item.not_before is not None and item.place is Place.INADMISSIBLE:
+            return Standing(Where.BACKING_OFF, home, BackingOff(item.not_before))
+        last = self._waits.get(key)
+        where = {
+            Place.HEAP: Where.PENDING,
+            Place.INADMISSIBLE: Where.INADMISSIBLE,
+            Place.IN_FLIGHT: Where.IN_FLIGHT,
+        }[item.place]
+        return Standing(where, home, last.reason if last else NotEvaluated())

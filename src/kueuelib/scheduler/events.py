@@ -1,0 +1,209 @@
+"""The facts that the engine is told: one class per kind of change.
+
+They carry typed values as the API server has them. `Assumed`, `Forgotten` and `Confirmed` come
+from whoever writes admissions; everything else from watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.core import LimitRange, RuntimeClass
+from kueuelib.api.kueue import (
+    Admission,
+    AdmissionCheck,
+    ClusterQueue,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+)
+from kueuelib.api.meta import ObjectKey
+
+
+@attrs.frozen
+class ClusterQueueSet:
+    """A ClusterQueue was created or changed."""
+
+    cluster_queue: ClusterQueue
+
+
+@attrs.frozen
+class ClusterQueueGone:
+    """A ClusterQueue was deleted."""
+
+    name: str
+
+
+@attrs.frozen
+class LocalQueueSet:
+    """A LocalQueue was created or changed."""
+
+    local_queue: LocalQueue
+
+
+@attrs.frozen
+class LocalQueueGone:
+    """A LocalQueue was deleted."""
+
+    key: ObjectKey
+
+
+@attrs.frozen
+class FlavorSet:
+    """A ResourceFlavor was created or changed."""
+
+    flavor: ResourceFlavor
+
+
+@attrs.frozen
+class FlavorGone:
+    """A ResourceFlavor was deleted."""
+
+    name: str
+
+
+@attrs.frozen
+class CheckSet:
+    """An AdmissionCheck was created or changed."""
+
+    check: AdmissionCheck
+
+
+@attrs.frozen
+class CheckGone:
+    """An AdmissionCheck was deleted."""
+
+    name: str
+
+
+@attrs.frozen
+class NamespaceSet:
+    """A namespace was created or its labels changed."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@attrs.frozen
+class NamespaceGone:
+    """A namespace was deleted."""
+
+    name: str
+
+
+@attrs.frozen
+class LimitRangeSet:
+    """A LimitRange was created or changed."""
+
+    limit_range: LimitRange
+
+
+@attrs.frozen
+class LimitRangeGone:
+    """A LimitRange was deleted."""
+
+    key: ObjectKey
+
+
+@attrs.frozen
+class RuntimeClassSet:
+    """A RuntimeClass was created or changed."""
+
+    runtime_class: RuntimeClass
+
+
+@attrs.frozen
+class RuntimeClassGone:
+    """A RuntimeClass was deleted."""
+
+    name: str
+
+
+@attrs.frozen
+class WorkloadSet:
+    """A Workload was created or changed."""
+
+    workload: Workload
+
+
+@attrs.frozen
+class WorkloadGone:
+    """A Workload was deleted."""
+
+    key: ObjectKey
+
+
+@attrs.frozen
+class Assumed:
+    """Quota is being reserved for a Workload by other means than `Engine.settle`.
+
+    The Workload is charged from now on, before the API server knows.
+    """
+
+    key: ObjectKey
+    admission: Admission
+
+
+@attrs.frozen
+class Forgotten:
+    """Reserving quota for an assumed Workload failed: the charge is taken back (spec/scheduling
+    2.6).
+
+    The Workload, if it still exists, is queued again at once. Nothing happens to one that is not
+    assumed.
+    """
+
+    key: ObjectKey
+
+
+@attrs.frozen
+class Confirmed:
+    """The API server stored the reservation of an assumed Workload at this resource version.
+
+    It protects against a watch that never shows that state, because it was interrupted and began
+    anew behind it: a later state without a reservation then means that the quota is free again.
+    """
+
+    key: ObjectKey
+    resource_version: str
+
+
+Event = (
+    ClusterQueueSet
+    | ClusterQueueGone
+    | LocalQueueSet
+    | LocalQueueGone
+    | FlavorSet
+    | FlavorGone
+    | CheckSet
+    | CheckGone
+    | NamespaceSet
+    | NamespaceGone
+    | LimitRangeSet
+    | LimitRangeGone
+    | RuntimeClassSet
+    | RuntimeClassGone
+    | WorkloadSet
+    | WorkloadGone
+    | Assumed
+    | Forgotten
+    | Confirmed
+)
+
+
+@attrs.frozen
+class Effects:
+    """Whose status must be looked at again; each list is sorted.
+
+    Attributes:
+        cluster_queues: ClusterQueues whose counts, usage or activity may have changed.
+        local_queues: the same of LocalQueues.
+        workloads: Workloads whose standing may have changed for a reason outside of their own
+            object.
+    """
+
+    cluster_queues: tuple[str, ...] = ()
+    local_queues: tuple[ObjectKey, ...] = ()
+    workloads: tuple[ObjectKey, ...] = ()

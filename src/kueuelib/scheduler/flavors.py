@@ -1,0 +1,316 @@
+"""Which flavor each pod set gets (spec/scheduling 5).
+
+`assign` tries the flavors of every resource group in order and keeps the best; what stood in the
+way of the others becomes the reason. It reads a snapshot and changes nothing.
+
+Whether somebody could be preempted is not decided here yet: `_verdict` is the one place that ranks
+a flavor whose quota is in use, and preemption will refine its answer between `NO_CANDIDATES` and
+`FIT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.affinity import required_node_affinity, requirement_matches
+from kueuelib.api.core import PodSpec
+from kueuelib.api.tolerations import untolerated
+from kueuelib.scheduler.amounts import PODS, FlavorResource, added, in_flavors
+from kueuelib.scheduler.queue_spec import Flavor, Fungibility, ResourceGroup
+from kueuelib.scheduler.queues import Progress
+from kueuelib.scheduler.reasons import (
+    AffinityMismatch,
+    Blocker,
+    ExceedsCapacity,
+    FlavorAttempt,
+    FlavorMissing,
+    GroupBlocked,
+    Mode,
+    PodSetBlocked,
+    QuotaInUse,
+    ResourceUncovered,
+    UntoleratedTaint,
+)
+from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
+
+
+@attrs.frozen(eq=False)
+class PodSetChoice:
+    """What one pod set would get.
+
+    Attributes:
+        name: the pod set.
+        count: for how many pods.
+        flavors: resource name to flavor, sorted by resource.
+        requests: the amounts for all pods together.
+        mode: the worst verdict among its flavors.
+    """
+
+    name: str
+    count: int
+    flavors: Mapping[str, str]
+    requests: Mapping[str, int]
+    mode: Mode
+
+
+@attrs.frozen(eq=False)
+class Assignment:
+    """What a workload would get.
+
+    Attributes:
+        mode: the verdict; everything else is of use from `NO_CANDIDATES` on.
+        choices: the pod sets up to and including the first that does not fit at all.
+        usage: what it would be charged.
+        borrowing: 0 when it stays within nominal quota, 1 when the cohort has to lend.
+        blocked: why it does not fit now.
+        progress: which flavors were tried.
+    """
+
+    mode: Mode
+    choices: tuple[PodSetChoice, ...]
+    usage: Mapping[FlavorResource, int]
+    borrowing: int
+    blocked: tuple[PodSetBlocked, ...]
+    progress: Progress
+
+
+@attrs.frozen(eq=False)
+class _Option:
+    """One flavor for one resource group."""
+
+    flavor: str
+    mode: Mode
+    borrowing: int
+
+
+@attrs.frozen(eq=False)
+class _Search:
+    """What trying the flavors of one group came to: the best option, and how it was found."""
+
+    best: _Option | None
+    tried: int
+    attempts: tuple[FlavorAttempt, ...]
+
+
+def assign(
+    snapshot: Snapshot,
+    queue: FrozenQueue,
+    info: WorkloadInfo,
+    counts: tuple[int, ...] | None = None,
+    progress: Progress = (),
+) -> Assignment:
+    """Flavors for all pod sets of a workload.
+
+    Args:
+        snapshot: the state to try it on; not changed.
+        queue: the ClusterQueue.
+        info: the workload.
+        counts: pods per pod set, when fewer than all are tried (spec/scheduling 1.8).
+        progress: the flavors that earlier attempts tried already.
+    """
+    resume = {name: dict(indices) for name, indices in progress}
+    usage: dict[FlavorResource, int] = {}
+    choices: list[PodSetChoice] = []
+    blocked: list[PodSetBlocked] = []
+    tried: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    borrowing = 0
+    count_pods = queue.spec.group_of(PODS) is not None
+    for index, pod_set in enumerate(info.pod_sets):
+        count = pod_set.count if counts is None else counts[index]
+        requests = pod_set.requests(count, count_pods=count_pods)
+        found = _PodSetSearch(snapshot, queue, pod_set, requests, usage)
+        mode = found.run(resume.get(pod_set.name, {}))
+        borrowing = max(borrowing, found.borrowing)
+        if found.blocked:
+            blocked.append(PodSetBlocked(pod_set.name, tuple(found.blocked)))
+        flavors = {name: found.flavors[name] for name in sorted(found.flavors)}
+        covered = {name: requests[name] for name in flavors}
+        choices.append(PodSetChoice(pod_set.name, count, flavors, covered, mode))
+        if flavors:
+            tried.append((pod_set.name, tuple(sorted(found.tried.items()))))
+        if mode is Mode.NO_FIT:
+            break
+        usage = added(usage, in_flavors(covered, flavors))
+    modes = [choice.mode for choice in choices]
+    return Assignment(
+        mode=min(modes, default=Mode.NO_FIT),
+        choices=tuple(choices),
+        usage=usage,
+        borrowing=borrowing,
+        blocked=tuple(blocked),
+        progress=tuple(tried),
+    )
+
+
+class _PodSetSearch:
+    """The search for one pod set: resource group by resource group."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        queue: FrozenQueue,
+        pod_set: PodSetInfo,
+        requests: Mapping[str, int],
+        earlier: Mapping[FlavorResource, int],
+    ) -> None:
+        self._snapshot = snapshot
+        self._queue = queue
+        self._spec = pod_set.spec.template.spec
+        self._requests = requests
+        self._earlier = earlier
+        self.flavors: dict[str, str] = {}
+        self.tried: dict[str, int] = {}
+        self.blocked: list[GroupBlocked] = []
+        self.borrowing = 0
+
+    def run(self, resume: Mapping[str, int]) -> Mode:
+        """Chooses flavors for all resources; the first group without any ends it."""
+        mode = Mode.FIT
+        for resource in sorted(self._requests):
+            if resource in self.flavors:
+                continue
+            group = self._queue.spec.group_of(resource)
+            if group is None:
+                if not self._requests[resource]:
+                    continue
+                return self._fail((FlavorAttempt("", Mode.NO_FIT, (ResourceUncovered(resource),)),))
+            found = self._group(group, resume.get(resource, -1))
+            if found.best is None:
+                return self._fail(found.attempts)
+            mode = min(mode, found.best.mode)
+            self.borrowing = max(self.borrowing, found.best.borrowing)
+            for name in group.resources:
+                if name in self._requests:
+                    self.flavors[name], self.tried[name] = found.best.flavor, found.tried
+            if found.best.mode is not Mode.FIT:
+                self.blocked.append(_blocked(found.attempts))
+        return mode
+
+    def _fail(self, attempts: tuple[FlavorAttempt, ...]) -> Mode:
+        self.flavors, self.tried = {}, {}
+        self.blocked = [_blocked(attempts)]
+        return Mode.NO_FIT
+
+    def _group(self, group: ResourceGroup, last: int) -> _Search:
+        wanted = [name for name in sorted(group.resources) if name in self._requests]
+        policy = self._queue.spec.fungibility
+        attempts: list[FlavorAttempt] = []
+        best: _Option | None = None
+        tried = -1
+        for index, name in enumerate(group.flavors):
+            if index <= last:
+                continue
+            tried = index
+            option, blockers = self._try(name, wanted)
+            attempts.append(FlavorAttempt(name, option.mode, blockers))
+            if option.mode is Mode.NO_FIT:
+                continue
+            if not _try_next(option, policy):
+                best = option
+                break
+            if best is None or _is_better(option, best, policy):
+                best = option
+        if tried == len(group.flavors) - 1:
+            tried = -1
+        return _Search(best, tried, tuple(attempts))
+
+    def _try(self, name: str, wanted: list[str]) -> tuple[_Option, tuple[Blocker, ...]]:
+        flavor = self._snapshot.flavors.get(name)
+        mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, self._spec)
+        if mismatch is not None:
+            return _Option(name, Mode.NO_FIT, 0), (mismatch,)
+        mode, borrowing = Mode.FIT, 0
+        blockers: list[Blocker] = []
+        for resource in wanted:
+            amount = self._requests[resource]
+            if not amount:
+                continue
+            pair = FlavorResource(name, resource)
+            verdict, borrows, blocker = _verdict(
+                self._snapshot, self._queue, pair, self._earlier.get(pair, 0), amount
+            )
+            mode, borrowing = min(mode, verdict), max(borrowing, borrows)
+            if blocker is not None:
+                blockers.append(blocker)
+        return _Option(name, mode, borrowing), tuple(blockers)
+
+
+def _blocked(attempts: tuple[FlavorAttempt, ...]) -> GroupBlocked:
+    return GroupBlocked(tuple(attempt for attempt in attempts if attempt.blockers))
+
+
+def _verdict(
+    snapshot: Snapshot, queue: FrozenQueue, pair: FlavorResource, earlier: int, amount: int
+) -> tuple[Mode, int, Blocker | None]:
+    """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
+    value = earlier + amount
+    capacity = snapshot.capacity(queue, pair)
+    if value > capacity:
+        exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
+        return Mode.NO_FIT, 0, exceeded
+    borrowing = int(snapshot.borrows(queue, pair, value))
+    available = snapshot.available(queue, pair)
+    if value <= available:
+        return Mode.FIT, borrowing, None
+    limits = snapshot.limits(queue, pair)
+    reclaimable = value <= limits.nominal or queue.spec.preemption.borrow_within_cohort
+    blocker = QuotaInUse(
+        pair.flavor,
+        pair.resource,
+        earlier,
+        amount,
+        used=snapshot.usage(queue, pair),
+        nominal=limits.nominal,
+        borrowable=limits.borrowing if queue.spec.cohort else 0,
+        available=available,
+        reclaimable=reclaimable,
+    )
+    return Mode.NO_CANDIDATES if reclaimable else Mode.NO_FIT, borrowing, blocker
+
+
+def _try_next(option: _Option, policy: Fungibility) -> bool:
+    """Whether later flavors are worth a look (5.4); one without victims never ends the search."""
+    if option.mode is not Mode.FIT:
+        return True
+    return option.borrowing > 0 and policy.next_rather_than_borrow
+
+
+def _is_better(option: _Option, best: _Option, policy: Fungibility) -> bool:
+    """Whether a flavor beats the best one so far; the earliest wins among equals (5.4)."""
+    if policy.preempt_rather_than_borrow and option.borrowing != best.borrowing:
+        return option.borrowing < best.borrowing
+    if option.mode is not best.mode:
+        return option.mode > best.mode
+    return option.borrowing < best.borrowing
+
+
+def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
+    """Why pods can't run on the nodes of a flavor, whatever the quota; None when they can (5.5).
+
+    Taints may be tolerated by the pods or by the flavor itself. Node selector and required
+    affinity count only in the labels that this flavor declares; an affinity term that names none
+    of them leaves the choice to the kube-scheduler.
+    """
+    taint = untolerated(flavor.taints, (*spec.tolerations, *flavor.tolerations))
+    if taint is not None:
+        return UntoleratedTaint(flavor.name, taint.key, taint.value, taint.effect)
+    labels = flavor.labels
+    if any(labels.get(key, value) != value for key, value in spec.node_selector.items()):
+        return AffinityMismatch(flavor.name)
+    affinity = required_node_affinity(spec)
+    if affinity is None:
+        return None
+    terms = [
+        [one for one in term.match_expressions if one.key in labels]
+        for term in affinity.node_selector_terms
+    ]
+    if not all(terms):
+        return None
+    if terms and not any(
+        all(requirement_matches(one, labels) for one in expressions) for expressions in terms
+    ):
+        return AffinityMismatch(flavor.name)
+    return None

@@ -1,0 +1,74 @@
+"""Workloads that hold quota, and the exact lowest priority among them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.ordering import QueueOrder
+
+
+@attrs.frozen
+class Holder:
+    """A workload that holds quota in a ClusterQueue (spec/scheduling 2.1).
+
+    Attributes:
+        key: the workload.
+        uid: its UID.
+        cluster_queue: where it holds quota.
+        local_queue: the LocalQueue that it was submitted to.
+        priority: its priority.
+        order: its place among pending workloads, were it pending.
+        usage: what it is charged for.
+        reserved_at: when quota was reserved, seconds since the epoch; None while only assumed.
+        admitted: whether all admission checks are passed as well.
+        assumed: whether the API server has not confirmed the reservation yet.
+        evicted: whether it is on its way out; it keeps its quota until its pods are gone.
+        pods_ready: whether all its pods were ready.
+    """
+
+    key: ObjectKey
+    uid: str
+    cluster_queue: str
+    local_queue: ObjectKey
+    priority: int
+    order: QueueOrder
+    usage: Mapping[FlavorResource, int]
+    reserved_at: float | None
+    admitted: bool
+    assumed: bool
+    evicted: bool
+    pods_ready: bool
+
+
+class Priorities:
+    """A multiset of priorities that knows its lowest member (KEP-83)."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._sorted: list[int] = []
+
+    def add(self, priority: int) -> None:
+        """Counts one more."""
+        count = self._counts.get(priority, 0)
+        if not count:
+            insort(self._sorted, priority)
+        self._counts[priority] = count + 1
+
+    def remove(self, priority: int) -> None:
+        """Counts one less."""
+        count = self._counts[priority] - 1
+        if count:
+            self._counts[priority] = count
+            return
+        del self._counts[priority]
+        del self._sorted[bisect_left(self._sorted, priority)]
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest priority, None when there is none."""
+        return self._sorted[0] if self._sorted else None

@@ -1,0 +1,63 @@
+"""Every order the scheduler uses, each one total (spec/scheduling 3.2 and 4.2).
+
+Keys are computed once per workload or entry and compared as plain tuples: nothing that is sorted
+can change while it is sorted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+CREATION = "Creation"
+EVICTION = "Eviction"
+
+
+class QueueOrder(NamedTuple):
+    """The place of a workload within its ClusterQueue: highest priority, then oldest, then UID."""
+
+    descending_priority: int
+    queued_at: float
+    uid: str
+
+
+class EntryOrder(NamedTuple):
+    """The place of a head within a cycle.
+
+    Heads that stay within their own quota come before heads that borrow; then priority, age, the
+    name of the ClusterQueue and the UID decide.
+    """
+
+    borrowing_level: int
+    descending_priority: int
+    queued_at: float
+    cluster_queue: str
+    uid: str
+
+
+def queue_order(priority: int, queued_at: float, uid: str) -> QueueOrder:
+    """The key by which a ClusterQueue sorts its pending workloads."""
+    return QueueOrder(-priority, queued_at, uid)
+
+
+def entry_order(
+    borrowing_level: int,
+    order: QueueOrder,
+    cluster_queue: str,
+    *,
+    priority_first: bool = True,
+) -> EntryOrder:
+    """The key by which a cycle sorts its heads.
+
+    Args:
+        borrowing_level: 0 within nominal quota, 1 when the cohort has to lend.
+        order: the order of the workload within its ClusterQueue.
+        cluster_queue: the name of that queue.
+        priority_first: False leaves priority out (gate PrioritySortingWithinCohort off).
+    """
+    return EntryOrder(
+        borrowing_level,
+        order.descending_priority if priority_first else 0,
+        order.queued_at,
+        cluster_queue,
+        order.uid,
+    )

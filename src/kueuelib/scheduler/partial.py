@@ -1,0 +1,52 @@
+"""Partial admission: the largest pod counts that fit, between minCount and count (spec/scheduling
+1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from kueuelib.scheduler.workload_info import PodSetInfo
+
+T = TypeVar("T")
+
+
+def can_shrink(pod_sets: tuple[PodSetInfo, ...]) -> bool:
+    """Whether any pod set may start with fewer pods than it still needs."""
+    return any(_slack(pod_set) for pod_set in pod_sets)
+
+
+def _slack(pod_set: PodSetInfo) -> int:
+    return 0 if pod_set.min_count is None else max(0, pod_set.count - pod_set.min_count)
+
+
+def search(
+    pod_sets: tuple[PodSetInfo, ...], attempt: Callable[[tuple[int, ...]], T | None]
+) -> T | None:
+    """The result of the smallest reduction that works, found by bisection.
+
+    All pod sets shrink in proportion to what they can spare. Counts start from the pods that still
+    need quota, so reclaimable pods are not asked for again.
+
+    Args:
+        pod_sets: the pod sets of the workload.
+        attempt: what to try with given counts; None means that they don't fit. It is taken to be
+            monotone: what fits with more pods fits with fewer.
+    """
+    slack = [_slack(pod_set) for pod_set in pod_sets]
+    spread = sum(slack)
+    low, high = 0, spread + 1
+    found: tuple[int, T] | None = None
+    while low < high:
+        middle = (low + high) // 2
+        counts = tuple(
+            pod_set.count - spare * middle // spread
+            for pod_set, spare in zip(pod_sets, slack, strict=True)
+        )
+        result = attempt(counts)
+        if result is None:
+            low = middle + 1
+        else:
+            found, high = (middle, result), middle
+    return found[1] if found is not None and found[0] == low else None

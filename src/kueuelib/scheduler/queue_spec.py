@@ -1,0 +1,219 @@
+"""ClusterQueues and ResourceFlavors in the form the scheduler computes with.
+
+Both are read once per change of the object; two objects with the same meaning give equal values,
+so a status update changes nothing here (spec/scheduling 2.1, 2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api import kueue
+from kueuelib.api.core import Taint, Toleration
+from kueuelib.api.meta import LabelSelector
+from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
+from kueuelib.scheduler.amounts import FlavorResource, Limits
+
+PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
+
+
+@attrs.frozen
+class Flavor:
+    """A ResourceFlavor.
+
+    Attributes:
+        name: its name.
+        labels: the labels of its nodes.
+        taints: the taints of its nodes.
+        tolerations: what it adds to the pods.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...]
+
+
+@attrs.frozen
+class ResourceGroup:
+    """Resources that always share one flavor.
+
+    Attributes:
+        resources: the covered resources.
+        flavors: the flavors in the order of the trial.
+    """
+
+    resources: tuple[str, ...]
+    flavors: tuple[str, ...]
+
+
+@attrs.frozen
+class RequiredCheck:
+    """An admission check of a ClusterQueue.
+
+    Attributes:
+        name: the AdmissionCheck.
+        flavors: the flavors that it is needed for; empty means all.
+    """
+
+    name: str
+    flavors: frozenset[str]
+
+
+@attrs.frozen
+class Fungibility:
+    """How flavors are preferred (spec/scheduling 5.4).
+
+    Attributes:
+        next_rather_than_borrow: whenCanBorrow is TryNextFlavor.
+        next_rather_than_preempt: whenCanPreempt is TryNextFlavor.
+        preempt_rather_than_borrow: preference is PreemptionOverBorrowing.
+    """
+
+    next_rather_than_borrow: bool = False
+    next_rather_than_preempt: bool = True
+    preempt_rather_than_borrow: bool = False
+
+
+@attrs.frozen
+class PreemptionPolicy:
+    """Whom a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).
+
+    Attributes:
+        within_cluster_queue: Never, LowerPriority or LowerOrNewerEqualPriority.
+        reclaim_within_cohort: Never, LowerPriority or Any.
+        borrow_within_cohort: whether it may preempt others while it borrows itself.
+        borrow_threshold: the highest priority that may be preempted then; None means no threshold.
+    """
+
+    within_cluster_queue: str = kueue.NEVER
+    reclaim_within_cohort: str = kueue.NEVER
+    borrow_within_cohort: bool = False
+    borrow_threshold: int | None = None
+
+
+@attrs.frozen
+class QueueSpec:
+    """A ClusterQueue's quotas and policies.
+
+    Attributes:
+        name: its name.
+        cohort: the cohort, empty for none.
+        groups: the resource groups.
+        limits: the quota per flavor and resource.
+        selector: the namespaces whose workloads it accepts.
+        strict: whether its strategy is StrictFIFO.
+        stop_policy: None, Hold or HoldAndDrain.
+        checks: the admission checks.
+        fungibility: how flavors are preferred.
+        preemption: whom it may preempt.
+        terminating: whether the object is being deleted.
+    """
+
+    name: str
+    cohort: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
+    selector: Selector = NOTHING
+    strict: bool = False
+    stop_policy: str = kueue.NONE
+    checks: tuple[RequiredCheck, ...] = ()
+    fungibility: Fungibility = Fungibility()
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    terminating: bool = False
+
+    @property
+    def flavors(self) -> tuple[str, ...]:
+        """All flavors, in the order of the spec."""
+        return tuple(dict.fromkeys(name for group in self.groups for name in group.flavors))
+
+    def group_of(self, resource: str) -> ResourceGroup | None:
+        """The group that covers the resource, or None."""
+        for group in self.groups:
+            if resource in group.resources:
+                return group
+        return None
+
+    def checks_for(self, flavors: frozenset[str]) -> tuple[str, ...]:
+        """The checks that a workload with these flavors has to pass, in the order of the spec."""
+        return tuple(
+            dict.fromkeys(
+                check.name for check in self.checks if not check.flavors or check.flavors & flavors
+            )
+        )
+
+
+def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
+    """The computing form of a ClusterQueue.
+
+    Raises:
+        InvalidSelector: the namespace selector breaks the rules that validation guards.
+    """
+    spec = found.spec
+    limits = {
+        FlavorResource(flavor.name, quota.name): Limits(
+            amount_of(quota.name, quota.nominal_quota),
+            _optional(quota.name, quota.borrowing_limit),
+            _optional(quota.name, quota.lending_limit),
+        )
+        for group in spec.resource_groups
+        for flavor in group.flavors
+        for quota in flavor.resources
+    }
+    strategy = spec.admission_checks_strategy
+    return QueueSpec(
+        name=found.name,
+        cohort=spec.cohort_name,
+        groups=tuple(
+            ResourceGroup(group.covered_resources, tuple(flavor.name for flavor in group.flavors))
+            for group in spec.resource_groups
+        ),
+        limits=limits,
+        selector=_selector(spec.namespace_selector),
+        strict=spec.queueing_strategy == kueue.STRICT_FIFO,
+        stop_policy=spec.stop_policy or kueue.NONE,
+        checks=tuple(
+            RequiredCheck(check.name, frozenset(check.on_flavors))
+            for check in (strategy.admission_checks if strategy else ())
+        ),
+        fungibility=_fungibility(spec.flavor_fungibility),
+        preemption=PreemptionPolicy(
+            within_cluster_queue=spec.preemption.within_cluster_queue,
+            reclaim_within_cohort=spec.preemption.reclaim_within_cohort,
+            borrow_within_cohort=spec.preemption.borrow_within_cohort.policy != kueue.NEVER,
+            borrow_threshold=spec.preemption.borrow_within_cohort.max_priority_threshold,
+        ),
+        terminating=found.metadata.deletion_timestamp is not None,
+    )
+
+
+def _optional(resource: str, quantity: Quantity | None) -> int | None:
+    return None if quantity is None else amount_of(resource, quantity)
+
+
+def _fungibility(found: kueue.FlavorFungibility) -> Fungibility:
+    preference = found.extra.get("preference") or getattr(found, "preference", "")
+    return Fungibility(
+        next_rather_than_borrow=found.when_can_borrow == kueue.TRY_NEXT_FLAVOR,
+        next_rather_than_preempt=found.when_can_preempt == kueue.TRY_NEXT_FLAVOR,
+        preempt_rather_than_borrow=preference == PREEMPTION_OVER_BORROWING,
+    )
+
+
+def _selector(found: LabelSelector | None) -> Selector:
+    if found is None:
+        return NOTHING
+    expressions = [
+        expression({"key": each.key, "operator": each.operator, "values": each.values})
+        for each in found.match_expressions
+    ]
+    return Selector([*from_labels(found.match_labels).requirements, *expressions])
+
+
+def flavor_of(found: kueue.ResourceFlavor) -> Flavor:
+    """The computing form of a ResourceFlavor."""
+    spec = found.spec
+    return Flavor(found.name, spec.node_labels, spec.node_taints, spec.tolerations)

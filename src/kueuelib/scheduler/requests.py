@@ -1,0 +1,165 @@
+"""What one pod asks for: defaults, init containers, sidecars, overhead, and the rules it must keep.
+
+The pod template is never changed; defaults exist only in the numbers (spec/scheduling 1.2, 1.4,
+1.7). Sums are exact and are rounded once, per pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kueuelib.api.core import Container, PodSpec, RuntimeClass
+from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.scheduler.limit_ranges import Bounds, LimitSummary, Nanos, nanos_of
+
+_ALWAYS = "Always"
+
+
+@attrs.frozen
+class ContainerRequest:
+    """One container with its defaults filled in."""
+
+    requests: Nanos
+    limits: Nanos
+    sidecar: bool
+
+
+@attrs.frozen
+class PodRequest:
+    """One pod of a pod set with all defaults filled in.
+
+    Attributes:
+        init: the init containers, sidecars included, in their order.
+        containers: the containers.
+        per_pod: what one pod asks for, exactly.
+        amounts: the same in the whole units of scheduling.
+    """
+
+    init: tuple[ContainerRequest, ...]
+    containers: tuple[ContainerRequest, ...]
+    per_pod: Nanos
+    amounts: Mapping[str, int]
+
+
+def pod_request(
+    spec: PodSpec, limits: LimitSummary, runtime_class: RuntimeClass | None
+) -> PodRequest:
+    """What one pod of a template asks for.
+
+    Args:
+        spec: the template's pod spec, as it is stored.
+        limits: the LimitRanges of the namespace.
+        runtime_class: the RuntimeClass that the spec names, if it exists.
+    """
+    init = tuple(_with_defaults(found, limits.containers) for found in spec.init_containers)
+    containers = tuple(_with_defaults(found, limits.containers) for found in spec.containers)
+    per_pod = _aggregate(init, containers)
+    if spec.resources is not None:
+        whole = nanos_of(spec.resources.requests)
+        for name, amount in nanos_of(spec.resources.limits).items():
+            if name not in per_pod:
+                whole.setdefault(name, amount)
+        per_pod.update(whole)
+    overhead = spec.overhead
+    if not overhead and spec.runtime_class_name and runtime_class is not None:
+        overhead = runtime_class.overhead.pod_fixed
+    for name, amount in nanos_of(overhead).items():
+        per_pod[name] = per_pod.get(name, 0) + amount
+    amounts = {name: amount_of(name, Quantity(per_pod[name])) for name in sorted(per_pod)}
+    return PodRequest(init, containers, per_pod, amounts)
+
+
+def _with_defaults(found: Container, bounds: Bounds) -> ContainerRequest:
+    """Defaults of the LimitRange come first, then limits stand in for missing requests."""
+    limits = {**bounds.default, **nanos_of(found.resources.limits)}
+    requests = {**limits, **bounds.default_request, **nanos_of(found.resources.requests)}
+    return ContainerRequest(requests, limits, sidecar=found.restart_policy == _ALWAYS)
+
+
+def _aggregate(
+    init: Iterable[ContainerRequest], containers: Iterable[ContainerRequest]
+) -> dict[str, int]:
+    """What the containers need at the same time, at most.
+
+    Sidecars run from their start on, so an ordinary init container runs beside the sidecars before
+    it, and the containers run beside all of them.
+    """
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for found in init:
+        if found.sidecar:
+            _add(sidecars, found.requests)
+        else:
+            _raise_to(peak, _sum(found.requests, sidecars))
+    running = dict(sidecars)
+    for found in containers:
+        _add(running, found.requests)
+    _raise_to(peak, running)
+    return peak
+
+
+def _add(total: dict[str, int], part: Nanos) -> None:
+    for name, amount in part.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _sum(left: Nanos, right: Nanos) -> dict[str, int]:
+    total = dict(left)
+    _add(total, right)
+    return total
+
+
+def _raise_to(peak: dict[str, int], part: Nanos) -> None:
+    for name, amount in part.items():
+        peak[name] = max(peak.get(name, 0), amount)
+
+
+def excessive_requests(pod_set: str, found: PodRequest) -> tuple[str, ...]:
+    """The containers that request more than their limits, in the words of the condition message."""
+    items = []
+    for kind, containers in (("initContainers", found.init), ("containers", found.containers)):
+        for index, container in enumerate(containers):
+            keys = sorted(
+                name
+                for name, limit in container.limits.items()
+                if container.requests.get(name, 0) > limit
+            )
+            if keys:
+                path = f"podSets.{pod_set}.{kind}[{index}][{', '.join(keys)}]"
+                items.append(f"{path} requests exceed it's limits")
+    return tuple(items)
+
+
+def limit_range_violations(
+    pod_set: str, found: PodRequest, limits: LimitSummary
+) -> tuple[str, ...]:
+    """The LimitRange bounds that a pod breaks, in the words of the condition message."""
+    items: list[str] = []
+    for kind, containers in (("initContainers", found.init), ("containers", found.containers)):
+        for index, container in enumerate(containers):
+            path = f"podSets.{pod_set}.{kind}[{index}]"
+            items += _outside(path, container.requests, container.limits, limits.containers)
+    items += _outside(f"podSets.{pod_set}", found.per_pod, {}, limits.pods)
+    return tuple(items)
+
+
+def _outside(path: str, requests: Nanos, limits: Nanos, bounds: Bounds) -> list[str]:
+    items = []
+    above = sorted(
+        name
+        for name, most in bounds.max.items()
+        if max(requests.get(name, 0), limits.get(name, 0)) > most
+    )
+    if above:
+        items.append(f"the requests of {path}[{', '.join(above)}] exceeds the limits")
+    below = sorted(
+        name
+        for name, least in bounds.min.items()
+        if (name in requests or name in limits)
+        and min(found[name] for found in (requests, limits) if name in found) < least
+    )
+    if below:
+        items.append(f"the requests of {path}[{', '.join(below)}] are less than the limits")
+    return items

@@ -1,0 +1,30 @@
+"""What the administrator may choose about decisions."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.scheduler.ordering import EVICTION
+
+
+@attrs.frozen
+class Settings:
+    """The settings of the decision engine, all from the manager's configuration.
+
+    Attributes:
+        queue_timestamp: `Eviction` or `Creation`: whether a workload that was evicted for its own
+            fault loses its place (`waitForPodsReady.requeuingStrategy.timestamp`).
+        block_admission: admit one workload at a time, until its pods are ready
+            (`waitForPodsReady.blockAdmission`).
+        partial_admission: whether `minCount` is honoured (gate PartialAdmission).
+        priority_sorting: whether priority decides between the heads of a cohort (gate
+            PrioritySortingWithinCohort).
+    """
+
+    queue_timestamp: str = EVICTION
+    block_admission: bool = False
+    partial_admission: bool = True
+    priority_sorting: bool = True
+
+
+DEFAULTS = Settings()

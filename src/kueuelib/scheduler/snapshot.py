@@ -1,0 +1,177 @@
+"""What a cycle sees: frozen parts of the cache, and an overlay that can be written and undone.
+
+The cache freezes a ClusterQueue or a cohort when a cycle first asks for it and keeps the frozen
+part until something in it changes, so a snapshot costs what changed, not what exists. A cycle
+never writes to frozen parts: `Snapshot` holds the differences and an undo log (spec/scheduling
+2.4, 2.5, 9.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
+
+
+@attrs.frozen(eq=False)
+class FrozenQueue:
+    """One ClusterQueue at the time of a cycle.
+
+    Attributes:
+        spec: its quotas and policies.
+        inactive: why it can't admit anything, empty when it can.
+        usage: what the workloads that hold quota use, also of pairs without quota.
+        holders: these workloads.
+        lowest_priority: the lowest priority among them, None when there are none (KEP-83).
+    """
+
+    spec: QueueSpec
+    inactive: str
+    usage: Mapping[FlavorResource, int]
+    holders: Mapping[ObjectKey, Holder]
+    lowest_priority: int | None
+
+
+@attrs.frozen(eq=False)
+class FrozenCohort:
+    """The shared side of a cohort at the time of a cycle.
+
+    Attributes:
+        name: its name.
+        capacity: the sum of what the members lend.
+        used: the sum of what the members use beyond what is guaranteed to them.
+        members: the ClusterQueues, by name.
+    """
+
+    name: str
+    capacity: Mapping[FlavorResource, int]
+    used: Mapping[FlavorResource, int]
+    members: Mapping[str, FrozenQueue]
+
+
+@attrs.frozen(eq=False)
+class Frozen:
+    """The frozen parts that one cycle needs: the heads' queues, their cohorts, the flavors."""
+
+    queues: Mapping[str, FrozenQueue]
+    cohorts: Mapping[str, FrozenCohort]
+    flavors: Mapping[str, Flavor]
+
+
+class Snapshot:
+    """Frozen parts plus the changes that a cycle tries out.
+
+    `add` and `remove` change usage; `mark` and `undo` bring an earlier state back exactly. All
+    reads take the changes into account.
+    """
+
+    def __init__(self, frozen: Frozen) -> None:
+        self._frozen = frozen
+        self._queues: dict[str, FrozenQueue] = dict(frozen.queues)
+        self._usage: dict[tuple[str, FlavorResource], int] = {}
+        self._shared: dict[tuple[str, FlavorResource], int] = {}
+        self._log: list[tuple[str, Amounts, int]] = []
+
+    @property
+    def flavors(self) -> Mapping[str, Flavor]:
+        """The ResourceFlavors that exist, by name."""
+        return self._frozen.flavors
+
+    def queue(self, name: str) -> FrozenQueue | None:
+        """The ClusterQueue as it was frozen, or None when it does not exist."""
+        return self._queues.get(name)
+
+    def cohort_of(self, queue: FrozenQueue) -> FrozenCohort | None:
+        """The cohort of a ClusterQueue, or None."""
+        return self._frozen.cohorts.get(queue.spec.cohort) if queue.spec.cohort else None
+
+    # --- changes
+
+    def add(self, queue: FrozenQueue, amounts: Amounts) -> None:
+        """Uses more."""
+        self._log.append((queue.spec.name, amounts, 1))
+        self._apply(queue, amounts, 1)
+
+    def remove(self, queue: FrozenQueue, amounts: Amounts) -> None:
+        """Uses less."""
+        self._log.append((queue.spec.name, amounts, -1))
+        self._apply(queue, amounts, -1)
+
+    def mark(self) -> int:
+        """A state to come back to."""
+        return len(self._log)
+
+    def undo(self, mark: int) -> None:
+        """Takes back everything since `mark`."""
+        while len(self._log) > mark:
+            name, amounts, sign = self._log.pop()
+            self._apply(self._queues[name], amounts, -sign)
+
+    def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
+        name, cohort = queue.spec.name, self.cohort_of(queue)
+        for pair, amount in amounts.items():
+            if not amount:
+                continue
+            before = self.usage(queue, pair)
+            after = before + sign * amount
+            self._usage[name, pair] = after
+            if cohort is not None:
+                guaranteed = queue.spec.limits.get(pair, NO_LIMITS).guaranteed
+                moved = max(0, after - guaranteed) - max(0, before - guaranteed)
+                at = (cohort.name, pair)
+                self._shared[at] = self._shared.get(at, cohort.used.get(pair, 0)) + moved
+
+    # --- reads, spec/scheduling 2.4
+
+    def limits(self, queue: FrozenQueue, pair: FlavorResource) -> Limits:
+        """The quota of the ClusterQueue, zero for what it does not list."""
+        return queue.spec.limits.get(pair, NO_LIMITS)
+
+    def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
+        """What the ClusterQueue uses."""
+        found = self._usage.get((queue.spec.name, pair))
+        return queue.usage.get(pair, 0) if found is None else found
+
+    def shared_use(self, cohort: FrozenCohort, pair: FlavorResource) -> int:
+        """What the members use beyond their guaranteed parts."""
+        found = self._shared.get((cohort.name, pair))
+        return cohort.used.get(pair, 0) if found is None else found
+
+    def capacity(self, queue: FrozenQueue, pair: FlavorResource) -> int:
+        """The most the ClusterQueue could ever use, with nothing running."""
+        limits = self.limits(queue, pair)
+        cohort = self.cohort_of(queue)
+        if cohort is None:
+            return limits.nominal
+        reachable = limits.guaranteed + cohort.capacity.get(pair, 0)
+        return reachable if limits.ceiling is None else min(reachable, limits.ceiling)
+
+    def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
+        """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
+        limits, used = self.limits(queue, pair), self.usage(queue, pair)
+        cohort = self.cohort_of(queue)
+        if cohort is None:
+            return max(0, limits.nominal - used)
+        own = max(0, limits.guaranteed - used)
+        shared = cohort.capacity.get(pair, 0) - self.shared_use(cohort, pair)
+        if limits.borrowing is not None:
+            beyond = max(0, used - limits.guaranteed)
+            shared = min(shared, limits.lendable - beyond + limits.borrowing)
+        return max(0, own + shared)
+
+    def borrows(self, queue: FrozenQueue, pair: FlavorResource, amount: int) -> bool:
+        """Whether using `amount` more takes the ClusterQueue above its nominal quota."""
+        if not queue.spec.cohort:
+            return False
+        return self.usage(queue, pair) + amount > self.limits(queue, pair).nominal
+
+    def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
+        """Whether all amounts are available now; a request for nothing always is."""
+        return all(
+            amount <= self.available(queue, pair) for pair, amount in amounts.items() if amount > 0
+        )

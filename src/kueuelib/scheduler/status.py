@@ -1,0 +1,116 @@
+"""The numbers in the status of ClusterQueues and LocalQueues (spec/api 1.1, 1.2; spec/scheduling
+2.1, 3.8).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage, ResourceUsage
+from kueuelib.api.quantity import quantity_of
+from kueuelib.scheduler.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.cluster_queue import Tally
+from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.queues import Counts
+
+NOTHING = Tally()
+
+
+@attrs.frozen
+class QueueStatus:
+    """What a ClusterQueue does at the moment.
+
+    Attributes:
+        pending: how many workloads wait.
+        active: how many of them can be tried; none when the queue is not active.
+        inadmissible: how many of them are parked.
+        reserving: how many workloads hold quota.
+        admitted: how many of them are admitted.
+        reservation: what those that hold quota use; flavors in the order of the spec, resources
+            sorted.
+        usage: what the admitted ones use.
+    """
+
+    pending: int
+    active: int
+    inadmissible: int
+    reserving: int
+    admitted: int
+    reservation: tuple[FlavorUsage, ...]
+    usage: tuple[FlavorUsage, ...]
+
+
+@attrs.frozen
+class LocalQueueStatus:
+    """What a LocalQueue does at the moment; the numbers mean the same as those of `QueueStatus`."""
+
+    pending: int
+    reserving: int
+    admitted: int
+    reservation: tuple[LocalFlavorUsage, ...]
+    usage: tuple[LocalFlavorUsage, ...]
+
+
+def queue_status(spec: QueueSpec, tally: Tally, counts: Counts) -> QueueStatus:
+    """The status of a ClusterQueue."""
+    return QueueStatus(
+        pending=counts.active + counts.inadmissible,
+        active=counts.active,
+        inadmissible=counts.inadmissible,
+        reserving=tally.reserving,
+        admitted=tally.admitted,
+        reservation=_usage(spec, tally.reserved),
+        usage=_usage(spec, tally.used),
+    )
+
+
+def local_queue_status(spec: QueueSpec | None, tally: Tally, pending: int) -> LocalQueueStatus:
+    """The status of a LocalQueue; its flavors are those of its ClusterQueue, if that exists."""
+    return LocalQueueStatus(
+        pending=pending,
+        reserving=tally.reserving,
+        admitted=tally.admitted,
+        reservation=_local_usage(spec, tally.reserved),
+        usage=_local_usage(spec, tally.used),
+    )
+
+
+def _resources(spec: QueueSpec) -> list[tuple[str, list[str]]]:
+    """Flavors in the order of the spec, each with its resources sorted by name."""
+    return [(flavor, sorted(group.resources)) for group in spec.groups for flavor in group.flavors]
+
+
+def _usage(spec: QueueSpec, used: Amounts) -> tuple[FlavorUsage, ...]:
+    rows = []
+    for flavor, resources in _resources(spec):
+        cells = []
+        for resource in resources:
+            pair = FlavorResource(flavor, resource)
+            total = used.get(pair, 0)
+            limits = spec.limits.get(pair)
+            borrowed = max(0, total - limits.nominal) if spec.cohort and limits else 0
+            cells.append(
+                ResourceUsage(
+                    resource, quantity_of(resource, total), quantity_of(resource, borrowed)
+                )
+            )
+        rows.append(FlavorUsage(flavor, tuple(cells)))
+    return tuple(rows)
+
+
+def _local_usage(spec: QueueSpec | None, used: Amounts) -> tuple[LocalFlavorUsage, ...]:
+    if spec is None:
+        return ()
+    return tuple(
+        LocalFlavorUsage(
+            flavor,
+            tuple(
+                LocalResourceUsage(
+                    resource,
+                    quantity_of(resource, used.get(FlavorResource(flavor, resource), 0)),
+                )
+                for resource in resources
+            ),
+        )
+        for flavor, resources in _resources(spec)
+    )

@@ -1,0 +1,294 @@
+"""A Workload in the form the scheduler computes with.
+
+The information is made once per change of the object, of a LimitRange or of a RuntimeClass, and
+never
+changed: what the queue holds, what a cycle evaluates and what is charged come from the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api import conditions, names
+from kueuelib.api.core import RuntimeClass
+from kueuelib.api.kueue import (
+    CHECK_REJECTED,
+    CHECK_RETRY,
+    Admission,
+    PodSet,
+    PodSetAssignment,
+    Workload,
+)
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import amount_of
+from kueuelib.scheduler.amounts import (
+    PODS,
+    FlavorResource,
+    Requests,
+    in_flavors,
+    rescaled,
+    times,
+    total_of,
+)
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.limit_ranges import LimitSummary
+from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
+from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, Reason
+from kueuelib.scheduler.requests import (
+    PodRequest,
+    excessive_requests,
+    limit_range_violations,
+    pod_request,
+)
+
+_GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)
+"""Evictions that the workload itself is to blame for: they cost its place and may cost a back-off.
+"""
+
+
+@attrs.frozen(eq=False)
+class PodSetInfo:
+    """What one pod set asks for.
+
+    Attributes:
+        name: its name.
+        count: the pods that still need quota: those of the spec without reclaimable ones.
+        min_count: the fewest pods that are worth starting, None for all.
+        per_pod: the request of one pod.
+        spec: the pod set itself, for its selectors and tolerations.
+    """
+
+    name: str
+    count: int
+    min_count: int | None
+    per_pod: Requests
+    spec: PodSet
+
+    def requests(self, count: int, *, count_pods: bool) -> dict[str, int]:
+        """The request of `count` pods; with the pods themselves where these are counted."""
+        found = times(self.per_pod, count)
+        if count_pods:
+            found[PODS] = count
+        return found
+
+
+@attrs.frozen(eq=False)
+class WorkloadInfo:
+    """A pending Workload.
+
+    Attributes:
+        workload: the object.
+        local_queue: the LocalQueue that it names.
+        priority: its priority.
+        order: its place in its ClusterQueue.
+        pod_sets: what it asks for.
+        invalid: why it can't be admitted whatever the quota, or None.
+        not_before: the end of its back-off in seconds since the epoch, or None.
+        failed_checks: its checks in state Retry or Rejected.
+    """
+
+    workload: Workload
+    local_queue: ObjectKey
+    priority: int
+    order: QueueOrder
+    pod_sets: tuple[PodSetInfo, ...]
+    invalid: Reason | None
+    not_before: float | None
+    failed_checks: tuple[str, ...]
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return self.workload.key
+
+    @property
+    def uid(self) -> str:
+        """The UID of the Workload."""
+        return self.workload.metadata.uid
+
+    def asks_the_same(self, other: WorkloadInfo) -> bool:
+        """Whether a new state of the object gets the same verdict (spec/scheduling 3.4).
+
+        Labels, conditions and messages don't matter; spec, defaults, reclaimable pods, eviction,
+        back-off and check states do.
+        """
+        mine, new = self.workload, other.workload
+        return (
+            mine.metadata.uid == new.metadata.uid
+            and mine.spec == new.spec
+            and mine.status.reclaimable_pods == new.status.reclaimable_pods
+            and self.not_before == other.not_before
+            and self.invalid == other.invalid
+            and _states(mine) == _states(new)
+            and _eviction(mine) == _eviction(new)
+            and all(
+                a.per_pod == b.per_pod for a, b in zip(self.pod_sets, other.pod_sets, strict=True)
+            )
+        )
+
+
+def _states(workload: Workload) -> list[tuple[str, str]]:
+    return [(check.name, check.state) for check in workload.status.admission_checks]
+
+
+def _eviction(workload: Workload) -> tuple[str, str, float] | None:
+    found = conditions.find(workload.status.conditions, names.EVICTED)
+    return (found.status, found.reason, found.last_transition_time) if found else None
+
+
+def workload_info(
+    workload: Workload,
+    limits: LimitSummary,
+    runtime_classes: Mapping[str, RuntimeClass],
+    *,
+    timestamp: str = EVICTION,
+) -> WorkloadInfo:
+    """The computing form of a pending Workload.
+
+    Args:
+        workload: the object.
+        limits: the LimitRanges of its namespace.
+        runtime_classes: the RuntimeClasses that exist, by name.
+        timestamp: the setting `requeuingStrategy.timestamp`, Eviction or Creation.
+    """
+    reclaimable = _reclaimable(workload)
+    excessive: list[str] = []
+    outside: list[str] = []
+    pod_sets = []
+    for pod_set in workload.spec.pod_sets:
+        request = _request(pod_set, limits, runtime_classes)
+        excessive += excessive_requests(pod_set.name, request)
+        outside += limit_range_violations(pod_set.name, request, limits)
+        count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
+        pod_sets.append(
+            PodSetInfo(pod_set.name, count, pod_set.min_count, request.amounts, pod_set)
+        )
+    invalid: Reason | None = None
+    if excessive:
+        invalid = InvalidResources(tuple(excessive))
+    elif outside:
+        invalid = LimitRangeViolated(tuple(outside))
+    return WorkloadInfo(
+        workload=workload,
+        local_queue=ObjectKey(workload.metadata.namespace, workload.spec.queue_name),
+        priority=workload.spec.priority or 0,
+        order=order_of(workload, timestamp),
+        pod_sets=tuple(pod_sets),
+        invalid=invalid,
+        not_before=_not_before(workload),
+        failed_checks=tuple(
+            check.name
+            for check in workload.status.admission_checks
+            if check.state in (CHECK_RETRY, CHECK_REJECTED)
+        ),
+    )
+
+
+def _request(
+    pod_set: PodSet, limits: LimitSummary, runtime_classes: Mapping[str, RuntimeClass]
+) -> PodRequest:
+    spec = pod_set.template.spec
+    return pod_request(spec, limits, runtime_classes.get(spec.runtime_class_name))
+
+
+def _reclaimable(workload: Workload) -> dict[str, int]:
+    return {found.name: max(0, found.count) for found in workload.status.reclaimable_pods}
+
+
+def order_of(workload: Workload, timestamp: str = EVICTION) -> QueueOrder:
+    """The place of a Workload in its ClusterQueue (spec/scheduling 3.2).
+
+    It keeps the place that its creation gave it, unless it was evicted because its pods did not get
+    ready in time or because of a check, and the setting says Eviction.
+    """
+    created = workload.metadata.creation_timestamp
+    queued_at = 0.0 if created is None else created
+    if timestamp == EVICTION:
+        evicted = conditions.find(workload.status.conditions, names.EVICTED)
+        if evicted and evicted.is_true and evicted.reason in _GO_TO_THE_BACK:
+            queued_at = evicted.last_transition_time
+    return queue_order(workload.spec.priority or 0, queued_at, workload.metadata.uid)
+
+
+def _not_before(workload: Workload) -> float | None:
+    """The end of the back-off; it counts only while the eviction that caused it lasts (3.7)."""
+    state = workload.status.requeue_state
+    if state is None or state.requeue_at is None:
+        return None
+    evicted = conditions.find(workload.status.conditions, names.EVICTED)
+    if evicted is None or not evicted.is_true:
+        return None
+    return state.requeue_at if evicted.reason in _GO_TO_THE_BACK else None
+
+
+# --- workloads that hold quota
+
+
+def holds_quota(workload: Workload) -> bool:
+    """Whether the object says that quota is reserved for it."""
+    return workload.status.admission is not None and conditions.is_true(
+        workload.status.conditions, names.QUOTA_RESERVED
+    )
+
+
+def is_finished(workload: Workload) -> bool:
+    """Whether the Workload is done for good."""
+    return conditions.is_true(workload.status.conditions, names.FINISHED)
+
+
+def charge(workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
+    """What a Workload with an admission is charged for (spec/scheduling 1.5, spec/scenarios).
+
+    Per pod set the number of charged pods is the smaller one of what was admitted and of what is
+    not reclaimable yet.
+    """
+    specs = {pod_set.name: pod_set for pod_set in workload.spec.pod_sets}
+    reclaimable = _reclaimable(workload)
+    return total_of(
+        _assigned(found, specs.get(found.name), reclaimable.get(found.name, 0))
+        for found in admission.pod_set_assignments
+    )
+
+
+def _assigned(
+    found: PodSetAssignment, spec: PodSet | None, reclaimable: int
+) -> dict[FlavorResource, int]:
+    total = {name: max(0, amount_of(name, q)) for name, q in found.resource_usage.items()}
+    declared = spec.count if spec is not None else found.count or 0
+    assigned = declared if found.count is None else found.count
+    target = min(assigned, max(0, declared - reclaimable))
+    if target != assigned:
+        total = rescaled(total, assigned, target)
+    return in_flavors(total, found.flavors)
+
+
+def holder_of(
+    workload: Workload, admission: Admission, *, assumed: bool, timestamp: str = EVICTION
+) -> Holder:
+    """The charge of a Workload that holds quota, or is assumed to.
+
+    Args:
+        workload: the object.
+        admission: the quota that it holds.
+        assumed: whether the API server has yet to confirm it.
+        timestamp: the setting `requeuingStrategy.timestamp`.
+    """
+    found = workload.status.conditions
+    reserved = conditions.find(found, names.QUOTA_RESERVED)
+    confirmed = not assumed and reserved is not None and reserved.is_true
+    return Holder(
+        key=workload.key,
+        uid=workload.metadata.uid,
+        cluster_queue=admission.cluster_queue,
+        local_queue=ObjectKey(workload.metadata.namespace, workload.spec.queue_name),
+        priority=workload.spec.priority or 0,
+        order=order_of(workload, timestamp),
+        usage=charge(workload, admission),
+        reserved_at=reserved.last_transition_time if reserved and confirmed else None,
+        admitted=confirmed and conditions.is_true(found, names.ADMITTED),
+        assumed=assumed,
+        evicted=conditions.is_true(found, names.EVICTED) and not assumed,
+        pods_ready=conditions.is_true(found, names.PODS_READY),
+    )
