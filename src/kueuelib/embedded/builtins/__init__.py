@@ -1,0 +1,1 @@
+"""What the built-in kinds default, refuse and keep: pure rules on raw objects."""

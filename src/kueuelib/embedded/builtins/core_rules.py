@@ -1,0 +1,155 @@
+"""Namespaces, nodes and events: their strategies on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import (
+    duplicate,
+    invalid,
+    listed,
+    not_supported,
+    required,
+    section,
+    setdefault,
+    subobject,
+)
+from kueuelib.embedded.builtins.pod_placement import TAINT_EFFECTS
+from kueuelib.embedded.builtins.shapes import EVENT, NAMESPACE, NODE, check_shape
+from kueuelib.errors import FieldError
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+NAMESPACE_FINALIZER = "kubernetes"
+
+
+class NamespaceRules(KindRules):
+    """The strategy of namespaces."""
+
+    def default(self, obj: Obj) -> None:
+        """The label that carries the name.
+
+        Raises:
+            BadRequest: a field is of the wrong type.
+        """
+        check_shape(obj, NAMESPACE)
+        meta = subobject(obj, "metadata")
+        if meta.get("name"):
+            subobject(meta, "labels")[NAMESPACE_NAME] = meta["name"]
+        setdefault(subobject(obj, "status"), "phase", "Active")
+
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """A new namespace is active, and is deleted only after its content."""
+        del request
+        obj["status"] = {"phase": "Active"}
+        meta = obj["metadata"]
+        if meta.get("name"):
+            subobject(meta, "labels")[NAMESPACE_NAME] = meta["name"]
+        spec = subobject(obj, "spec")
+        if NAMESPACE_FINALIZER not in listed(spec, "finalizers"):
+            spec["finalizers"] = [*listed(spec, "finalizers"), NAMESPACE_FINALIZER]
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """The finalizers of the spec change through `finalize` only."""
+        if request.subresource != "finalize":
+            if "spec" in old:
+                obj["spec"] = old["spec"]
+            else:
+                obj.pop("spec", None)
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The phase follows the deletion."""
+        if subresource == "finalize":
+            return [
+                invalid(f"spec.finalizers[{i}]", name, text)
+                for i, name in enumerate(listed(section(obj, "spec"), "finalizers"))
+                for text in naming.qualified_name(name)
+            ]
+        phase = section(obj, "status").get("phase")
+        doomed = section(old, "metadata").get("deletionTimestamp")
+        if subresource == "status" and not doomed and phase != "Active":
+            text = "may only be 'Active' if `deletionTimestamp` is empty"
+            return [invalid("status.phase", phase, text)]
+        if subresource == "status" and doomed and phase != "Terminating":
+            text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+            return [invalid("status.phase", phase, text)]
+        return ()
+
+    def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
+        """A namespace that waits for its content is Terminating."""
+        del request
+        obj["status"] = {**section(obj, "status"), "phase": "Terminating"}
+
+
+class NodeRules(KindRules):
+    """The strategy of nodes."""
+
+    def default(self, obj: Obj) -> None:
+        """Allocatable is all of the capacity, unless it says otherwise.
+
+        Raises:
+            BadRequest: a field is of the wrong type.
+        """
+        check_shape(obj, NODE)
+        status = subobject(obj, "status")
+        if status.get("capacity") and status.get("allocatable") is None:
+            status["allocatable"] = dict(status["capacity"])
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """The taints."""
+        return _validate_taints(listed(section(obj, "spec"), "taints"))
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The taints."""
+        del old
+        return () if subresource == "status" else self.validate_create(obj)
+
+
+def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    errors = []
+    seen = set()
+    for i, taint in enumerate(taints):
+        path = f"metadata.taints[{i}]"
+        key, effect = taint.get("key") or "", taint.get("effect")
+        errors += [invalid(f"{path}.key", key, text) for text in naming.qualified_name(key)]
+        value = taint.get("value") or ""
+        errors += [invalid(f"{path}.value", value, text) for text in naming.label_value(value)]
+        if not effect:
+            errors.append(required(f"{path}.effect"))
+        elif effect not in TAINT_EFFECTS:
+            errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
+        if (key, effect) in seen:
+            errors.append(duplicate(path, taint))
+        seen.add((key, effect))
+    return errors
+
+
+class EventRules(KindRules):
+    """The strategy of events, as clients of `v1` know it."""
+
+    def default(self, obj: Obj) -> None:
+        """Only a look at the types.
+
+        Raises:
+            BadRequest: a field is of the wrong type.
+        """
+        check_shape(obj, EVENT)
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """An event lives where the object lives that it is about."""
+        namespace = section(obj, "metadata").get("namespace") or ""
+        about = section(obj, "involvedObject").get("namespace") or ""
+        path = "involvedObject.namespace"
+        if about and about != namespace:
+            return [invalid(path, about, "does not match event.namespace")]
+        if not about and namespace != "default":
+            return [invalid(path, about, "does not match event.namespace")]
+        return ()
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The same as for a new one."""
+        del old, subresource
+        return self.validate_create(obj)

@@ -1,0 +1,96 @@
+"""Field errors in the words of Kubernetes, and quick ways into raw objects.
+
+The text of an error is what clients show and match on, so the wording is that of the real server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import FieldError
+
+IMMUTABLE = "field is immutable"
+NON_NEGATIVE = "must be greater than or equal to 0"
+
+
+def shown(value: Any) -> str:
+    """A value as error texts show it: texts quoted, everything else as JSON."""
+    if value is None:
+        return "null"
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def invalid(path: str, value: Any, detail: str) -> FieldError:
+    """A value that breaks a rule."""
+    tail = f": {detail}" if detail else ""
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}{tail}")
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    """A value that is missing."""
+    return FieldError(
+        path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value"
+    )
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    """A value that must not be there."""
+    return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    """A value that is there twice."""
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """A value that is none of the known ones."""
+    known = ", ".join(shown(found) for found in sorted(supported))
+    text = f"Unsupported value: {shown(value)}: supported values: {known}"
+    return FieldError(path, "FieldValueNotSupported", text)
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    """A value of more than `limit` bytes."""
+    text = f"Too long: may not be more than {limit} bytes"
+    return FieldError(path, "FieldValueTooLong", text)
+
+
+def immutable(path: str, new: Any, old: Any) -> list[FieldError]:
+    """An error when the value changed; absent and empty are different."""
+    return [] if new == old else [invalid(path, new, IMMUTABLE)]
+
+
+def non_negative(path: str, value: Any) -> list[FieldError]:
+    """An error when the number is below zero; None passes."""
+    return [invalid(path, value, NON_NEGATIVE)] if value is not None and value < 0 else []
+
+
+def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """The mapping found by following the keys; empty when there is none."""
+    found: Any = obj
+    for key in keys:
+        found = (found or {}).get(key)
+    return found or {}
+
+
+def listed(obj: Mapping[str, Any], key: str) -> Sequence[Any]:
+    """The list of that key, empty when it is absent or null."""
+    return obj.get(key) or ()
+
+
+def setdefault(obj: Obj, key: str, value: Any) -> None:
+    """Like `dict.setdefault`, but null counts as absent, as in Kubernetes."""
+    if obj.get(key) is None:
+        obj[key] = value
+
+
+def subobject(obj: Obj, key: str) -> Obj:
+    """The mapping of that key, put there when it is absent or null."""
+    found = obj.get(key)
+    if found is None:
+        found = obj[key] = {}
+    return found

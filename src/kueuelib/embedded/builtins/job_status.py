@@ -1,0 +1,115 @@
+"""The rules of a Job's status: what no controller may claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, find_condition, parse_time
+from kueuelib.embedded.builtins.fields import invalid, non_negative, required, section
+from kueuelib.errors import FieldError
+
+_COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
+_LASTING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+
+
+def _holds(status: Mapping[str, Any], type: str) -> bool:
+    return find_condition(status.get("conditions"), type).get("status") == "True"
+
+
+def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The broken rules of a changed status."""
+    status, before = section(new, "status"), section(old, "status")
+    errors = []
+    for key in _COUNTS:
+        errors += non_negative(f"status.{key}", status.get(key))
+    if status == before:
+        return errors
+    suspended = bool(section(old, "spec").get("suspend"))
+    errors += _validate_start(status, before, suspended=suspended)
+    errors += _validate_completion(status, before)
+    for name in _LASTING:
+        if _holds(before, name) and not _holds(status, name):
+            terminal = "terminal " if name in ("Complete", "Failed") else ""
+            text = f"cannot disable the {terminal}{name}=True condition"
+            errors.append(invalid("status.conditions", status.get("conditions"), text))
+    idle = suspended and section(old, "spec").get("completions") == 0
+    return errors + _validate_end(status, before, never_started=idle)
+
+
+def _validate_start(
+    status: Mapping[str, Any], before: Mapping[str, Any], *, suspended: bool
+) -> list[FieldError]:
+    """The start is forgotten only while a Job is suspended, and told anew only when it resumes."""
+    path = "status.startTime"
+    new, old = status.get("startTime"), before.get("startTime")
+    if old is None or new == old or suspended:
+        return []
+    if new is None:
+        return [required(path, "startTime cannot be removed for unsuspended job")]
+    if _holds(before, "Suspended"):
+        return []
+    return [required(path, "startTime cannot be modified for unsuspended job")]
+
+
+def _validate_completion(status: Mapping[str, Any], before: Mapping[str, Any]) -> list[FieldError]:
+    path = "status.completionTime"
+    end, was, start = (
+        status.get("completionTime"),
+        before.get("completionTime"),
+        status.get("startTime"),
+    )
+    errors = []
+    if was is not None and end != was:
+        errors.append(invalid(path, end, "field is immutable"))
+    if end is not None:
+        if not _holds(status, "Complete"):
+            text = "cannot set completionTime when there is no Complete=True condition"
+            errors.append(invalid(path, end, text))
+        if start is not None and parse_time(end) < parse_time(start):
+            text = "completionTime cannot be set before startTime"
+            errors.append(invalid(path, end, text))
+    return errors
+
+
+def _validate_end(
+    status: Mapping[str, Any], before: Mapping[str, Any], *, never_started: bool
+) -> list[FieldError]:
+    """What must be true of a Job that is done; only looked at when it becomes so."""
+    complete, failed = _holds(status, "Complete"), _holds(status, "Failed")
+    path = "status.conditions"
+    conditions = status.get("conditions")
+    errors = []
+    if complete and failed:
+        text = "cannot set Complete=True and Failed=true conditions"
+        errors.append(invalid(path, conditions, text))
+    if complete and _holds(status, "FailureTarget"):
+        text = "cannot set Complete=True and FailureTarget=true conditions"
+        errors.append(invalid(path, conditions, text))
+    if failed and _holds(status, "SuccessCriteriaMet"):
+        text = "cannot set Failed=True and SuccessCriteriaMet=true conditions"
+        errors.append(invalid(path, conditions, text))
+    was_done = _holds(before, "Complete") or _holds(before, "Failed")
+    if was_done or not (complete or failed):
+        return errors
+    if complete and not _holds(status, "SuccessCriteriaMet"):
+        text = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
+        errors.append(invalid(path, conditions, text))
+    if failed and not _holds(status, "FailureTarget"):
+        text = "cannot set Failed=True condition without the FailureTarget=true condition"
+        errors.append(invalid(path, conditions, text))
+    if status.get("startTime") is None and not never_started:
+        errors.append(required("status.startTime", "startTime is required for finished job"))
+    if complete and status.get("completionTime") is None:
+        text = "completionTime is required for Complete jobs"
+        errors.append(required("status.completionTime", text))
+    if status.get("active"):
+        text = "active>0 is invalid for finished job"
+        errors.append(invalid("status.active", status["active"], text))
+    if status.get("terminating"):
+        text = "terminating>0 is invalid for finished job"
+        errors.append(invalid("status.terminating", status["terminating"], text))
+    if (status.get("ready") or 0) > (status.get("active") or 0):
+        text = "cannot set more ready pods than active"
+        errors.append(invalid("status.ready", status["ready"], text))
+    return errors

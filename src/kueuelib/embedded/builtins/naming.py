@@ -1,0 +1,122 @@
+"""Which texts may be names, label keys, label values: each rule returns what it objects to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+NameRule = Callable[[str], Sequence[str]]
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = rf"({_QUALIFIED})?"
+
+_IS_LABEL = re.compile(_LABEL).fullmatch
+_IS_SUBDOMAIN = re.compile(_SUBDOMAIN).fullmatch
+_IS_LABEL_1035 = re.compile(_LABEL_1035).fullmatch
+_IS_QUALIFIED = re.compile(_QUALIFIED).fullmatch
+_IS_VALUE = re.compile(_VALUE).fullmatch
+
+_ENDS = "must start and end with an alphanumeric character"
+_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    f"'.', and {_ENDS} (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    f"and {_ENDS} (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_LABEL_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+    f"regex used for validation is '{_LABEL_1035}')"
+)
+_QUALIFIED_PARTS = (
+    f"must consist of alphanumeric characters, '-', '_' or '.', and {_ENDS} (e.g. 'MyName',  or "
+    f"'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+)
+_QUALIFIED_TEXT = (
+    f"a qualified name {_QUALIFIED_PARTS} with an optional DNS subdomain prefix and '/' "
+    "(e.g. 'example.com/MyName')"
+)
+_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    f"and {_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'{_VALUE}')"
+)
+
+LABEL_LIMIT = 63
+SUBDOMAIN_LIMIT = 253
+
+
+def _longer(text: str, limit: int) -> list[str]:
+    return [f"must be no more than {limit} bytes"] if len(text) > limit else []
+
+
+def subdomain(name: str) -> list[str]:
+    """The rule of most names: RFC 1123 subdomain."""
+    bad = [] if _IS_SUBDOMAIN(name) else [_SUBDOMAIN_TEXT]
+    return _longer(name, SUBDOMAIN_LIMIT) + bad
+
+
+def label(name: str) -> list[str]:
+    """The rule of namespaces and containers: RFC 1123 label."""
+    bad = [] if _IS_LABEL(name) else [_LABEL_TEXT]
+    return _longer(name, LABEL_LIMIT) + bad
+
+
+def label_1035(name: str) -> list[str]:
+    """The rule of services: RFC 1035 label."""
+    bad = [] if _IS_LABEL_1035(name) else [_LABEL_1035_TEXT]
+    return _longer(name, LABEL_LIMIT) + bad
+
+
+def path_segment(name: str) -> list[str]:
+    """The rule of roles: anything that survives in a URL."""
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{found}'" for found in "/%" if found in name]
+
+
+def qualified_name(key: str) -> list[str]:
+    """The rule of label keys, resource names and conditions: an optional prefix, `/`, a name."""
+    found: list[str] = []
+    parts = key.split("/")
+    if len(parts) > 2:
+        return [_QUALIFIED_TEXT]
+    if len(parts) == 2:
+        if not parts[0]:
+            found.append("prefix part must be non-empty")
+        else:
+            found += [f"prefix part {text}" for text in subdomain(parts[0])]
+    name = parts[-1]
+    if not name:
+        found.append("name part must be non-empty")
+    elif len(name) > LABEL_LIMIT:
+        found.append(f"name part must be no more than {LABEL_LIMIT} bytes")
+    if not _IS_QUALIFIED(name):
+        found.append(f"name part {_QUALIFIED_PARTS}")
+    return found
+
+
+def label_value(value: str) -> list[str]:
+    """The rule of label values."""
+    bad = [] if _IS_VALUE(value) else [_VALUE_TEXT]
+    return _longer(value, LABEL_LIMIT) + bad
+
+
+_RULES: dict[tuple[str, str], NameRule] = {
+    ("", "Namespace"): label,
+    ("", "Service"): label_1035,
+    ("rbac.authorization.k8s.io", "Role"): path_segment,
+    ("rbac.authorization.k8s.io", "ClusterRole"): path_segment,
+    ("rbac.authorization.k8s.io", "RoleBinding"): path_segment,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): path_segment,
+}
+
+
+def name_rule(group: str, kind: str) -> NameRule:
+    """The rule of the names of a kind."""
+    return _RULES.get((group, kind), subdomain)

@@ -1,0 +1,56 @@
+"""What every new pod gets besides its own defaults: a service account and the usual tolerations."""
+
+from __future__ import annotations
+
+from kueuelib.api.kinds import PODS
+from kueuelib.embedded.admission.plugin import (
+    AdmissionPlugin,
+    AdmissionRequest,
+    Operation,
+    Reader,
+)
+from kueuelib.embedded.builtins.fields import setdefault
+from kueuelib.embedded.builtins.pod_defaults import tolerate_unready_nodes
+
+
+def _is_new_pod(request: AdmissionRequest) -> bool:
+    return (
+        request.operation is Operation.CREATE
+        and not request.subresource
+        and request.resource.group_kind == PODS.group_kind
+    )
+
+
+class ServiceAccountPlugin(AdmissionPlugin):
+    """Names the service account `default` in pods that name none; no token is mounted."""
+
+    name = "ServiceAccount"
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """New pods."""
+        return _is_new_pod(request)
+
+    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Sets both fields that carry the name."""
+        del reader
+        if request.obj is not None:
+            spec = request.obj["spec"]
+            if not spec.get("serviceAccountName"):
+                spec["serviceAccountName"] = "default"
+            setdefault(spec, "serviceAccount", spec["serviceAccountName"])
+
+
+class TolerationPlugin(AdmissionPlugin):
+    """Lets new pods stay for five minutes on nodes that are lost."""
+
+    name = "DefaultTolerationSeconds"
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """New pods."""
+        return _is_new_pod(request)
+
+    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Adds the tolerations."""
+        del reader
+        if request.obj is not None:
+            tolerate_unready_nodes(request.obj["spec"])

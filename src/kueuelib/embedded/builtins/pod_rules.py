@@ -1,0 +1,228 @@
+"""Pods: their strategy on the server."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    immutable,
+    invalid,
+    listed,
+    section,
+)
+from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
+from kueuelib.embedded.builtins.pod_placement import validate_tolerations
+from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.resources import qos_class
+from kueuelib.embedded.builtins.shapes import POD, check_shape
+from kueuelib.errors import FieldError
+
+_SPEC_TEXT = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
+)
+_GATED_TEXT = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+class PodRules(KindRules):
+    """The strategy of pods."""
+
+    def default(self, obj: Obj) -> None:
+        """The defaults, after a look at the types.
+
+        Raises:
+            BadRequest: a field is of the wrong type.
+        """
+        check_shape(obj, POD)
+        default_pod(obj)
+
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """A new pod is Pending, whatever its author says."""
+        status: Obj = {"phase": "Pending", "qosClass": qos_class(section(obj, "spec"))}
+        if is_gated(obj):
+            status["conditions"] = [gated_condition(request.now)]
+        obj["status"] = status
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """The rules of the spec."""
+        return validate_pod_spec(section(obj, "spec"), "spec")
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """What of a pod may change."""
+        if subresource == "status":
+            return _validate_status(obj, old)
+        if subresource:
+            return ()
+        return validate_pod_update(obj, old)
+
+    def grace_period(self, obj: Obj, asked: int | None) -> int:
+        """What was asked for, else the pod's own; pods that never ran or are done go at once."""
+        spec = section(obj, "spec")
+        if not spec.get("nodeName") or is_terminal(obj):
+            return 0
+        own = spec.get("terminationGracePeriodSeconds")
+        found = asked if asked is not None else own
+        return 30 if found is None else max(int(found), 1) if found < 0 else int(found)
+
+
+def is_gated(pod: Mapping[str, Any]) -> bool:
+    """Whether scheduling gates keep the pod from being scheduled."""
+    return bool(listed(section(pod, "spec"), "schedulingGates"))
+
+
+def is_terminal(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of the pod have ended for good."""
+    return section(pod, "status").get("phase") in ("Succeeded", "Failed")
+
+
+def gated_condition(now: float) -> Obj:
+    """The condition of a pod with scheduling gates."""
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": _GATED_TEXT,
+        "lastProbeTime": None,
+        "lastTransitionTime": format_time(now),
+    }
+
+
+def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
+    """The broken rules of a change of a pod outside its status."""
+    spec, before = section(new, "spec"), section(old, "spec")
+    if spec == before:
+        return []
+    if len(listed(spec, "containers")) != len(listed(before, "containers")):
+        return [forbidden("spec.containers", "pod updates may not add or remove containers")]
+    if len(listed(spec, "initContainers")) != len(listed(before, "initContainers")):
+        return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
+    errors = validate_pod_spec(spec, "spec")
+    rest: Obj = copy.deepcopy(dict(spec))
+    errors += _allow_images(rest, before)
+    errors += _allow_deadline(rest, before)
+    errors += _allow_tolerations(rest, before)
+    errors += _allow_ungating(rest, before)
+    if listed(before, "schedulingGates"):
+        errors += _allow_narrower_placement(rest, before)
+    if rest.get("terminationGracePeriodSeconds") == 1 and (
+        (before.get("terminationGracePeriodSeconds") or 0) < 0
+    ):
+        rest["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+    if rest != before:
+        changed = sorted(key for key in {*rest, *before} if rest.get(key) != before.get(key))
+        errors.append(forbidden("spec", f"{_SPEC_TEXT}\nchanged: {', '.join(changed)}"))
+    return errors
+
+
+def _restore(rest: Obj, before: Mapping[str, Any], key: str) -> None:
+    """What was allowed to change no longer counts as a change."""
+    if key in before:
+        rest[key] = before[key]
+    else:
+        rest.pop(key, None)
+
+
+def _allow_images(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
+    for key in CONTAINER_LISTS:
+        for new, old in zip(listed(rest, key), listed(before, key), strict=False):
+            if new.get("image"):
+                _restore(new, old, "image")
+    return []
+
+
+def _allow_deadline(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
+    path = "spec.activeDeadlineSeconds"
+    new, old = rest.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if new == old:
+        return []
+    _restore(rest, before, "activeDeadlineSeconds")
+    if new is None:
+        return [invalid(path, new, "must not update from a positive integer to nil value")]
+    if old is not None and new > old:
+        return [invalid(path, new, "must be less than or equal to previous value")]
+    return []
+
+
+def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
+    new, old = listed(rest, "tolerations"), listed(before, "tolerations")
+    if new == old:
+        return []
+    _restore(rest, before, "tolerations")
+
+    def identity(toleration: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(toleration.get(key) or "" for key in ("key", "operator", "value", "effect"))
+
+    kept = {identity(found) for found in new}
+    if all(identity(found) in kept for found in old):
+        return validate_tolerations(new, "spec.tolerations")
+    text = "existing toleration can not be modified except its tolerationSeconds"
+    return [forbidden("spec.tolerations", text)]
+
+
+def _allow_ungating(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
+    known = {gate["name"] for gate in listed(before, "schedulingGates")}
+    added = [g["name"] for g in listed(rest, "schedulingGates") if g.get("name") not in known]
+    _restore(rest, before, "schedulingGates")
+    return [
+        forbidden(
+            "spec.schedulingGates",
+            f"only deletion is allowed, but found new scheduling gate '{name}'",
+        )
+        for name in added
+    ]
+
+
+def _allow_narrower_placement(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
+    """While a pod is gated, its node selector and affinity may become stricter."""
+    errors = []
+    new, old = section(rest, "nodeSelector"), section(before, "nodeSelector")
+    if any(key not in new or new[key] != value for key, value in old.items()):
+        text = "only additions are allowed (no mutations or deletions)"
+        errors.append(invalid("spec.nodeSelector", dict(new), text))
+    _restore(rest, before, "nodeSelector")
+    errors += _narrower_affinity(section(rest, "affinity"), section(before, "affinity"))
+    affinity = dict(section(rest, "affinity"))
+    was = section(before, "affinity")
+    if "nodeAffinity" in was:
+        affinity["nodeAffinity"] = was["nodeAffinity"]
+    else:
+        affinity.pop("nodeAffinity", None)
+    if affinity or "affinity" in before:
+        rest["affinity"] = affinity or before.get("affinity")
+    else:
+        rest.pop("affinity", None)
+    return errors
+
+
+def _narrower_affinity(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    path = f"spec.affinity.nodeAffinity.{key}.nodeSelectorTerms"
+    before = listed(section(old, "nodeAffinity", key), "nodeSelectorTerms")
+    now = listed(section(new, "nodeAffinity", key), "nodeSelectorTerms")
+    if not before:
+        return []
+    if len(now) != len(before):
+        text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        return [invalid(path, list(now), text)]
+    errors = []
+    for i, (later, earlier) in enumerate(zip(now, before, strict=True)):
+        for part in ("matchExpressions", "matchFields"):
+            first = list(listed(earlier, part))
+            if list(listed(later, part))[: len(first)] != first:
+                text = "only additions are allowed (no mutations or deletions)"
+                errors.append(invalid(f"{path}[{i}].{part}", listed(later, part), text))
+    return errors
+
+
+def _validate_status(new: Obj, old: Obj) -> list[FieldError]:
+    """A status may not move a pod to another node."""
+    return immutable(
+        "spec.nodeName", section(new, "spec").get("nodeName"), section(old, "spec").get("nodeName")
+    )

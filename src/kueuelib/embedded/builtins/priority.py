@@ -1,0 +1,181 @@
+"""PriorityClasses, and the priority that a pod gets when it is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.kinds import PODS, PRIORITY_CLASSES
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded.admission.plugin import (
+    AdmissionPlugin,
+    AdmissionRequest,
+    KindRules,
+    Operation,
+    Reader,
+)
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    not_supported,
+    section,
+    setdefault,
+)
+from kueuelib.embedded.builtins.refusals import refuse
+from kueuelib.embedded.builtins.shapes import PRIORITY_CLASS, check_shape
+from kueuelib.errors import FieldError
+
+HIGHEST_OF_USERS = 1_000_000_000
+SYSTEM_PREFIX = "system-"
+SYSTEM_CLASSES: Mapping[str, tuple[int, str]] = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "For pods that the cluster cannot do without, on whatever node.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "For pods that their node cannot do without.",
+    ),
+}
+POLICIES = ("Never", "PreemptLowerPriority")
+
+
+def system_priority_classes() -> list[Obj]:
+    """The classes that every cluster has."""
+    return [
+        {
+            "apiVersion": PRIORITY_CLASSES.api_version,
+            "kind": PRIORITY_CLASSES.kind,
+            "metadata": {"name": name},
+            "value": value,
+            "description": text,
+        }
+        for name, (value, text) in SYSTEM_CLASSES.items()
+    ]
+
+
+class PriorityClassRules(KindRules):
+    """The strategy of PriorityClasses."""
+
+    def default(self, obj: Obj) -> None:
+        """Preempts unless it says otherwise.
+
+        Raises:
+            BadRequest: a field is of the wrong type.
+        """
+        check_shape(obj, PRIORITY_CLASS)
+        setdefault(obj, "value", 0)
+        setdefault(obj, "preemptionPolicy", "PreemptLowerPriority")
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Names and values of the system are not for users."""
+        name, value = section(obj, "metadata").get("name") or "", obj.get("value") or 0
+        errors = []
+        if name.startswith(SYSTEM_PREFIX):
+            if SYSTEM_CLASSES.get(name, (None,))[0] != value:
+                text = (
+                    "priority class names with 'system-' prefix are reserved for system use only. "
+                    f"error: {name} is not a known system priority class"
+                )
+                errors.append(forbidden("metadata.name", text))
+        elif value > HIGHEST_OF_USERS:
+            text = f"maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}"
+            errors.append(forbidden("value", text))
+        policy = obj.get("preemptionPolicy")
+        if policy not in POLICIES:
+            errors.append(not_supported("preemptionPolicy", policy, POLICIES))
+        return errors
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """Value and policy are for ever."""
+        del subresource
+        errors = []
+        if obj.get("value") != old.get("value"):
+            errors.append(forbidden("value", "may not be changed in an update."))
+        if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
+            text = 'Invalid value: "' + str(obj.get("preemptionPolicy")) + '": field is immutable'
+            errors.append(FieldError("preemptionPolicy", "FieldValueInvalid", text))
+        return errors
+
+
+def default_class(classes: Iterable[Obj]) -> Obj | None:
+    """The class of pods that name none: of the global defaults the one of the lowest value."""
+    found = [one for one in classes if one.get("globalDefault")]
+    return min(found, key=lambda one: one.get("value", 0), default=None)
+
+
+def resolve_priority(spec: Mapping[str, Any], found: Obj | None) -> dict[str, Any]:
+    """What a pod's spec gets from its class, or from there being none."""
+    if found is None:
+        value, policy = 0, "PreemptLowerPriority"
+    else:
+        value = found.get("value", 0)
+        policy = found.get("preemptionPolicy") or "PreemptLowerPriority"
+    resolved: dict[str, Any] = {"priority": value}
+    if found is not None and not spec.get("priorityClassName"):
+        resolved["priorityClassName"] = found["metadata"]["name"]
+    if spec.get("preemptionPolicy") is None:
+        resolved["preemptionPolicy"] = policy
+    return resolved
+
+
+class PriorityPlugin(AdmissionPlugin):
+    """Gives new pods the number of their PriorityClass, and allows one global default."""
+
+    name = "Priority"
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """New pods, and PriorityClasses that are written."""
+        if request.subresource:
+            return False
+        group_kind = request.resource.group_kind
+        if group_kind == PODS.group_kind:
+            return request.operation is Operation.CREATE
+        writes = (Operation.CREATE, Operation.UPDATE)
+        return group_kind == PRIORITY_CLASSES.group_kind and request.operation in writes
+
+    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Resolves the class.
+
+        Raises:
+            Forbidden: there is no such class, or the number contradicts it.
+        """
+        obj = request.obj
+        if obj is None or request.resource.group_kind != PODS.group_kind:
+            return
+        spec = obj["spec"]
+        name = spec.get("priorityClassName")
+        if name:
+            found = reader.get(PRIORITY_CLASSES, ObjectKey("", name))
+            if found is None:
+                raise refuse(request, f"no PriorityClass with name {name} was found")
+        else:
+            found = default_class(reader.items(PRIORITY_CLASSES))
+        given = spec.get("priority")
+        resolved = resolve_priority(spec, found)
+        if given is not None and given != resolved["priority"]:
+            text = (
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
+                f"priority admission controller computed {resolved['priority']} "
+                "from the given PriorityClass name"
+            )
+            raise refuse(request, text)
+        spec.update(resolved)
+
+    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Refuses a second global default.
+
+        Raises:
+            Forbidden: another class is the default.
+        """
+        obj = request.obj
+        if obj is None or request.resource.group_kind != PRIORITY_CLASSES.group_kind:
+            return
+        if not obj.get("globalDefault"):
+            return
+        other = default_class(reader.items(PRIORITY_CLASSES))
+        if other is not None and other["metadata"]["name"] != obj["metadata"].get("name"):
+            text = (
+                f"PriorityClass {other['metadata']['name']} is already marked as default. "
+                "Only one PriorityClass can be marked as default"
+            )
+            raise refuse(request, text)

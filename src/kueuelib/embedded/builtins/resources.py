@@ -1,0 +1,159 @@
+"""Rules of `resources` of containers, and what follows from them: totals and the QoS class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import NON_NEGATIVE, invalid, listed, required, section
+from kueuelib.errors import FieldError, InvalidQuantity
+
+STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
+HUGE_PAGES = "hugepages-"
+_SUFFIX_TEXT = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+
+
+def amount(value: Any) -> Quantity | None:
+    """The quantity, or None when it is none."""
+    try:
+        return Quantity.parse(value)
+    except InvalidQuantity:
+        return None
+
+
+def is_native(name: str) -> bool:
+    """Whether Kubernetes itself defines the resource, as opposed to an extended one."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def overcommits(name: str) -> bool:
+    """Whether limits may exceed requests."""
+    return is_native(name) and not name.startswith(HUGE_PAGES)
+
+
+def container_requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The requests as they are written."""
+    return section(container, "resources", "requests")
+
+
+def container_limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits as they are written."""
+    return section(container, "resources", "limits")
+
+
+def _name_errors(name: str, path: str) -> list[FieldError]:
+    errors = [invalid(path, name, text) for text in naming.qualified_name(name)]
+    if errors:
+        return errors
+    if "/" not in name and name not in STANDARD and not name.startswith(HUGE_PAGES):
+        errors.append(invalid(path, name, "must be a standard resource for containers"))
+    return errors
+
+
+def _amount_errors(name: str, value: Any, path: str) -> list[FieldError]:
+    found = amount(value)
+    if found is None:
+        return [invalid(path, value, _SUFFIX_TEXT)]
+    if found < Quantity.parse(0):
+        return [invalid(path, value, NON_NEGATIVE)]
+    if not is_native(name) and found.milli() % 1000:
+        return [invalid(path, value, "must be an integer")]
+    return []
+
+
+def validate_resources(resources: Mapping[str, Any], path: str) -> list[FieldError]:
+    """Names, amounts, and requests that exceed their limits."""
+    requests, limits = section(resources, "requests"), section(resources, "limits")
+    errors = []
+    bad = set()
+    for what, amounts in (("limits", limits), ("requests", requests)):
+        for name, value in amounts.items():
+            found = _name_errors(name, f"{path}.{what}")
+            found += _amount_errors(name, value, f"{path}.{what}[{name}]")
+            if found:
+                bad.add(name)
+            errors += found
+    for name, value in requests.items():
+        if name in bad:
+            continue
+        if name not in limits:
+            if not overcommits(name):
+                text = "Limit must be set for non overcommitable resources"
+                errors.append(required(f"{path}.limits", text))
+            continue
+        request, limit = Quantity.parse(value), Quantity.parse(limits[name])
+        if overcommits(name):
+            if request > limit:
+                text = f"must be less than or equal to {name} limit of {limits[name]}"
+                errors.append(invalid(f"{path}.requests", value, text))
+        elif request != limit:
+            text = f"must be equal to {name} limit of {limits[name]}"
+            errors.append(invalid(f"{path}.requests", value, text))
+    return errors
+
+
+def containers_of(spec: Mapping[str, Any]) -> Iterator[Obj]:
+    """The containers and init containers."""
+    yield from listed(spec, "containers")
+    yield from listed(spec, "initContainers")
+
+
+def is_sidecar(init_container: Mapping[str, Any]) -> bool:
+    """Whether an init container goes on running beside the others."""
+    return init_container.get("restartPolicy") == "Always"
+
+
+def pod_requests(spec: Mapping[str, Any]) -> dict[str, Quantity]:
+    """What a node must have free for a pod: containers, init containers, sidecars, overhead."""
+    total: dict[str, Quantity] = {}
+    _add_all(total, listed(spec, "containers"))
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in listed(spec, "initContainers"):
+        here = dict(sidecars)
+        _add_all(here, [container])
+        if is_sidecar(container):
+            sidecars = here
+        _raise_to(peak, here)
+    for name, value in sidecars.items():
+        total[name] = total[name] + value if name in total else value
+    _raise_to(total, peak)
+    for name, text in section(spec, "overhead").items():
+        value = Quantity.parse(text)
+        total[name] = total[name] + value if name in total else value
+    return total
+
+
+def _add_all(total: dict[str, Quantity], containers: Any) -> None:
+    for container in containers:
+        for name, text in container_requests(container).items():
+            value = Quantity.parse(text)
+            total[name] = total[name] + value if name in total else value
+
+
+def _raise_to(total: dict[str, Quantity], least: Mapping[str, Quantity]) -> None:
+    for name, value in least.items():
+        if name not in total or total[name] < value:
+            total[name] = value
+
+
+def qos_class(spec: Mapping[str, Any]) -> str:
+    """`Guaranteed`, `Burstable` or `BestEffort`."""
+    zero = Quantity.parse(0)
+    guaranteed = True
+    anything = False
+    for container in containers_of(spec):
+        requests, limits = container_requests(container), container_limits(container)
+        for name in ("cpu", "memory"):
+            request = Quantity.parse(requests.get(name, 0))
+            limit = Quantity.parse(limits.get(name, 0))
+            anything = anything or request > zero or limit > zero
+            guaranteed = guaranteed and limit > zero and request in (zero, limit)
+    if not anything:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"

@@ -1,0 +1,1 @@
+"""What a cluster does around its API server: Jobs, scheduling, kubelets, garbage, namespaces."""

@@ -1,0 +1,153 @@
+"""The garbage collector: background, foreground and orphaning deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.garbage import (
+    FOREGROUND,
+    ORPHAN,
+    Graph,
+    Node,
+    node_of,
+    without_finalizer,
+    without_owners,
+)
+from kueuelib.embedded.cluster.kinds import Kinds
+from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.errors import Conflict, NotFound
+from kueuelib.machinery.store import Delta
+
+
+class Collector:
+    """Deletes what has lost all its owners, and does what a deletion with dependents asks for.
+
+    Attributes:
+        graph: who owns whom.
+        loop: the work queue, by UID; run it.
+    """
+
+    def __init__(self, service: ApiService, kinds: Kinds, clock: Clock) -> None:
+        self.graph = Graph()
+        self.loop: Loop[str] = Loop("garbage", self._reconcile, clock, workers=8)
+        self._service = service
+        self._kinds = kinds
+        kinds.follow(self._follow)
+
+    def _follow(self, mirror: Mirror) -> None:
+        resource = mirror.resource
+
+        def handle(delta: Delta[Obj]) -> None:
+            self._observe(resource, delta)
+
+        mirror.add_handler(handle)
+
+    def _observe(self, resource: Resource, delta: Delta[Obj]) -> None:
+        old, new = delta.old, delta.new
+        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
+            self._gone(old["metadata"]["uid"])
+        if new is None:
+            return
+        node = node_of(resource, delta.key, new)
+        before = self.graph.get(node.uid)
+        if before == node:
+            return
+        self.graph.put(node)
+        if node.deleted:
+            if ORPHAN in node.finalizers or FOREGROUND in node.finalizers:
+                self.loop.add(node.uid)
+        elif node.owners and (before is None or before.owners != node.owners):
+            if any(self.graph.get(ref["uid"]) is None for ref in node.owners):
+                self.loop.add(node.uid)
+            self._wake_doomed_owners(node)
+
+    def _gone(self, uid: str) -> None:
+        node = self.graph.remove(uid)
+        self.loop.add(*(found.uid for found in self.graph.dependents(uid)))
+        if node is not None:
+            self._wake_doomed_owners(node)
+
+    def _wake_doomed_owners(self, node: Node) -> None:
+        for ref in node.owners:
+            owner = self.graph.get(ref["uid"])
+            if owner is not None and owner.deleted and FOREGROUND in owner.finalizers:
+                self.loop.add(owner.uid)
+
+    async def _reconcile(self, uid: str) -> float | None:
+        node = self.graph.get(uid)
+        if node is None:
+            return None
+        if node.deleted and ORPHAN in node.finalizers:
+            await self._orphan(node)
+        elif node.deleted and FOREGROUND in node.finalizers:
+            await self._delete_dependents(node)
+        elif node.owners and not node.deleted:
+            await self._collect(node)
+        return None
+
+    async def _collect(self, node: Node) -> None:
+        """Deletes an object without living owners; takes dead owners off one that has others."""
+        found = await asyncio.gather(*(self._lives(node, ref) for ref in node.owners))
+        gone = frozenset(
+            ref["uid"] for ref, lives in zip(node.owners, found, strict=True) if lives is False
+        )
+        if not gone:
+            return
+        if len(gone) < len({ref["uid"] for ref in node.owners}):
+            await self._patch(node, without_owners(node, gone))
+            return
+        await self._delete(node, Propagation.BACKGROUND)
+
+    async def _lives(self, node: Node, ref: Mapping[str, Any]) -> bool:
+        """Whether an owner exists; one of an unknown kind counts as living."""
+        if self.graph.get(ref["uid"]) is not None:
+            return True
+        group = ref.get("apiVersion", "").rpartition("/")[0]
+        resource = self._kinds.find(group, ref.get("kind", ""))
+        if resource is None:
+            return True
+        namespace = node.key.namespace if resource.namespaced else ""
+        if resource.namespaced and not namespace:
+            return True
+        try:
+            owner = await self._service.get(resource, ObjectKey(namespace, ref.get("name", "")))
+        except NotFound:
+            return False
+        return bool(owner["metadata"]["uid"] == ref["uid"])
+
+    async def _orphan(self, node: Node) -> None:
+        gone = frozenset((node.uid,))
+        for found in self.graph.dependents(node.uid):
+            await self._patch(found, without_owners(found, gone))
+        await self._patch(node, without_finalizer(node, ORPHAN))
+
+    async def _delete_dependents(self, node: Node) -> None:
+        blocked = False
+        for found in self.graph.dependents(node.uid):
+            blocks = found.blocks(node.uid)
+            blocked = blocked or blocks
+            if not found.deleted:
+                how = Propagation.FOREGROUND if blocks else Propagation.BACKGROUND
+                await self._delete(found, how)
+        if not blocked:
+            await self._patch(node, without_finalizer(node, FOREGROUND))
+
+    async def _delete(self, node: Node, propagation: Propagation) -> None:
+        options = DeleteOptions(uid=node.uid, propagation=propagation)
+        try:
+            await self._service.delete(node.resource, node.key, options)
+        except (NotFound, Conflict):
+            return  # it is gone, or another object has its name: the watch tells
+
+    async def _patch(self, node: Node, body: Obj) -> None:
+        try:
+            await self._service.patch(node.resource, node.key, body)
+        except NotFound:
+            return

@@ -1,0 +1,125 @@
+"""Who owns whom, and what follows when an owner goes: the pure half of garbage collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+
+
+@attrs.frozen
+class Node:
+    """One object in the graph.
+
+    Attributes:
+        resource: its kind.
+        key: its name.
+        uid: its UID.
+        owners: the raw owner references.
+        finalizers: what its deletion waits for.
+        deleted: whether its deletion was asked for.
+    """
+
+    resource: Resource
+    key: ObjectKey
+    uid: str
+    owners: tuple[Mapping[str, Any], ...]
+    finalizers: tuple[str, ...]
+    deleted: bool
+
+    def blocks(self, owner: str) -> bool:
+        """Whether a foreground deletion of the owner waits for this object."""
+        return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in self.owners)
+
+
+def node_of(resource: Resource, key: ObjectKey, obj: Obj) -> Node:
+    """The node of an object."""
+    meta = obj["metadata"]
+    return Node(
+        resource,
+        key,
+        meta["uid"],
+        tuple(meta.get("ownerReferences") or ()),
+        tuple(meta.get("finalizers") or ()),
+        bool(meta.get("deletionTimestamp")),
+    )
+
+
+class Graph:
+    """All objects by UID, with the way from owner to dependents, and by namespace."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._dependents: dict[str, dict[str, None]] = {}
+        self._namespaces: dict[str, dict[str, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, uid: str) -> Node | None:
+        """The object with the UID."""
+        return self._nodes.get(uid)
+
+    def put(self, node: Node) -> None:
+        """Adds or replaces an object."""
+        self.remove(node.uid)
+        self._nodes[node.uid] = node
+        for ref in node.owners:
+            self._dependents.setdefault(ref["uid"], {})[node.uid] = None
+        if node.key.namespace:
+            self._namespaces.setdefault(node.key.namespace, {})[node.uid] = None
+
+    def remove(self, uid: str) -> Node | None:
+        """Drops an object; gives what it was."""
+        node = self._nodes.pop(uid, None)
+        if node is None:
+            return None
+        for ref in node.owners:
+            self._discard(self._dependents, ref["uid"], uid)
+        if node.key.namespace:
+            self._discard(self._namespaces, node.key.namespace, uid)
+        return node
+
+    @staticmethod
+    def _discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
+        found = index.get(key)
+        if found is not None:
+            found.pop(uid, None)
+            if not found:
+                del index[key]
+
+    def dependents(self, uid: str) -> Iterator[Node]:
+        """The objects that name the UID as their owner."""
+        for found in tuple(self._dependents.get(uid, ())):
+            yield self._nodes[found]
+
+    def has_dependents(self, uid: str) -> bool:
+        """Whether anything names the UID as its owner."""
+        return uid in self._dependents
+
+    def content(self, namespace: str) -> Iterator[Node]:
+        """The objects in a namespace."""
+        for found in tuple(self._namespaces.get(namespace, ())):
+            yield self._nodes[found]
+
+    def is_empty(self, namespace: str) -> bool:
+        """Whether nothing is in a namespace."""
+        return namespace not in self._namespaces
+
+
+def without_owners(node: Node, gone: frozenset[str]) -> Obj:
+    """The merge patch that takes owners off an object."""
+    kept = [dict(ref) for ref in node.owners if ref["uid"] not in gone]
+    return {"metadata": {"uid": node.uid, "ownerReferences": kept or None}}
+
+
+def without_finalizer(node: Node, name: str) -> Obj:
+    """The merge patch that takes a finalizer off an object."""
+    kept = [found for found in node.finalizers if found != name]
+    return {"metadata": {"uid": node.uid, "finalizers": kept or None}}

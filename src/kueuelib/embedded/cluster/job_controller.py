@@ -1,0 +1,117 @@
+"""The Job controller: carries out what `job_decision` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import JOBS, PODS
+from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.job_decision import (
+    Backoff,
+    JobDecision,
+    JobMemory,
+    decide,
+    first_memory,
+    is_ours,
+)
+from kueuelib.embedded.cluster.job_pods import new_pod
+from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.errors import ApiError, NotFound
+from kueuelib.machinery.store import Delta
+
+_SETTLE = 0.02
+"""Seconds in which further events of the same pods are waited for: one status instead of three."""
+
+
+class JobController:
+    """Makes the pods of Jobs, and tells how they are doing.
+
+    Attributes:
+        loop: the work queue; run it.
+    """
+
+    def __init__(
+        self,
+        service: ApiService,
+        jobs: Mirror,
+        pods: Mirror,
+        clock: Clock,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._service = service
+        self._jobs = jobs
+        self._pods = pods
+        self._clock = clock
+        self._backoff = backoff or Backoff()
+        self._memories: dict[str, JobMemory] = {}
+        self.loop: Loop[ObjectKey] = Loop("job", self._reconcile, clock, workers=8)
+        jobs.add_handler(self._on_job)
+        pods.add_handler(self._on_pod)
+
+    def _on_job(self, delta: Delta[Obj]) -> None:
+        old, new = delta.old, delta.new
+        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
+            self._memories.pop(old["metadata"]["uid"], None)
+        if new is not None:
+            self.loop.add(delta.key)
+
+    def _on_pod(self, delta: Delta[Obj]) -> None:
+        ref = controller_of(delta.last)
+        if ref is not None and ref.get("kind") == "Job":
+            self.loop.add(ObjectKey(delta.key.namespace, ref.get("name", "")), after=_SETTLE)
+
+    async def _reconcile(self, key: ObjectKey) -> float | None:
+        job = self._jobs.get(key)
+        if job is None or not is_ours(job):
+            return None
+        uid = job["metadata"]["uid"]
+        pods = self._pods.owned_by(uid)
+        memory = self._memories.get(uid)
+        if memory is None:
+            memory = first_memory(job, pods)
+        decision = decide(job, pods, memory, self._clock.now(), self._backoff)
+        if decision.expire:
+            await self._expire(job)
+            return None
+        # Pods that are about to be deleted must not count as failures, whatever goes wrong below.
+        self._memories[uid] = attrs.evolve(memory, disposed=decision.memory.disposed)
+        problem = await self._change_pods(job, decision)
+        if decision.status != (job.get("status") or {}):
+            written = await self._service.update_status(JOBS, {**job, "status": decision.status})
+            self._jobs.written(written)
+        self._memories[uid] = decision.memory
+        if problem is not None:
+            raise problem
+        return decision.due
+
+    async def _change_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
+        """Deletes and creates; after the first refusal the status does not claim the rest."""
+        for pod in decision.delete:
+            options = DeleteOptions(uid=pod["metadata"]["uid"], propagation=Propagation.BACKGROUND)
+            try:
+                self._pods.written(await self._service.delete(PODS, key_of(pod), options))
+            except NotFound:
+                continue
+        for done, index in enumerate(decision.create):
+            try:
+                self._pods.written(await self._service.create(PODS, new_pod(job, index)))
+            except ApiError as error:
+                missing = len(decision.create) - done
+                active = decision.status.get("active", 0) - missing
+                if active > 0:
+                    decision.status["active"] = active
+                else:
+                    decision.status.pop("active", None)
+                return error
+        return None
+
+    async def _expire(self, job: Mapping[str, Any]) -> None:
+        options = DeleteOptions(uid=job["metadata"]["uid"], propagation=Propagation.BACKGROUND)
+        self._jobs.written(await self._service.delete(JOBS, key_of(job), options))

@@ -1,0 +1,407 @@
+"""What the Job controller does next, and what it says of a Job: a pure function of Job and pods.
+
+Pods are counted without finalizers: the controller remembers which ended pods are in the numbers of
+the status already (`JobMemory`). A controller that starts anew takes the numbers it finds for true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
+from kueuelib.embedded.cluster.contract import JOB_CONTROLLER
+from kueuelib.embedded.cluster.indexes import format_indexes, parse_indexes
+from kueuelib.embedded.cluster.job_pods import (
+    first_to_go,
+    index_of,
+    is_active,
+    is_ready,
+    is_terminating,
+)
+from kueuelib.embedded.cluster.pod_status import is_terminal, phase
+
+Pods = Sequence[Mapping[str, Any]]
+
+COMPLETE, FAILED = "Complete", "Failed"
+MET, TARGET = "SuccessCriteriaMet", "FailureTarget"
+SUSPENDED = "Suspended"
+
+
+@attrs.frozen
+class Backoff:
+    """The delay before a pod replaces a failed one.
+
+    Attributes:
+        base: seconds after the first failure; each further one in a row doubles it.
+        cap: the most seconds.
+    """
+
+    base: float = 0.5
+    cap: float = 10.0
+
+    def delay(self, failures: int) -> float:
+        """Seconds after so many failures in a row."""
+        return 0.0 if failures <= 0 else min(self.base * 2.0 ** min(failures - 1, 30), self.cap)
+
+
+@attrs.frozen
+class JobMemory:
+    """What the controller remembers between two looks at a Job.
+
+    Attributes:
+        counted: UIDs of pods that are in the numbers of the status.
+        disposed: UIDs of pods that the controller deleted itself; these are no failures.
+        failures: failed pods since the last success.
+        failed_at: when the latest of them was seen.
+    """
+
+    counted: frozenset[str] = frozenset()
+    disposed: frozenset[str] = frozenset()
+    failures: int = 0
+    failed_at: float = 0.0
+
+
+@attrs.frozen
+class JobDecision:
+    """What is to be done with a Job.
+
+    Attributes:
+        status: the whole new status; equal to the old one when nothing changed.
+        create: the completion indexes of new pods, None for each pod of a NonIndexed Job.
+        delete: pods to delete.
+        memory: to be remembered once the status is stored.
+        due: when to look again without an event, None for never.
+        expire: whether the Job itself is to be deleted, its time after the end being over.
+    """
+
+    status: Obj
+    memory: JobMemory
+    create: tuple[int | None, ...] = ()
+    delete: tuple[Mapping[str, Any], ...] = ()
+    due: float | None = None
+    expire: bool = False
+
+
+def uid_of(obj: Mapping[str, Any]) -> str:
+    """The UID of an object."""
+    return obj["metadata"]["uid"]  # type: ignore[no-any-return]
+
+
+def holds(status: Mapping[str, Any], type_: str) -> bool:
+    """Whether a condition is True."""
+    return find_condition(status.get("conditions"), type_).get("status") == "True"
+
+
+def is_finished(job: Mapping[str, Any]) -> bool:
+    """Whether a Job is over."""
+    status = job.get("status") or {}
+    return holds(status, COMPLETE) or holds(status, FAILED)
+
+
+def is_ours(job: Mapping[str, Any]) -> bool:
+    """Whether the Job is this controller's business, and not that of one named in `managedBy`."""
+    manager = job["spec"].get("managedBy")
+    return manager is None or manager == JOB_CONTROLLER
+
+
+def with_condition(
+    status: Mapping[str, Any], type_: str, value: str, reason: str, message: str, now: float
+) -> list[Obj]:
+    """The conditions with one added or changed."""
+    at = format_time(now)
+    new = {
+        "type": type_,
+        "status": value,
+        "lastProbeTime": at,
+        "lastTransitionTime": at,
+        "reason": reason,
+        "message": message,
+    }
+    return [one for one in status.get("conditions") or () if one["type"] != type_] + [new]
+
+
+def first_memory(job: Mapping[str, Any], pods: Pods) -> JobMemory:
+    """The memory of a controller that sees a Job for the first time.
+
+    When the Job has been worked on before, all pods that have ended are taken as counted.
+    """
+    status = job.get("status") or {}
+    if not status:
+        return JobMemory()
+    ended = frozenset(uid_of(pod) for pod in pods if is_terminal(pod))
+    leaving = frozenset(uid_of(pod) for pod in pods if is_terminating(pod))
+    return JobMemory(counted=ended, disposed=leaving)
+
+
+def decide(
+    job: Mapping[str, Any], pods: Pods, memory: JobMemory, now: float, backoff: Backoff
+) -> JobDecision:
+    """The next actions on a Job that is ours.
+
+    Args:
+        job: the Job.
+        pods: the pods whose controller it is.
+        memory: from the last decision whose status was stored, or `first_memory`.
+        now: seconds since the epoch.
+        backoff: how long failures delay new pods.
+    """
+    old: Mapping[str, Any] = job.get("status") or {}
+    if job["metadata"].get("deletionTimestamp"):
+        return JobDecision(dict(old), memory)
+    if is_finished(job):
+        return _after_the_end(job, memory, now)
+    return _Sync(job, pods, memory, now, backoff).run()
+
+
+def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> JobDecision:
+    status = dict(job.get("status") or {})
+    ttl = job["spec"].get("ttlSecondsAfterFinished")
+    if ttl is None:
+        return JobDecision(status, memory)
+    done = find_condition(status["conditions"], COMPLETE if holds(status, COMPLETE) else FAILED)
+    due = parse_time(done["lastTransitionTime"]) + ttl
+    return JobDecision(status, memory, due=due, expire=due <= now)
+
+
+class _Sync:
+    """One look at a Job that is not over."""
+
+    def __init__(
+        self, job: Mapping[str, Any], pods: Pods, memory: JobMemory, now: float, backoff: Backoff
+    ) -> None:
+        self.spec: Mapping[str, Any] = job["spec"]
+        self.status: Obj = dict(job.get("status") or {})
+        self.now = now
+        self.backoff = backoff
+        self.memory = memory
+        self.indexed = self.spec.get("completionMode") == "Indexed"
+        self.completions: int | None = self.spec.get("completions")
+        self.parallelism: int = self.spec.get("parallelism", 1)
+        self.suspended = bool(self.spec.get("suspend"))
+        self.patient = self.spec.get("podReplacementPolicy") == "Failed"
+        self.pods = pods
+        self.active = [pod for pod in pods if is_active(pod)]
+        self.terminating = [pod for pod in pods if is_terminating(pod)]
+        self.done = self._completed_before()
+        self.succeeded: int = len(self.done) if self.indexed else self.status.get("succeeded", 0)
+        self.failed: int = self.status.get("failed", 0)
+        self.create: tuple[int | None, ...] = ()
+        self.delete: list[Mapping[str, Any]] = []
+        self.due: float | None = None
+
+    def run(self) -> JobDecision:
+        self._start_and_suspend()
+        self._count()
+        ending = self._ending()
+        if ending is not None:
+            self.failed += len(self.active)
+            self._delete(self.active)
+            self._end(*ending)
+        elif self.suspended:
+            self._delete(self.active)
+        else:
+            self._manage()
+        self._write_numbers()
+        return JobDecision(self.status, self.memory, self.create, tuple(self.delete), self.due)
+
+    # ---- state
+
+    def _completed_before(self) -> set[int]:
+        return parse_indexes(self.status.get("completedIndexes"), self.completions)
+
+    def _condition(self, type_: str, value: str, reason: str, message: str) -> None:
+        self.status["conditions"] = with_condition(
+            self.status, type_, value, reason, message, self.now
+        )
+
+    def _start_and_suspend(self) -> None:
+        suspended = find_condition(self.status.get("conditions"), SUSPENDED).get("status")
+        if self.suspended:
+            if suspended != "True":
+                self._condition(SUSPENDED, "True", "JobSuspended", "Job suspended")
+            return
+        if suspended == "True":
+            self._condition(SUSPENDED, "False", "JobResumed", "Job resumed")
+            self.status["startTime"] = format_time(self.now)
+        elif self.status.get("startTime") is None:
+            self.status["startTime"] = format_time(self.now)
+
+    # ---- numbers
+
+    def _count(self) -> None:
+        """Adds what ended since the last time; forgets pods that are gone."""
+        present = {uid_of(pod) for pod in self.pods}
+        counted = set(self.memory.counted & present)
+        disposed = self.memory.disposed & present
+        failures, failed_at = self.memory.failures, self.memory.failed_at
+        new_failures = 0
+        succeeded = False
+        for pod in self.pods:
+            uid = uid_of(pod)
+            if uid in counted:
+                continue
+            if phase(pod) == "Succeeded":
+                counted.add(uid)
+                succeeded = self._count_success(pod) or succeeded
+            elif uid not in disposed and self._is_failure(pod):
+                counted.add(uid)
+                new_failures += 1
+        self.failed += new_failures
+        if succeeded:
+            failures = 0
+        if new_failures:
+            failures += new_failures
+            failed_at = self.now
+        self.memory = JobMemory(frozenset(counted), disposed, failures, failed_at)
+
+    def _count_success(self, pod: Mapping[str, Any]) -> bool:
+        if not self.indexed:
+            self.succeeded += 1
+            return True
+        index = index_of(pod)
+        if index is None or (self.completions is not None and index >= self.completions):
+            return False
+        self.done.add(index)
+        self.succeeded = len(self.done)
+        return True
+
+    def _is_failure(self, pod: Mapping[str, Any]) -> bool:
+        if phase(pod) == "Failed":
+            return True
+        return bool(pod["metadata"].get("deletionTimestamp")) and not self.patient
+
+    # ---- the end
+
+    def _ending(self) -> tuple[str, str, str] | None:
+        """Why the Job ends: the condition that says so first, its reason and message."""
+        for type_ in (TARGET, MET):
+            found = find_condition(self.status.get("conditions"), type_)
+            if found.get("status") == "True":
+                return type_, found.get("reason", ""), found.get("message", "")
+        if self.failed > self.spec.get("backoffLimit", 6):
+            text = "Job has reached the specified backoff limit"
+            return TARGET, "BackoffLimitExceeded", text
+        deadline = self._deadline()
+        if deadline is not None and deadline <= self.now:
+            text = "Job was active longer than specified deadline"
+            return TARGET, "DeadlineExceeded", text
+        if self._is_complete():
+            return MET, "CompletionsReached", "Reached expected number of succeeded pods"
+        self.due = deadline
+        return None
+
+    def _deadline(self) -> float | None:
+        seconds = self.spec.get("activeDeadlineSeconds")
+        start = self.status.get("startTime")
+        if seconds is None or start is None or self.suspended:
+            return None
+        return parse_time(start) + seconds  # type: ignore[no-any-return]
+
+    def _is_complete(self) -> bool:
+        if self.completions is None:
+            return self.succeeded > 0 and not self.active and not self.terminating
+        return self.succeeded >= self.completions
+
+    def _end(self, first: str, reason: str, message: str) -> None:
+        """Says that the Job will end, and that it has when no pod is left that works."""
+        if not holds(self.status, first):
+            self._condition(first, "True", reason, message)
+        if self.active or self.terminating:
+            return
+        last = COMPLETE if first == MET else FAILED
+        self._condition(last, "True", reason, message)
+        if last == COMPLETE:
+            self.status["completionTime"] = format_time(self.now)
+
+    # ---- pods
+
+    def _delete(self, pods: Sequence[Mapping[str, Any]]) -> None:
+        """Pods that the controller deletes itself stop being active in the same status."""
+        self.delete += pods
+        gone = {uid_of(pod) for pod in pods}
+        self.memory = attrs.evolve(self.memory, disposed=self.memory.disposed | gone)
+        self.active = [pod for pod in self.active if uid_of(pod) not in gone]
+        self.terminating = [
+            *self.terminating,
+            *(pod for pod in pods if pod["spec"].get("nodeName")),
+        ]
+
+    def _manage(self) -> None:
+        if self.indexed:
+            self._delete_misplaced()
+        wanted = self._wanted()
+        if len(self.active) > wanted:
+            excess = sorted(self.active, key=first_to_go)[: len(self.active) - wanted]
+            self._delete(excess)
+            return
+        missing = wanted - len(self.active)
+        if self.patient:
+            missing -= len(self.terminating)
+        if missing <= 0:
+            return
+        ready_at = self.memory.failed_at + self.backoff.delay(self.memory.failures)
+        if self.memory.failures and ready_at > self.now:
+            self.due = ready_at if self.due is None else min(self.due, ready_at)
+            return
+        if self.indexed:
+            self.create = tuple(self._free_indexes(missing))
+        else:
+            self.create = (None,) * missing
+
+    def _wanted(self) -> int:
+        """How many pods are to be active."""
+        if self.completions is None:
+            return min(self.parallelism, len(self.active)) if self.succeeded else self.parallelism
+        return min(self.parallelism, max(self.completions - self.succeeded, 0))
+
+    def _delete_misplaced(self) -> None:
+        """Of an Indexed Job: pods without a use for their index, and all but one of the same."""
+        seen: set[int] = set()
+        misplaced = []
+        for pod in sorted(self.active, key=first_to_go, reverse=True):
+            index = index_of(pod)
+            if (
+                index is None
+                or index in seen
+                or index in self.done
+                or (self.completions is not None and index >= self.completions)
+            ):
+                misplaced.append(pod)
+            else:
+                seen.add(index)
+        if misplaced:
+            self._delete(misplaced)
+
+    def _free_indexes(self, count: int) -> list[int]:
+        used = {index_of(pod) for pod in self.active} | self.done
+        if self.patient:
+            used |= {index_of(pod) for pod in self.terminating}
+        found: list[int] = []
+        for index in range(self.completions or 0):
+            if len(found) == count:
+                break
+            if index not in used:
+                found.append(index)
+        return found
+
+    def _write_numbers(self) -> None:
+        numbers = {
+            "active": len(self.active) + len(self.create),
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+        }
+        for key, value in numbers.items():
+            if value:
+                self.status[key] = value
+            else:
+                self.status.pop(key, None)
+        self.status["ready"] = sum(1 for pod in self.active if is_ready(pod))
+        self.status["terminating"] = len(self.terminating)
+        self.status.setdefault("uncountedTerminatedPods", {})
+        if self.indexed and self.done:
+            self.status["completedIndexes"] = format_indexes(self.done)
+        elif self.indexed:
+            self.status.pop("completedIndexes", None)

@@ -1,0 +1,102 @@
+"""The pods of a Job: which are which, and how new ones are made."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, annotations_of, is_true
+from kueuelib.embedded.cluster.contract import COMPLETION_INDEX
+from kueuelib.embedded.cluster.pod_status import is_terminal
+
+_PREFIX_LIMIT = 57
+_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+
+def is_active(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod works, or will, for its Job."""
+    return not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp")
+
+
+def is_terminating(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is being deleted and has not ended yet."""
+    return not is_terminal(pod) and bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod says so."""
+    return is_true(pod, "Ready")
+
+
+def index_of(pod: Mapping[str, Any]) -> int | None:
+    """The completion index of a pod, None when it has none."""
+    text = annotations_of(pod).get(COMPLETION_INDEX)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def new_pod(job: Mapping[str, Any], index: int | None) -> Obj:
+    """A pod from the template of a Job.
+
+    Args:
+        job: the Job.
+        index: its completion index, None for a Job that is not Indexed.
+    """
+    meta, template = job["metadata"], job["spec"]["template"]
+    given = template.get("metadata") or {}
+    prefix = f"{meta['name'][:_PREFIX_LIMIT]}-"
+    pod: Obj = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": prefix,
+            "namespace": meta["namespace"],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": copy.deepcopy(template["spec"]),
+    }
+    for key in ("labels", "annotations"):
+        if given.get(key):
+            pod["metadata"][key] = dict(given[key])
+    if given.get("finalizers"):
+        pod["metadata"]["finalizers"] = list(given["finalizers"])
+    if index is not None:
+        _set_index(pod, meta["name"], index)
+    return pod
+
+
+def _set_index(pod: Obj, job: str, index: int) -> None:
+    text = str(index)
+    meta, spec = pod["metadata"], pod["spec"]
+    meta["generateName"] = f"{job[: _PREFIX_LIMIT - len(text) - 1]}-{text}-"
+    for key in ("labels", "annotations"):
+        meta[key] = {**(meta.get(key) or {}), COMPLETION_INDEX: text}
+    spec.setdefault("hostname", f"{job}-{text}"[:63])
+    for key in ("containers", "initContainers"):
+        for container in spec.get(key) or ():
+            env = container.get("env") or []
+            if not any(one.get("name") == _INDEX_VARIABLE for one in env):
+                path = f"metadata.annotations['{COMPLETION_INDEX}']"
+                source = {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+                container["env"] = [*env, {"name": _INDEX_VARIABLE, "valueFrom": source}]
+
+
+def first_to_go(pod: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sorts the pods of which some are too many: unbound, then not ready, then the youngest."""
+    spec, meta = pod["spec"], pod["metadata"]
+    created = meta.get("creationTimestamp") or ""
+    return (
+        bool(spec.get("nodeName")),
+        is_ready(pod),
+        tuple(-ord(letter) for letter in created),
+        meta["name"],
+    )

@@ -1,0 +1,113 @@
+"""Which kinds there are: the mirrors of all of them, as CRDs come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from kueuelib.api.kinds import CRDS, EVENTS
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.service import ApiService
+from kueuelib.machinery.store import Delta
+
+GroupKind = tuple[str, str]
+
+
+def identity_only(obj: Obj) -> Obj:
+    """What garbage collection needs of an object."""
+    meta = obj["metadata"]
+    kept = (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "ownerReferences",
+        "finalizers",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    )
+    return {"metadata": {key: meta[key] for key in kept if key in meta}}
+
+
+class Kinds:
+    """One mirror per kind. Events are left out: they own nothing and are too many.
+
+    Attributes:
+        mirrors: by group and kind.
+    """
+
+    def __init__(self, service: ApiService, full: frozenset[GroupKind]) -> None:
+        """Args:
+        service: the API.
+        full: the kinds whose whole objects are wanted; of others there is only the identity.
+        """
+        self.mirrors: dict[GroupKind, Mirror] = {}
+        self._service = service
+        self._full = full
+        self._tasks: dict[GroupKind, asyncio.Task[None]] = {}
+        self._followers: list[Callable[[Mirror], None]] = []
+        self._group: asyncio.TaskGroup | None = None
+        self._refresh()
+        self.of(CRDS).add_handler(self._on_crd)
+
+    def of(self, resource: Resource) -> Mirror:
+        """The mirror of a kind that is always there."""
+        return self.mirrors[resource.group_kind]
+
+    def follow(self, follower: Callable[[Mirror], None]) -> None:
+        """Calls back for every mirror that there is, and that comes."""
+        self._followers.append(follower)
+        for mirror in tuple(self.mirrors.values()):
+            follower(mirror)
+
+    def resources(self) -> Iterator[Resource]:
+        """Every kind, Events included, at the version in which it is stored."""
+        for kind in self._service.registry:
+            yield kind.resource(kind.storage)
+
+    def find(self, group: str, kind: str) -> Resource | None:
+        """The kind that an owner reference names."""
+        mirror = self.mirrors.get((group, kind))
+        return mirror.resource if mirror is not None else None
+
+    async def run(self) -> None:
+        """Runs the mirrors until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for name, mirror in self.mirrors.items():
+                self._tasks[name] = group.create_task(mirror.run())
+            await asyncio.get_running_loop().create_future()
+
+    async def synced(self) -> None:
+        """Returns once all mirrors hold what existed at the start."""
+        for mirror in tuple(self.mirrors.values()):
+            await mirror.synced.wait()
+
+    def _on_crd(self, _: Delta[Obj]) -> None:
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Begins to mirror new kinds, and ends with those that are gone."""
+        present: dict[GroupKind, Resource] = {}
+        for resource in self.resources():
+            if resource.group_kind != EVENTS.group_kind:
+                present[resource.group_kind] = resource
+        for name, mirror in tuple(self.mirrors.items()):
+            if present.get(name) != mirror.resource:
+                del self.mirrors[name]
+                task = self._tasks.pop(name, None)
+                if task is not None:
+                    task.cancel()
+        for name, resource in present.items():
+            if name in self.mirrors:
+                continue
+            if name in self._full:
+                mirror = Mirror(self._service, resource)
+            else:
+                mirror = Mirror(self._service, resource, identity_only)
+            self.mirrors[name] = mirror
+            for follower in self._followers:
+                follower(mirror)
+            if self._group is not None:
+                self._tasks[name] = self._group.create_task(mirror.run())

@@ -1,0 +1,134 @@
+"""Local copies of what the API server holds, fed by watches and by the cluster's own writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import WatchEvent, WatchOptions
+from kueuelib.errors import ApiError
+from kueuelib.machinery.store import Delta, Store
+
+Handler = Callable[[Delta[Obj]], None]
+OWNER_INDEX = "controller uid"
+_PAUSE = 0.1
+
+
+def _revision(obj: Obj) -> int:
+    return int(obj["metadata"].get("resourceVersion") or 0)
+
+
+def _slim(obj: Obj) -> Obj:
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+def is_leaving(obj: Obj) -> bool:
+    """Whether what `delete` returned says that the object is gone for good."""
+    meta = obj["metadata"]
+    held = meta.get("finalizers") or (obj.get("spec") or {}).get("finalizers")
+    return bool(meta.get("deletionTimestamp")) and not (
+        meta.get("deletionGracePeriodSeconds") or held
+    )
+
+
+class Mirror:
+    """All objects of one kind.
+
+    Attributes:
+        resource: the kind.
+        store: the objects; pods are indexed by the UID of their controller.
+        synced: set once the store holds what existed at the start.
+    """
+
+    def __init__(
+        self, service: ApiService, resource: Resource, keep: Callable[[Obj], Obj] = _slim
+    ) -> None:
+        self.resource = resource
+        self.store: Store[Obj] = Store({OWNER_INDEX: _controller_uid})
+        self.synced = asyncio.Event()
+        self._service = service
+        self._keep = keep
+        self._handlers: list[Handler] = []
+        self._seen = 0
+
+    def add_handler(self, handler: Handler) -> None:
+        """Calls the handler for what is held, and for every change from now on."""
+        self._handlers.append(handler)
+        for delta in self.store.as_initial():
+            handler(delta)
+
+    def get(self, key: ObjectKey) -> Obj | None:
+        """The object; it must not be changed."""
+        return self.store.get(key)
+
+    def owned_by(self, uid: str) -> tuple[Obj, ...]:
+        """The objects whose controller has the UID."""
+        return self.store.by_index(OWNER_INDEX, uid)
+
+    def written(self, obj: Obj) -> None:
+        """Takes over what a write of our own returned, unless the watch was faster."""
+        if _revision(obj) <= self._seen:
+            return
+        if is_leaving(obj):
+            self._drop(key_of(obj), _revision(obj))
+        else:
+            self._put(obj)
+
+    async def run(self) -> None:
+        """Follows the server until it is cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except ApiError:
+                self.synced.clear()
+            await asyncio.sleep(_PAUSE)
+
+    async def _follow(self) -> None:
+        listing = await self._service.list(self.resource)
+        items = [(key_of(obj), self._keep(obj)) for obj in listing.items]
+        initial = not self.synced.is_set()
+        self._seen = int(listing.resource_version)
+        self._tell(self.store.replace(items, initial=initial))
+        self.synced.set()
+        options = WatchOptions(resource_version=listing.resource_version, bookmarks=True)
+        async with self._service.watch(self.resource, options=options) as stream:
+            async for event in stream:
+                if event.type == "ERROR":
+                    return
+                self._apply(event)
+
+    def _apply(self, event: WatchEvent) -> None:
+        obj = event.object
+        self._seen = max(self._seen, _revision(obj))
+        if event.type == "BOOKMARK":
+            return
+        if event.type == "DELETED":
+            self._drop(key_of(obj), _revision(obj))
+        else:
+            self._put(obj)
+
+    def _put(self, obj: Obj) -> None:
+        key = key_of(obj)
+        held = self.store.get(key)
+        if held is None or _revision(held) < _revision(obj):
+            self._tell((self.store.put(key, self._keep(obj)),))
+
+    def _drop(self, key: ObjectKey, revision: int) -> None:
+        held = self.store.get(key)
+        if held is not None and _revision(held) <= revision:
+            delta = self.store.remove(key)
+            if delta is not None:
+                self._tell((delta,))
+
+    def _tell(self, deltas: tuple[Delta[Obj], ...]) -> None:
+        for delta in deltas:
+            for handler in self._handlers:
+                handler(delta)
+
+
+def _controller_uid(obj: Obj) -> tuple[str, ...]:
+    ref = controller_of(obj)
+    return (ref.get("uid", ""),) if ref is not None else ()

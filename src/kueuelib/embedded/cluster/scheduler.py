@@ -1,0 +1,151 @@
+"""The scheduler: puts pods on nodes where they fit, and says why when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.builtins.fields import listed
+from kueuelib.embedded.builtins.resources import pod_requests
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER
+from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.nodes import Room, place, room_of
+from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.service import ApiService
+from kueuelib.errors import ApiError
+from kueuelib.machinery.store import Delta
+
+Taken = tuple[str, dict[str, Quantity]]
+
+
+def wants_node(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod is for this scheduler to place."""
+    spec = pod["spec"]
+    return not (
+        spec.get("nodeName")
+        or listed(spec, "schedulingGates")
+        or pod["metadata"].get("deletionTimestamp")
+        or is_terminal(pod)
+        or (spec.get("schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER
+    )
+
+
+def unschedulable(pod: Mapping[str, Any], message: str, now: float) -> Obj | None:
+    """The status that says so, None when it is said already."""
+    status = pod.get("status") or {}
+    conditions = status.get("conditions") or ()
+    before = find_condition(conditions, "PodScheduled")
+    new = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastProbeTime": None,
+        "lastTransitionTime": format_time(now),
+    }
+    if before.get("status") == "False":
+        new["lastTransitionTime"] = before.get("lastTransitionTime")
+        if before.get("reason") == "Unschedulable" and before.get("message") == message:
+            return None
+    others = [one for one in conditions if one.get("type") != "PodScheduled"]
+    return {**status, "conditions": [*others, new]}
+
+
+class Scheduler:
+    """Places pods; those without a place wait for a change of the nodes or for room.
+
+    Attributes:
+        loop: the work queue; run it.
+    """
+
+    def __init__(self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock) -> None:
+        self._service = service
+        self._pods = pods
+        self._nodes = nodes
+        self._clock = clock
+        self._rooms: dict[str, Room] = {}
+        self._taken: dict[str, Taken] = {}
+        self._waiting: set[ObjectKey] = set()
+        self.loop: Loop[ObjectKey] = Loop("scheduler", self._reconcile, clock, workers=8)
+        nodes.add_handler(self._on_node)
+        pods.add_handler(self._on_pod)
+
+    def _on_node(self, delta: Delta[Obj]) -> None:
+        name = delta.key.name
+        if delta.new is None:
+            self._rooms.pop(name, None)
+            return
+        room = room_of(delta.new)
+        for node, requests in self._taken.values():
+            if node == name:
+                room.take(requests)
+        self._rooms[name] = room
+        self._retry()
+
+    def _retry(self) -> None:
+        self.loop.add(*self._waiting)
+
+    def _on_pod(self, delta: Delta[Obj]) -> None:
+        old, new = delta.old, delta.new
+        if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
+            self._waiting.discard(delta.key)
+            self._release(old["metadata"]["uid"])
+        if new is None:
+            return
+        if is_terminal(new):
+            self._release(new["metadata"]["uid"])
+        elif new["spec"].get("nodeName"):
+            self._waiting.discard(delta.key)
+            self._take(new["metadata"]["uid"], new["spec"]["nodeName"], new)
+        elif wants_node(new):
+            self.loop.add(delta.key, priority=new["spec"].get("priority") or 0)
+
+    def _take(self, uid: str, node: str, pod: Mapping[str, Any]) -> None:
+        if uid in self._taken:
+            if self._taken[uid][0] == node:
+                return
+            self._release(uid)
+        requests = pod_requests(pod["spec"])
+        self._taken[uid] = (node, requests)
+        room = self._rooms.get(node)
+        if room is not None:
+            room.take(requests)
+
+    def _release(self, uid: str) -> None:
+        taken = self._taken.pop(uid, None)
+        if taken is None:
+            return
+        node, requests = taken
+        room = self._rooms.get(node)
+        if room is not None:
+            room.give_back(requests)
+            self._retry()
+
+    async def _reconcile(self, key: ObjectKey) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None or not wants_node(pod):
+            self._waiting.discard(key)
+            return None
+        uid = pod["metadata"]["uid"]
+        if uid in self._taken:
+            return None
+        found = place(pod, self._nodes.store.items(), self._rooms)
+        if not found.node:
+            self._waiting.add(key)
+            status = unschedulable(pod, found.message, self._clock.now())
+            if status is not None:
+                written = await self._service.update_status(PODS, {**pod, "status": status})
+                self._pods.written(written)
+            return None
+        self._take(uid, found.node, pod)
+        try:
+            await self._service.bind(key, found.node, uid=uid)
+        except ApiError:
+            self._release(uid)
+            raise
+        return None

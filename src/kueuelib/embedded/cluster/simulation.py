@@ -1,0 +1,99 @@
+"""The simulated cluster as a whole: what `--simulate` starts beside the API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Self
+
+from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS
+from kueuelib.embedded.cluster.clock import Clock, SystemClock
+from kueuelib.embedded.cluster.collector import Collector
+from kueuelib.embedded.cluster.job_controller import JobController
+from kueuelib.embedded.cluster.job_decision import Backoff
+from kueuelib.embedded.cluster.kinds import Kinds
+from kueuelib.embedded.cluster.kubelet import Kubelet
+from kueuelib.embedded.cluster.namespaces import NamespaceController
+from kueuelib.embedded.cluster.nodes import simulated_node
+from kueuelib.embedded.cluster.scheduler import Scheduler
+from kueuelib.embedded.service import ApiService
+from kueuelib.errors import AlreadyExists
+
+NODE_COUNT = 2
+
+
+class SimulatedCluster:
+    """Job controller, scheduler, kubelets, garbage collector and namespace controller over one API.
+
+    An asynchronous context manager: on entry the nodes exist and all parts work; on exit they have
+    stopped. What exists then in the server stays as it is, and is taken up by the next one.
+    """
+
+    def __init__(
+        self,
+        service: ApiService,
+        *,
+        nodes: int = NODE_COUNT,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Args:
+        service: the API.
+        nodes: how many nodes there are from the start.
+        clock: the time of the cluster.
+        backoff: how long failures delay new pods of Jobs.
+        """
+        self._service = service
+        self._node_count = nodes
+        self._clock = clock or SystemClock()
+        full = frozenset(kind.group_kind for kind in (PODS, JOBS, NODES, NAMESPACES))
+        self._kinds = Kinds(service, full)
+        pods, node_mirror = self._kinds.of(PODS), self._kinds.of(NODES)
+        self._collector = Collector(service, self._kinds, self._clock)
+        namespaces = NamespaceController(service, self._kinds, self._collector, self._clock)
+        jobs = JobController(service, self._kinds.of(JOBS), pods, self._clock, backoff)
+        self._loops = (
+            Scheduler(service, pods, node_mirror, self._clock).loop,
+            Kubelet(service, pods, node_mirror, self._clock).loop,
+            jobs.loop,
+            self._collector.loop,
+            namespaces.loop,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        for index in range(self._node_count):
+            try:
+                await self._service.create(NODES, simulated_node(index, self._clock.now()))
+            except AlreadyExists:
+                continue
+        self._task = asyncio.create_task(self._run(), name="simulated cluster")
+        await _either(self._kinds.synced(), self._task)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no part has anything to do now."""
+        return all(loop.idle for loop in self._loops)
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kinds.run())
+            await self._kinds.synced()
+            for loop in self._loops:
+                group.create_task(loop.run())
+
+
+async def _either(wanted: Awaitable[None], running: asyncio.Task[None]) -> None:
+    """Waits for what is wanted; raises when what runs meanwhile fails."""
+    waiter = asyncio.ensure_future(wanted)
+    await asyncio.wait((waiter, running), return_when=asyncio.FIRST_COMPLETED)
+    if not waiter.done():
+        waiter.cancel()
+        running.result()
