@@ -222,6 +222,11 @@ class Verbs(Protocol):
     ) -> Obj:
         """Changes an object; an apply patch creates it when it is not there."""
 
+    async def bind(
+        self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
+    ) -> None:
+        """Puts a pod on a node, as a scheduler does. Raises Conflict when the pod cannot be bound."""
+
     async def delete(
         self, resource: Resource, key: ObjectKey, options: DeleteOptions = DeleteOptions()
     ) -> Obj:

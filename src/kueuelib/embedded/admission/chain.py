@@ -1,0 +1,73 @@
+"""Plug-ins and webhooks in the order of kube-apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.storage import Storage
+
+
+class Webhooks(Protocol):
+    """Calls what MutatingWebhookConfigurations and ValidatingWebhookConfigurations ask for."""
+
+    async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
+        """Lets webhooks change `request.obj`; whether one did."""
+
+    async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
+        """Lets webhooks refuse."""
+
+
+class StoredObjects:
+    """What plug-ins may read: the `Reader` over the storage."""
+
+    def __init__(self, storage: Storage, registry: Registry) -> None:
+        self._storage = storage
+        self._registry = registry
+
+    def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        """The object at its stored version, or None."""
+        entry = self._storage.table(f"{resource.plural}.{resource.group}").get(key)
+        return None if entry is None else entry.obj()
+
+    def items(self, resource: Resource, namespace: str = "") -> Iterator[Obj]:
+        """All objects of the kind, decoded one by one."""
+        table = self._storage.table(f"{resource.plural}.{resource.group}")
+        return (entry.obj() for entry in table.entries(namespace))
+
+
+class Chain:
+    """Everything that may change or refuse a write."""
+
+    def __init__(
+        self, plugins: Sequence[AdmissionPlugin], reader: StoredObjects, webhooks: Webhooks
+    ) -> None:
+        self._plugins = tuple(plugins)
+        self._reader = reader
+        self._webhooks = webhooks
+
+    async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
+        """Plug-ins, then mutating webhooks; whether a webhook changed the object.
+
+        Raises:
+            ApiError: the write is refused.
+        """
+        for plugin in self._plugins:
+            if plugin.handles(request):
+                plugin.admit(request, self._reader)
+        return await self._webhooks.mutate(kind, request)
+
+    async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
+        """Plug-ins, then validating webhooks.
+
+        Raises:
+            ApiError: the write is refused.
+        """
+        for plugin in self._plugins:
+            if plugin.handles(request):
+                plugin.validate(request, self._reader)
+        await self._webhooks.validate(kind, request)

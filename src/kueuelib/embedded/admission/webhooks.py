@@ -1,0 +1,218 @@
+"""Mutating and validating webhooks: who is asked what, and what their answers do."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from kueuelib.api.kinds import MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.admission.chain import StoredObjects
+from kueuelib.embedded.admission.hook_client import gather_first_failure
+from kueuelib.embedded.admission.hooks import Hook, compile_hooks
+from kueuelib.embedded.admission.plugin import AdmissionRequest
+from kueuelib.embedded.committing import Commits
+from kueuelib.embedded.conversion import Converter, HookCaller, HookFailed
+from kueuelib.embedded.decoding import check_metadata, redefine
+from kueuelib.embedded.patches import json_patch
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.storage import Change
+from kueuelib.errors import ApiError, BadRequest, ServerError
+
+EXEMPT = frozenset((MUTATING_WEBHOOKS.group_kind, VALIDATING_WEBHOOKS.group_kind))
+Call = tuple[Hook, str]
+"""A hook and the version at which it wants to see the object."""
+
+
+class WebhookChain:
+    """Calls the webhooks of the stored configurations."""
+
+    def __init__(
+        self, hooks: HookCaller, reader: StoredObjects, converter: Converter, commits: Commits
+    ) -> None:
+        self._hooks = hooks
+        self._reader = reader
+        self._converter = converter
+        self._mutating: dict[tuple[Any, ...], list[Call]] = {}
+        self._validating: dict[tuple[Any, ...], list[Call]] = {}
+        self._compiled: dict[Resource, list[Hook]] = {}
+        commits.listen(self._notice)
+
+    def _notice(self, kind: Kind, _: Change) -> None:
+        if (kind.group, kind.kind) in EXEMPT:
+            self._compiled.clear()
+            self._mutating.clear()
+            self._validating.clear()
+
+    # ---- the two passes
+
+    async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
+        """Lets webhooks change `request.obj`; whether one did."""
+        calls = self._calls(MUTATING_WEBHOOKS, self._mutating, kind, request)
+        if not calls:
+            return False
+        namespace = self._namespace(kind, request)
+        changed = False
+        seen: list[tuple[Call, bytes]] = []
+        for call in calls:
+            if not call[0].wants(kind, request, namespace):
+                continue
+            changed |= await self._mutate(kind, request, call)
+            if call[0].again:
+                seen.append((call, _bytes(request)))
+        for call, before in seen:
+            if _bytes(request) != before and call[0].wants(kind, request, namespace):
+                changed |= await self._mutate(kind, request, call)
+        return changed
+
+    async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
+        """Lets webhooks refuse; they are asked all at once."""
+        calls = self._calls(VALIDATING_WEBHOOKS, self._validating, kind, request)
+        if not calls:
+            return
+        namespace = self._namespace(kind, request)
+        wanted = [call for call in calls if call[0].wants(kind, request, namespace)]
+        if len(wanted) == 1:
+            await self._ask(kind, request, wanted[0])
+        elif wanted:
+            await gather_first_failure([self._ask(kind, request, call) for call in wanted])
+
+    def _calls(
+        self,
+        source: Resource,
+        cache: dict[tuple[Any, ...], list[Call]],
+        kind: Kind,
+        request: AdmissionRequest,
+    ) -> list[Call]:
+        if (kind.group, kind.kind) in EXEMPT:
+            return []
+        version = request.resource.version
+        key = (id(kind), version, request.subresource, request.operation)
+        found = cache.get(key)
+        if found is None:
+            if source not in self._compiled:
+                self._compiled[source] = compile_hooks(self._reader.items(source))
+            found = []
+            for hook in self._compiled[source]:
+                at = hook.version_for(request.operation, kind, version, request.subresource)
+                if at is not None:
+                    found.append((hook, at))
+            cache[key] = found
+        return found
+
+    def _namespace(self, kind: Kind, request: AdmissionRequest) -> Obj | None:
+        if not kind.namespaced:
+            return None
+        return self._reader.get(NAMESPACES, ObjectKey("", request.key.namespace))
+
+    # ---- one call
+
+    async def _mutate(self, kind: Kind, request: AdmissionRequest, call: Call) -> bool:
+        hook, version = call
+        response = await self._ask(kind, request, call)
+        patch = response.get("patch")
+        if not patch or request.obj is None:
+            return False
+        failed = (
+            f'Internal error occurred: webhook "{hook.name}" returned response with a bad patch'
+        )
+        if response.get("patchType", "JSONPatch") != "JSONPatch":
+            raise ServerError(f"{failed}: unsupported patch type {response.get('patchType')!r}")
+        try:
+            operations = orjson.loads(base64.b64decode(patch))
+            given = await self._converter.convert_one(kind, request.obj, version)
+            new = json_patch(given, operations)
+        except (binascii.Error, ValueError, ApiError) as error:
+            raise ServerError(f"{failed}: {error}") from error
+        if not isinstance(new, dict) or new.get("kind") != kind.kind:
+            raise ServerError(f"{failed}: the result is no {kind.kind}")
+        asked = request.resource.version
+        request.obj = await self._converter.convert_one(kind, new, asked)
+        check_metadata(kind, kind.versions[asked], request.obj)
+        redefine(kind, kind.versions[asked], request.obj)
+        return True
+
+    async def _ask(self, kind: Kind, request: AdmissionRequest, call: Call) -> Mapping[str, Any]:
+        """The response of a hook that allows the request; empty when its failure is ignored."""
+        hook, version = call
+        if request.dry_run and not hook.dry:
+            raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
+        uid = str(uuid.uuid4())
+        body = {
+            "kind": "AdmissionReview",
+            "apiVersion": f"admission.k8s.io/{hook.review}",
+            "request": await self._review(kind, request, version, uid),
+        }
+        try:
+            answer = await self._hooks.call(hook.client, body, timeout=hook.timeout)
+            response = answer.get("response")
+            if not isinstance(response, dict) or response.get("uid") != uid:
+                raise HookFailed("expected response.uid to be that of the request")
+        except HookFailed as error:
+            if hook.ignore:
+                return {}
+            raise ServerError(
+                f'Internal error occurred: failed calling webhook "{hook.name}": '
+                f"failed to call webhook: {error}"
+            ) from error
+        for warning in response.get("warnings") or ():
+            request.warnings.append(str(warning))
+        if response.get("allowed") is not True:
+            raise _denied(hook, response.get("status"))
+        return response
+
+    async def _review(self, kind: Kind, request: AdmissionRequest, version: str, uid: str) -> Obj:
+        async def at(obj: Obj | None) -> Obj | None:
+            return None if obj is None else await self._converter.convert_one(kind, obj, version)
+
+        asked = request.resource.version
+        caller = request.caller
+        user: Obj = {"username": caller.user, "groups": list(caller.groups)}
+        if caller.uid:
+            user["uid"] = caller.uid
+        if caller.extra:
+            user["extra"] = {key: list(values) for key, values in caller.extra.items()}
+        found: Obj = {
+            "uid": uid,
+            "kind": {"group": kind.group, "version": version, "kind": kind.kind},
+            "resource": {"group": kind.group, "version": version, "resource": kind.plural},
+            "requestKind": {"group": kind.group, "version": asked, "kind": kind.kind},
+            "requestResource": {"group": kind.group, "version": asked, "resource": kind.plural},
+            "operation": str(request.operation),
+            "userInfo": user,
+            "object": await at(request.obj),
+            "oldObject": await at(request.old),
+            "dryRun": request.dry_run,
+            "options": dict(request.options),
+        }
+        if request.subresource:
+            found["subResource"] = found["requestSubResource"] = request.subresource
+        if request.key.name:
+            found["name"] = request.key.name
+        if request.key.namespace:
+            found["namespace"] = request.key.namespace
+        return found
+
+
+def _bytes(request: AdmissionRequest) -> bytes:
+    return orjson.dumps(request.obj)
+
+
+def _denied(hook: Hook, given: Any) -> ApiError:
+    """What a refusal becomes for the client."""
+    status: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    why = status.get("message") or status.get("reason")
+    text = f'admission webhook "{hook.name}" denied the request'
+    message = f"{text}: {why}" if why else f"{text} without explanation"
+    code = status.get("code")
+    if not isinstance(code, int) or code < 400:
+        code = 400
+    error = ApiError(message, code=code, reason=str(status.get("reason") or ""))
+    if isinstance(status.get("details"), dict):
+        error.details = dict(status["details"])
+    return error

@@ -1,0 +1,163 @@
+"""Objects at other API versions than the stored one.
+
+A custom resource with several versions is converted by its webhook (`spec.conversion`), many objects per
+call; with the strategy `None` only the version is replaced. Afterwards the schema of the new version prunes
+and defaults (spec/api 7.3). What a state looks like at another version is kept beside it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.decoding import settle
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.storage import Entry
+from kueuelib.errors import KueuelibError, ServerError
+
+BATCH = 500
+REVIEW_VERSIONS = ("v1", "v1beta1")
+
+
+class HookFailed(KueuelibError):
+    """A webhook gave no usable answer."""
+
+
+class HookCaller(Protocol):
+    """Posts a review to a webhook."""
+
+    async def call(self, client: Any, body: Obj, *, timeout: float) -> Obj:
+        """The decoded answer.
+
+        Args:
+            client: the `clientConfig` of the webhook.
+            body: the review.
+            timeout: seconds.
+
+        Raises:
+            HookFailed: no answer, or none that can be read.
+        """
+
+
+class Converter:
+    """Gives objects at the version that is asked for."""
+
+    def __init__(self, hooks: HookCaller) -> None:
+        self._hooks = hooks
+
+    async def convert(self, kind: Kind, objs: Sequence[Obj], version: str) -> list[Obj]:
+        """The objects at a version; the given ones are left as they are.
+
+        Raises:
+            ServerError: the conversion webhook failed.
+        """
+        target = kind.api_version(version)
+        pending = [i for i, obj in enumerate(objs) if obj["apiVersion"] != target]
+        found = list(objs)
+        if pending and self._by_webhook(kind):
+            for start in range(0, len(pending), BATCH):
+                part = pending[start : start + BATCH]
+                converted = await self._ask(kind, [objs[i] for i in part], target)
+                for i, obj in zip(part, converted, strict=True):
+                    found[i] = obj
+        else:
+            for i in pending:
+                found[i] = {**objs[i], "apiVersion": target}
+        for i in pending:
+            settle(kind.versions[version], found[i])
+        return found
+
+    async def convert_one(self, kind: Kind, obj: Obj, version: str) -> Obj:
+        """One object at a version."""
+        if obj["apiVersion"].rpartition("/")[2] == version:
+            return obj
+        return (await self.convert(kind, [obj], version))[0]
+
+    async def views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
+        """Stored states as JSON at a version, in the given order."""
+        missing = [
+            entry
+            for entry in entries
+            if not _as_stored(kind, entry, version)
+            and (entry.views is None or version not in entry.views)
+        ]
+        if missing:
+            objs = await self.convert(kind, [entry.obj() for entry in missing], version)
+            for entry, obj in zip(missing, objs, strict=True):
+                if entry.version == version:
+                    settle(kind.versions[version], obj)
+                if entry.views is None:
+                    entry.views = {}
+                entry.views[version] = orjson.dumps(obj)
+        return [
+            entry.raw if _as_stored(kind, entry, version) else (entry.views or {})[version]
+            for entry in entries
+        ]
+
+    async def view(self, kind: Kind, entry: Entry, version: str) -> bytes:
+        """One stored state as JSON at a version."""
+        if _as_stored(kind, entry, version):
+            return entry.raw
+        return (await self.views(kind, [entry], version))[0]
+
+    @staticmethod
+    def _by_webhook(kind: Kind) -> bool:
+        return kind.conversion is not None and kind.conversion.get("strategy") == "Webhook"
+
+    async def _ask(self, kind: Kind, objs: list[Obj], target: str) -> list[Obj]:
+        assert kind.conversion is not None
+        hook = kind.conversion.get("webhook") or {}
+        accepted = hook.get("conversionReviewVersions") or REVIEW_VERSIONS
+        review = next((known for known in REVIEW_VERSIONS if known in accepted), None)
+        source = objs[0]["apiVersion"]
+        failed = f"conversion webhook for {source}, Kind={kind.kind} failed: "
+        if review is None:
+            raise ServerError(failed + "it accepts no ConversionReview version known here")
+        uid = str(uuid.uuid4())
+        body = {
+            "apiVersion": f"apiextensions.k8s.io/{review}",
+            "kind": "ConversionReview",
+            "request": {"uid": uid, "desiredAPIVersion": target, "objects": objs},
+        }
+        try:
+            answer = await self._hooks.call(hook.get("clientConfig") or {}, body, timeout=30)
+        except HookFailed as error:
+            raise ServerError(failed + str(error)) from error
+        return _converted(answer, uid, objs, target, failed)
+
+
+def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str) -> list[Obj]:
+    response = answer.get("response")
+    if not isinstance(response, dict) or response.get("uid") != uid:
+        raise ServerError(failed + "the response is missing or answers another request")
+    result = response.get("result") or {}
+    if result.get("status") != "Success":
+        raise ServerError(failed + str(result.get("message") or "no reason given"))
+    found = response.get("convertedObjects")
+    if not isinstance(found, list) or len(found) != len(objs):
+        count = len(found) if isinstance(found, list) else 0
+        raise ServerError(failed + f"expected {len(objs)} converted objects, got {count}")
+    for old, new in zip(objs, found, strict=True):
+        if new.get("apiVersion") != target or new.get("kind") != old["kind"]:
+            raise ServerError(failed + f"a converted object is not a {target} {old['kind']}")
+        _keep_identity(old, new)
+    return found
+
+
+def _keep_identity(old: Obj, new: Obj) -> None:
+    """A webhook may change labels and annotations, nothing else of the metadata."""
+    kept = dict(old["metadata"])
+    for part in ("labels", "annotations"):
+        kept.pop(part, None)
+        given = (new.get("metadata") or {}).get(part)
+        if given:
+            kept[part] = given
+    new["metadata"] = kept
+
+
+def _as_stored(kind: Kind, entry: Entry, version: str) -> bool:
+    return entry.version == version and entry.revision >= kind.since

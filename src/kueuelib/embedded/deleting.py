@@ -1,0 +1,157 @@
+"""delete and deletecollection: preconditions, grace, finalizers, what becomes of dependents."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kueuelib.api.meta import Obj, ObjectKey, format_time, parse_time
+from kueuelib.embedded import failures
+from kueuelib.embedded.admission.chain import Chain
+from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
+from kueuelib.embedded.committing import Commits, held
+from kueuelib.embedded.conversion import Converter
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.storage import StaleWrite
+from kueuelib.embedded.verbs import DeleteOptions, Propagation
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+ATTEMPTS = 5
+
+
+class Deletes:
+    """Ends objects, or begins to."""
+
+    def __init__(self, commits: Commits, converter: Converter, chain: Chain) -> None:
+        self._commits = commits
+        self._converter = converter
+        self._chain = chain
+
+    async def delete(
+        self, kind: Kind, version: Version, key: ObjectKey, options: DeleteOptions
+    ) -> tuple[Obj, bool]:
+        """Deletes an object.
+
+        Returns:
+            Its last state at the version of the request, and whether it is gone.
+
+        Raises:
+            NotFound: there is no such object.
+            Conflict: a precondition does not hold.
+        """
+        asked = options.grace_period
+        if asked is not None and asked < 0:
+            asked = 1
+        for _ in range(ATTEMPTS):
+            entry = self._commits.present(kind, key)
+            if entry is None:
+                raise failures.not_found(kind, key.name)
+            old = await self._converter.convert_one(kind, entry.obj(), version.name)
+            self._check_preconditions(kind, key, old, options)
+            request = self._request(kind, version, key, old, options)
+            await self._chain.mutate(kind, request)
+            await self._chain.validate(kind, request)
+            obj = await self._converter.convert_one(kind, entry.obj(), kind.storage)
+            gone = self._end(kind, obj, asked, options, request)
+            if options.dry_run:
+                return old, gone
+            if obj == entry.obj() and not gone:
+                return old, False
+            try:
+                if gone:
+                    latest = self._commits.remove(kind, obj, entry)
+                else:
+                    latest = self._commits.put(kind, key, obj, entry)
+            except StaleWrite:
+                continue
+            return await self._converter.convert_one(kind, latest.obj(), version.name), gone
+        raise failures.conflict(kind, key.name)
+
+    def _end(
+        self,
+        kind: Kind,
+        obj: Obj,
+        asked: int | None,
+        options: DeleteOptions,
+        request: AdmissionRequest,
+    ) -> bool:
+        """Changes the object for its deletion; whether it can go at once."""
+        meta = obj["metadata"]
+        now = request.now
+        finalizers = self._finalizers(kind, meta, options.propagation)
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+        grace = kind.rules.grace_period(obj, asked)
+        if meta.get("deletionTimestamp"):
+            before = meta.get("deletionGracePeriodSeconds") or 0
+            if before and grace < before and (asked is not None or grace == 0):
+                begun = parse_time(meta["deletionTimestamp"]) - before
+                meta["deletionTimestamp"] = format_time(max(begun + grace, 0))
+                meta["deletionGracePeriodSeconds"] = grace
+        else:
+            meta["deletionTimestamp"] = format_time(now + grace)
+            meta["deletionGracePeriodSeconds"] = grace
+            if "generation" in meta:
+                meta["generation"] += 1
+            kind.rules.prepare_delete(obj, request)
+        return not meta["deletionGracePeriodSeconds"] and not held(kind, obj)
+
+    @staticmethod
+    def _finalizers(kind: Kind, meta: Obj, asked: Propagation | None) -> list[str]:
+        found = list(meta.get("finalizers") or ())
+        if asked is None:
+            if ORPHAN in found or FOREGROUND in found:
+                return found
+            asked = Propagation(kind.propagation) if kind.propagation else Propagation.BACKGROUND
+        rest = [name for name in found if name not in (ORPHAN, FOREGROUND)]
+        if asked is Propagation.ORPHAN:
+            return [*rest, ORPHAN]
+        if asked is Propagation.FOREGROUND:
+            return [*rest, FOREGROUND]
+        return rest
+
+    @staticmethod
+    def _check_preconditions(kind: Kind, key: ObjectKey, obj: Obj, options: DeleteOptions) -> None:
+        meta = obj["metadata"]
+        if options.uid is not None and options.uid != meta["uid"]:
+            raise failures.conflict(
+                kind,
+                key.name,
+                f"Precondition failed: UID in precondition: {options.uid}, "
+                f"UID in object meta: {meta['uid']}",
+            )
+        wanted = options.resource_version
+        if wanted is not None and wanted != meta["resourceVersion"]:
+            raise failures.conflict(
+                kind,
+                key.name,
+                f"Precondition failed: ResourceVersion in precondition: {wanted}, "
+                f"ResourceVersion in object meta: {meta['resourceVersion']}",
+            )
+
+    @staticmethod
+    def _request(
+        kind: Kind, version: Version, key: ObjectKey, old: Obj, options: DeleteOptions
+    ) -> AdmissionRequest:
+        described: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        if options.grace_period is not None:
+            described["gracePeriodSeconds"] = options.grace_period
+        if options.propagation is not None:
+            described["propagationPolicy"] = str(options.propagation)
+        if options.dry_run:
+            described["dryRun"] = ["All"]
+        return AdmissionRequest(
+            operation=Operation.DELETE,
+            resource=kind.resource(version.name),
+            subresource="",
+            key=key,
+            obj=None,
+            old=old,
+            caller=options.caller,
+            dry_run=options.dry_run,
+            now=time.time(),
+            options=described,
+        )

@@ -1,0 +1,125 @@
+"""The failures of the API, in the words that clients of Kubernetes know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    FieldError,
+    Forbidden,
+    Gone,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    ServerTimeout,
+    UnsupportedMediaType,
+)
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:
+    """The `details` of a Status about one object."""
+    found: dict[str, Any] = {}
+    if name:
+        found["name"] = name
+    if kind.group:
+        found["group"] = kind.group
+    found["kind"] = kind.plural
+    return found | more
+
+
+def not_found(kind: Kind, name: str) -> NotFound:
+    """There is no such object."""
+    return NotFound(f'{kind.qualified_plural} "{name}" not found', details=details(kind, name))
+
+
+def unknown_resource() -> NotFound:
+    """The path leads nowhere."""
+    return NotFound("the server could not find the requested resource", details={})
+
+
+def already_exists(kind: Kind, name: str) -> AlreadyExists:
+    """The name is taken."""
+    return AlreadyExists(
+        f'{kind.qualified_plural} "{name}" already exists', details=details(kind, name)
+    )
+
+
+def conflict(kind: Kind, name: str, why: str = MODIFIED) -> Conflict:
+    """The write contradicts what is stored."""
+    return Conflict(
+        f'Operation cannot be fulfilled on {kind.qualified_plural} "{name}": {why}',
+        details=details(kind, name),
+    )
+
+
+def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
+    """The object breaks rules; each is a cause."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    about: dict[str, Any] = {"name": name} if name else {}
+    if kind.group:
+        about["group"] = kind.group
+    about["kind"] = kind.kind
+    about["causes"] = [
+        {"reason": error.reason, "message": error.message, "field": error.path} for error in errors
+    ]
+    return Invalid(f'{kind.qualified_kind} "{name}" is invalid: {text}', details=about)
+
+
+def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
+    """A plug-in refuses."""
+    return Forbidden(
+        f'{kind.qualified_plural} "{name}" is forbidden: {why}', details=details(kind, name)
+    )
+
+
+def expired(message: str) -> Gone:
+    """The resource version or continue token is too old."""
+    return Gone(message, reason="Expired", details={})
+
+
+def future_version(asked: int, current: int) -> ServerTimeout:
+    """A resource version that does not exist yet."""
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    return ServerTimeout(
+        f"Too large resource version: {asked}, current: {current}",
+        details={"causes": causes, "retryAfterSeconds": 1},
+        retry_after=1,
+    )
+
+
+def bad_request(message: str) -> BadRequest:
+    """The request cannot be understood."""
+    return BadRequest(message)
+
+
+def wrong_method(kind: Kind | None = None, verb: str = "") -> MethodNotAllowed:
+    """The resource exists but not this verb of it."""
+    if kind is None:
+        return MethodNotAllowed("the server does not allow this method on the requested resource")
+    return MethodNotAllowed(f"{verb} is not supported on resources of kind {kind.qualified_plural}")
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> UnsupportedMediaType:
+    """The body is of a type that is not accepted here."""
+    return UnsupportedMediaType(
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted)
+    )
+
+
+def mismatch(key: ObjectKey, name: str) -> BadRequest:
+    """The name of the object is not that of the URL."""
+    return BadRequest(
+        f"the name of the object ({name}) does not match the name on the URL ({key.name})"
+    )

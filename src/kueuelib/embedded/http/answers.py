@@ -1,0 +1,74 @@
+"""Answers: JSON, YAML, Status, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import yaml
+from aiohttp import web
+
+from kueuelib.embedded.http.negotiation import JSON, YAML, Wanted
+from kueuelib.errors import ApiError
+
+WARNING_LIMIT = 256
+
+
+def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
+    """One `Warning` header each, without repetitions."""
+    found = []
+    for text in dict.fromkeys(warnings):
+        plain = "".join(letter for letter in text if letter.isprintable())[:WARNING_LIMIT]
+        quoted = plain.replace("\\", "\\\\").replace('"', '\\"')
+        found.append(("Warning", f'299 - "{quoted}"'))
+    return found
+
+
+def answer(
+    body: Any,
+    *,
+    status: int = 200,
+    wanted: Wanted = Wanted(),
+    warnings: Iterable[str] = (),
+    media_type: str = "",
+) -> web.Response:
+    """An answer in the wanted form.
+
+    Args:
+        body: JSON data, or bytes of JSON.
+        status: the HTTP status.
+        wanted: the form.
+        warnings: texts for the client.
+        media_type: overrides the form's own.
+    """
+    raw = body if isinstance(body, bytes) else orjson.dumps(body)
+    if wanted.format == YAML:
+        data = orjson.loads(raw)
+        raw = yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=False).encode()
+    headers = [("Content-Type", media_type or wanted.format)]
+    headers += warning_headers(warnings)
+    return web.Response(body=raw, status=status, headers=headers)
+
+
+def failure(error: ApiError, wanted: Wanted = Wanted()) -> web.Response:
+    """The Status of a failure."""
+    response = answer(error.status(), status=error.code, wanted=Wanted(wanted.format or JSON))
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    return response
+
+
+def success(details: dict[str, Any] | None = None, code: int = 0) -> dict[str, Any]:
+    """A Status that says all is well."""
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+    }
+    if details:
+        body["details"] = details
+    if code:
+        body["code"] = code
+    return body

@@ -1,0 +1,63 @@
+"""Who is asking: a bearer token or a client certificate."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.errors import Unauthorized
+
+AUTHENTICATED = "system:authenticated"
+ANONYMOUS = Caller("system:anonymous", groups=("system:unauthenticated",))
+OPEN_PATHS = frozenset(("/readyz", "/livez", "/healthz", "/version"))
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is answered to anybody."""
+    return path in OPEN_PATHS or path.startswith(("/readyz/", "/livez/", "/healthz/"))
+
+
+class Authenticator:
+    """Knows the tokens of one server; certificates were verified by TLS."""
+
+    def __init__(self, tokens: Mapping[str, Caller]) -> None:
+        self._tokens = {token.encode(): caller for token, caller in tokens.items()}
+
+    def caller(self, request: web.BaseRequest) -> Caller | None:
+        """Who asks, None for somebody without credentials.
+
+        Raises:
+            Unauthorized: the credentials are wrong.
+        """
+        agent = request.headers.get("User-Agent", "")
+        header = request.headers.get("Authorization", "")
+        if header:
+            scheme, _, token = header.partition(" ")
+            if scheme.lower() == "bearer":
+                given = token.strip().encode()
+                for known, caller in self._tokens.items():
+                    if hmac.compare_digest(known, given):
+                        return _with_agent(caller, agent)
+            raise Unauthorized("Unauthorized")
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        return _with_agent(_subject(certificate), agent) if certificate else None
+
+
+def _with_agent(caller: Caller, agent: str) -> Caller:
+    return Caller(caller.user, caller.uid, caller.groups, caller.extra, agent)
+
+
+def _subject(certificate: Mapping[str, Any]) -> Caller:
+    user, groups = "", []
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                user = value
+            elif key == "organizationName":
+                groups.append(value)
+    return Caller(user, groups=(*groups, AUTHENTICATED))

@@ -1,0 +1,127 @@
+"""From the bytes of a request to JSON data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import yaml
+
+from kueuelib.embedded import failures
+from kueuelib.errors import BadRequest
+
+LIMIT = 3 * 2**20
+NODE_LIMIT = 500_000
+
+JSON_TYPES = ("application/json", "text/json")
+YAML_TYPES = ("application/yaml", "text/yaml", "application/apply-patch+yaml")
+
+
+def media_type(content_type: str) -> str:
+    """A `Content-Type` without parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[Any, list[str]]:
+    """The data, and texts about fields that were given twice.
+
+    Args:
+        body: what was sent.
+        content_type: of the request; empty means JSON.
+        notice_duplicates: whether duplicates are looked for, which costs time.
+
+    Raises:
+        BadRequest: the body is malformed.
+        UnsupportedMediaType: it is neither JSON nor YAML.
+    """
+    media = media_type(content_type)
+    if media in YAML_TYPES and not body.lstrip()[:1] == b"{":
+        return parse_yaml(body), []
+    if (
+        media
+        and media not in JSON_TYPES
+        and media not in YAML_TYPES
+        and not (media.endswith("+json"))
+    ):
+        raise failures.unsupported_media_type((JSON_TYPES[0], YAML_TYPES[0]))
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of JSON form): {error}"
+        ) from error
+    return data, _duplicates(body) if notice_duplicates else []
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object whose fields are kept in order, duplicates included."""
+
+
+def _duplicates(body: bytes) -> list[str]:
+    seen = False
+
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal seen
+        if len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs):
+            seen = True
+
+    json.loads(body, object_pairs_hook=check)
+    if not seen:
+        return []
+    found: list[str] = []
+    _find(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+def _find(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        known: set[str] = set()
+        for key, inner in value:
+            where = f"{path}.{key}" if path else key
+            if key in known:
+                found.append(f'duplicate field "{where}"')
+            known.add(key)
+            _find(inner, where, found)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            _find(inner, f"{path}[{i}]", found)
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: what looks like a time stays a text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for letter, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parse_yaml(body: bytes) -> Any:
+    """One YAML document as JSON data.
+
+    Raises:
+        BadRequest: it is malformed, or its aliases multiply into too much.
+    """
+    try:
+        data = yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe loader
+        return _as_json(data, [NODE_LIMIT])
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRequest(f"error parsing YAML: {' '.join(str(error).split())}") from error
+
+
+def _as_json(value: Any, left: list[int]) -> Any:
+    left[0] -= 1
+    if left[0] < 0:
+        raise BadRequest("error parsing YAML: the document has too many values")
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) else json.dumps(key): _as_json(inner, left)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_as_json(inner, left) for inner in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise BadRequest(f"error parsing YAML: a {type(value).__name__} is no JSON value")

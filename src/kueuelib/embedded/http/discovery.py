@@ -1,0 +1,252 @@
+"""Which groups, versions and kinds there are, in the classic and the aggregated form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.registry import Registry, version_rank
+
+FIRST_GROUPS = (
+    "apps",
+    "batch",
+    "rbac.authorization.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+)
+REVIEWS: dict[str, tuple[tuple[str, str, bool], ...]] = {
+    "authentication.k8s.io": (
+        ("selfsubjectreviews", "SelfSubjectReview", False),
+        ("tokenreviews", "TokenReview", False),
+    ),
+    "authorization.k8s.io": (
+        ("localsubjectaccessreviews", "LocalSubjectAccessReview", True),
+        ("selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
+        ("selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
+        ("subjectaccessreviews", "SubjectAccessReview", False),
+    ),
+}
+"""Kinds that are only ever created, and never stored: plural, kind, namespaced."""
+
+EXTRA_SUBRESOURCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
+    "pods": (
+        ("binding", "", "v1", "Binding"),
+        ("eviction", "policy", "v1", "Eviction"),
+    ),
+    "namespaces": (("finalize", "", "", "Namespace"),),
+}
+
+
+class Discovery:
+    """The documents, built again when the kinds have changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._revision = -1
+        self._cache: dict[tuple[str, ...], Any] = {}
+
+    def _cached(self, key: tuple[str, ...], build: Any) -> Any:
+        if self._registry.revision != self._revision:
+            self._cache.clear()
+            self._revision = self._registry.revision
+        if key not in self._cache:
+            self._cache[key] = build()
+        return self._cache[key]
+
+    def groups(self) -> list[str]:
+        """Every group but the core one."""
+        known = list(dict.fromkeys([*self._registry.groups(), *REVIEWS]))
+        order = {name: place for place, name in enumerate(FIRST_GROUPS)}
+        return sorted(known, key=lambda name: (order.get(name, len(order)), name))
+
+    def versions(self, group: str) -> list[str]:
+        """The versions of a group, the preferred one first."""
+        found = set(self._registry.group_versions(group))
+        if group in REVIEWS:
+            found.add("v1")
+        return sorted(found, key=version_rank, reverse=True)
+
+    # ---- classic
+
+    def core(self, address: str) -> Obj:
+        """`/api`."""
+        return {
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+        }
+
+    def group_list(self) -> Obj:
+        """`/apis`."""
+
+        def build() -> Obj:
+            groups = [self._group(name) for name in self.groups()]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+        return self._cached(("groups",), build)  # type: ignore[no-any-return]
+
+    def group(self, name: str) -> Obj | None:
+        """`/apis/<group>`, None when it is unknown."""
+        if name not in self.groups():
+            return None
+        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
+
+    def _group(self, name: str) -> Obj:
+        versions = [
+            {"groupVersion": f"{name}/{version}", "version": version}
+            for version in self.versions(name)
+        ]
+        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+    def resource_list(self, group: str, version: str) -> Obj | None:
+        """`/api/v1` and `/apis/<group>/<version>`, None when it is unknown."""
+        if version not in self.versions(group):
+            return None
+
+        def build() -> Obj:
+            resources: list[Obj] = []
+            for kind, found in self._registry.kinds_of(group, version):
+                resources += _resources(kind, found)
+            for plural, name, namespaced in REVIEWS.get(group, ()):
+                resources.append(
+                    {
+                        "name": plural,
+                        "singularName": name.lower(),
+                        "namespaced": namespaced,
+                        "kind": name,
+                        "verbs": ["create"],
+                    }
+                )
+            return {
+                "kind": "APIResourceList",
+                **({"apiVersion": "v1"} if group else {}),
+                "groupVersion": f"{group}/{version}" if group else version,
+                "resources": resources,
+            }
+
+        return self._cached(("resources", group, version), build)  # type: ignore[no-any-return]
+
+    # ---- aggregated
+
+    def aggregated(self, *, core: bool, version: str) -> Obj:
+        """`/api` or `/apis` as one `APIGroupDiscoveryList`."""
+
+        def build() -> Obj:
+            names = [""] if core else self.groups()
+            return {
+                "kind": "APIGroupDiscoveryList",
+                "apiVersion": f"apidiscovery.k8s.io/{version}",
+                "metadata": {},
+                "items": [self._aggregated_group(name) for name in names],
+            }
+
+        return self._cached(("aggregated", str(core), version), build)  # type: ignore[no-any-return]
+
+    def _aggregated_group(self, group: str) -> Obj:
+        versions = []
+        for version in self.versions(group):
+            resources = [
+                _aggregated_resource(kind, found)
+                for kind, found in self._registry.kinds_of(group, version)
+            ]
+            for plural, name, namespaced in REVIEWS.get(group, ()):
+                resources.append(
+                    {
+                        "resource": plural,
+                        "responseKind": {"group": group, "version": version, "kind": name},
+                        "scope": "Namespaced" if namespaced else "Cluster",
+                        "singularResource": name.lower(),
+                        "verbs": ["create"],
+                    }
+                )
+            versions.append({"version": version, "resources": resources, "freshness": "Current"})
+        meta: Obj = {"creationTimestamp": None}
+        if group:
+            meta["name"] = group
+        return {"metadata": meta, "versions": versions}
+
+
+def _subresources(kind: Kind, version: Version) -> list[tuple[str, str, str, str, list[str]]]:
+    """name, group, version, kind and verbs of each."""
+    found = []
+    if version.status:
+        found.append(("status", "", "", kind.kind, ["get", "patch", "update"]))
+    if version.scale:
+        found.append(("scale", "autoscaling", "v1", "Scale", ["get", "patch", "update"]))
+    if not kind.group:
+        for name, group, at, response in EXTRA_SUBRESOURCES.get(kind.plural, ()):
+            verbs = ["update"] if name == "finalize" else ["create"]
+            found.append((name, group, at, response, verbs))
+    return sorted(found)
+
+
+def _resources(kind: Kind, version: Version) -> list[Obj]:
+    entry: Obj = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    entry["storageVersionHash"] = _hash(kind)
+    found = [entry]
+    for name, group, at, response, verbs in _subresources(kind, version):
+        sub: Obj = {
+            "name": f"{kind.plural}/{name}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            "kind": response,
+            "verbs": verbs,
+        }
+        if at:
+            sub["group"] = group
+            sub["version"] = at
+        found.append(sub)
+    return found
+
+
+def _aggregated_resource(kind: Kind, version: Version) -> Obj:
+    entry: Obj = {
+        "resource": kind.plural,
+        "responseKind": {"group": kind.group, "version": version.name, "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    subresources = [
+        {
+            "subresource": name,
+            "responseKind": {
+                "group": group if at else kind.group,
+                "version": at or version.name,
+                "kind": response,
+            },
+            "verbs": verbs,
+        }
+        for name, group, at, response, verbs in _subresources(kind, version)
+    ]
+    if subresources:
+        entry["subresources"] = subresources
+    return entry
+
+
+def _hash(kind: Kind) -> str:
+    import base64
+    import hashlib
+
+    text = f"{kind.group}/{kind.storage}/{kind.kind}".encode()
+    return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()

@@ -1,0 +1,182 @@
+"""OpenAPI documents from the kinds: what kubectl needs to validate, explain and apply."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
+from kueuelib.embedded.http.answers import answer
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.registry import Registry
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+GVK = "x-kubernetes-group-version-kind"
+PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2"
+PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3"
+
+_PATCH_TYPES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+
+class OpenApi:
+    """Builds the documents on demand and keeps them until the kinds change."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._revision = -1
+        self._cache: dict[str, bytes] = {}
+
+    def answer(self, path: str, accept: str, asked_hash: str) -> web.Response:
+        """A document.
+
+        Raises:
+            NotFound: there is none of that path.
+        """
+        del asked_hash
+        if self._revision != self._registry.revision:
+            self._revision = self._registry.revision
+            self._cache.clear()
+        if path == "/openapi/v2":
+            if PROTOBUF_V2 in accept and "application/json" not in accept:
+                # An empty message: clients then go by their own knowledge of the types.
+                media = f"{PROTOBUF_V2}@v1.0+protobuf"
+                return web.Response(body=b"", headers={"Content-Type": media})
+            return self._cached(path, self._v2)
+        if path == "/openapi/v3":
+            return self._cached(path, self._index)
+        group, version = _of_path(path)
+        if not self._registry.kinds_of(group, version):
+            raise failures.unknown_resource()
+        return self._cached(path, lambda: self._v3(group, version))
+
+    def _cached(self, path: str, build: Any) -> web.Response:
+        raw = self._cache.get(path)
+        if raw is None:
+            raw = self._cache[path] = orjson.dumps(build())
+        return answer(raw)
+
+    def _group_versions(self) -> list[tuple[str, str]]:
+        found = [("", "v1")]
+        for group in self._registry.groups():
+            found += [(group, version) for version in self._registry.group_versions(group)]
+        return found
+
+    def _index(self) -> Obj:
+        paths = {}
+        for group, version in self._group_versions():
+            where = f"apis/{group}/{version}" if group else f"api/{version}"
+            tag = f"{where}:{self._revision}".encode()
+            mark = hashlib.sha256(tag).hexdigest()[:32].upper()
+            paths[where] = {"serverRelativeURL": f"/openapi/v3/{where}?hash={mark}"}
+        return {"paths": paths}
+
+    def _v3(self, group: str, version: str) -> Obj:
+        schemas: Obj = {META: {"type": "object", "description": "Identity of an object."}}
+        paths: Obj = {}
+        for kind, found in self._registry.kinds_of(group, version):
+            name = _schema_name(kind, version)
+            schemas[name] = _schema(kind, found, "#/components/schemas/")
+            paths.update(_paths(kind, found))
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        }
+
+    def _v2(self) -> Obj:
+        definitions: Obj = {META: {"type": "object"}}
+        for group, version in self._group_versions():
+            for kind, found in self._registry.kinds_of(group, version):
+                definitions[_schema_name(kind, version)] = _schema(kind, found, "#/definitions/")
+        return {
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "paths": {},
+            "definitions": definitions,
+        }
+
+
+def _of_path(path: str) -> tuple[str, str]:
+    parts = path.removeprefix("/openapi/v3/").split("/")
+    if len(parts) == 2 and parts[0] == "api":
+        return "", parts[1]
+    if len(parts) == 3 and parts[0] == "apis":
+        return parts[1], parts[2]
+    raise failures.unknown_resource()
+
+
+def _schema_name(kind: Kind, version: str) -> str:
+    if not kind.group:
+        return f"io.k8s.api.core.{version}.{kind.kind}"
+    if "." not in kind.group:
+        return f"io.k8s.api.{kind.group}.{version}.{kind.kind}"
+    reversed_group = ".".join(reversed(kind.group.split(".")))
+    return f"{reversed_group}.{version}.{kind.kind}"
+
+
+def _schema(kind: Kind, version: Version, prefix: str) -> Obj:
+    given: Mapping[str, Any] = version.openapi or {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    properties = dict(given.get("properties") or {})
+    properties["apiVersion"] = {"type": "string"}
+    properties["kind"] = {"type": "string"}
+    properties["metadata"] = (
+        {"allOf": [{"$ref": prefix + META}]} if "components" in prefix else {"$ref": prefix + META}
+    )
+    return {
+        **given,
+        "type": "object",
+        "properties": properties,
+        GVK: [{"group": kind.group, "version": version.name, "kind": kind.kind}],
+    }
+
+
+def _paths(kind: Kind, version: Version) -> Obj:
+    root = f"/apis/{kind.group}/{version.name}" if kind.group else f"/api/{version.name}"
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    collection = f"{root}{scope}/{kind.plural}"
+    gvk = {"group": kind.group, "version": version.name, "kind": kind.kind}
+
+    def operation(action: str, *parameters: str, body: tuple[str, ...] = ()) -> Obj:
+        found: Obj = {
+            "x-kubernetes-action": action,
+            GVK: gvk,
+            "parameters": [
+                {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+                for name in parameters
+            ],
+            "responses": {"200": {"description": "OK"}},
+        }
+        if body:
+            found["requestBody"] = {"content": {media: {} for media in body}}
+        return found
+
+    write = ("dryRun", "fieldManager", "fieldValidation")
+    json_body = ("application/json",)
+    return {
+        collection: {
+            "get": operation(
+                "list", "labelSelector", "fieldSelector", "limit", "continue", "watch"
+            ),
+            "post": operation("post", *write, body=json_body),
+        },
+        f"{collection}/{{name}}": {
+            "get": operation("get"),
+            "put": operation("put", *write, body=json_body),
+            "patch": operation("patch", *write, "force", body=_PATCH_TYPES),
+            "delete": operation("delete", "dryRun", "propagationPolicy"),
+        },
+    }

@@ -1,0 +1,394 @@
+"""Requests for objects: from method and path to a verb, from its result to an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded import failures, subresources
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.http import bodies, views
+from kueuelib.embedded.http.answers import answer, success, warning_headers
+from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
+from kueuelib.embedded.http.parameters import (
+    delete_options,
+    flag,
+    list_options,
+    watch_options,
+    write_options,
+)
+from kueuelib.embedded.http.routes import Route
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
+from kueuelib.embedded.watching import Frame, Stream
+from kueuelib.embedded.writing import STATUS, Target
+
+SCALE = "scale"
+
+
+class Resources:
+    """Serves every kind of the registry."""
+
+    def __init__(self, service: ApiService) -> None:
+        self._service = service
+        self._streams: set[Stream] = set()
+
+    def close(self) -> None:
+        """Ends all watches."""
+        for stream in list(self._streams):
+            stream.close()
+
+    async def serve(
+        self, request: web.BaseRequest, route: Route, caller: Caller
+    ) -> web.StreamResponse:
+        """Answers one request.
+
+        Raises:
+            ApiError: whatever is wrong with it.
+        """
+        found = self._service.registry.served(route.group, route.version, route.plural)
+        if found is None or route.rest:
+            raise failures.unknown_resource()
+        kind, version = found
+        if route.namespace and not kind.namespaced:
+            raise failures.unknown_resource()
+        method = request.method
+        if not route.name:
+            return await self._collection(request, route, kind, version, caller)
+        if kind.namespaced and not route.namespace:
+            raise failures.unknown_resource()
+        key = ObjectKey(route.namespace, route.name)
+        if route.subresource:
+            target = Target(kind, version, key, route.subresource)
+            return await self._subresource(request, target, caller)
+        if method == "GET" and flag(request.query, "watch"):
+            raise failures.wrong_method()
+        if method in ("GET", "HEAD"):
+            return await self._get(request, kind, version, key)
+        if method == "PUT":
+            return await self._replace(request, Target(kind, version, key), caller)
+        if method == "PATCH":
+            return await self._patch(request, Target(kind, version, key), caller)
+        if method == "DELETE":
+            return await self._delete(request, kind, version, key, caller)
+        raise failures.wrong_method()
+
+    # ---- collections
+
+    async def _collection(
+        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
+    ) -> web.StreamResponse:
+        method = request.method
+        if method in ("GET", "HEAD"):
+            if flag(request.query, "watch"):
+                return await self._watch(request, route, kind, version)
+            return await self._list(request, route, kind, version)
+        if method == "POST":
+            if kind.namespaced and not route.namespace:
+                raise failures.wrong_method()
+            return await self._create(request, route, kind, version, caller)
+        if method == "DELETE":
+            if kind.namespaced and not route.namespace:
+                raise failures.wrong_method()
+            return await self._delete_collection(request, route, kind, version, caller)
+        raise failures.wrong_method()
+
+    async def _list(
+        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        options = list_options(request.query)
+        page = await self._service.reads.list(kind, version.name, route.namespace, options)
+        meta: Obj = {"resourceVersion": str(page.revision)}
+        if page.continue_token:
+            meta["continue"] = page.continue_token
+        if page.remaining:
+            meta["remainingItemCount"] = page.remaining
+        warnings = [version.deprecation] if version.deprecation else []
+        if wanted.view == "Table":
+            body: Any = views.table(
+                kind,
+                version,
+                (orjson.loads(raw) for raw in page.items),
+                wanted,
+                now=time.time(),
+                meta=meta,
+                include=request.query.get("includeObject", "Metadata"),
+            )
+        elif wanted.view == "PartialObjectMetadataList":
+            body = {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": f"meta.k8s.io/{wanted.version}",
+                "metadata": meta,
+                "items": [views.partial(orjson.loads(raw)) for raw in page.items],
+            }
+        else:
+            body = views.raw_list(kind, version, page.items, meta)
+        return answer(body, wanted=wanted, warnings=warnings)
+
+    async def _create(
+        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        options = write_options(request.query, caller, "CreateOptions")
+        given = await self._body(request, options)
+        obj = await self._service.writes.create(kind, version, given, route.namespace, options)
+        return self._object(obj, kind, version, wanted, request, options.warnings, status=201)
+
+    async def _delete_collection(
+        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""))
+        options = delete_options(request.query, await self._optional_body(request), caller)
+        found = await self._service.delete_collection(
+            kind.resource(version.name), route.namespace, list_options(request.query), options
+        )
+        meta = {"resourceVersion": str(self._service.storage.revision)}
+        items = [orjson.dumps(obj) for obj in found]
+        return answer(views.raw_list(kind, version, items, meta), wanted=wanted)
+
+    # ---- objects
+
+    async def _get(
+        self, request: web.BaseRequest, kind: Kind, version: Version, key: ObjectKey
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        raw = await self._service.reads.get(kind, version.name, key)
+        warnings = [version.deprecation] if version.deprecation else []
+        if not wanted.view:
+            return answer(raw, wanted=wanted, warnings=warnings)
+        return self._object(orjson.loads(raw), kind, version, wanted, request, warnings)
+
+    async def _replace(
+        self, request: web.BaseRequest, target: Target, caller: Caller
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        options = write_options(request.query, caller, "UpdateOptions")
+        given = await self._body(request, options)
+        obj = await self._service.replace(target, given, options)
+        return self._object(obj, target.kind, target.version, wanted, request, options.warnings)
+
+    async def _patch(
+        self, request: web.BaseRequest, target: Target, caller: Caller
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        media = bodies.media_type(request.headers.get("Content-Type", ""))
+        accepted = self._service.patch_types(target.kind)
+        if media not in accepted:
+            raise failures.unsupported_media_type(accepted)
+        type_ = PatchType(media)
+        options = write_options(request.query, caller, "PatchOptions")
+        body = await self._body(request, options)
+        patch = Target(target.kind, target.version, target.key, target.subresource, "Patch")
+        obj, created = await self._service.patch_target(patch, body, type_, options)
+        return self._object(
+            obj,
+            target.kind,
+            target.version,
+            wanted,
+            request,
+            options.warnings,
+            status=201 if created else 200,
+        )
+
+    async def _delete(
+        self,
+        request: web.BaseRequest,
+        kind: Kind,
+        version: Version,
+        key: ObjectKey,
+        caller: Caller,
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        body = await self._optional_body(request)
+        options = delete_options(request.query, body, caller)
+        warnings = self._service.deletion_warnings(kind, options)
+        obj, gone = await self._service.deletes.delete(kind, version, key, options)
+        if gone and not kind.returned:
+            about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
+            return answer(success(about), wanted=Wanted(wanted.format), warnings=warnings)
+        return self._object(obj, kind, version, wanted, request, warnings)
+
+    # ---- subresources
+
+    async def _subresource(
+        self, request: web.BaseRequest, target: Target, caller: Caller
+    ) -> web.Response:
+        kind, version, name = target.kind, target.version, target.subresource
+        method = request.method
+        if name == SCALE and version.scale:
+            return await self._scale(request, target, caller)
+        if not kind.group and kind.plural == "pods" and name in ("binding", "eviction"):
+            if method != "POST":
+                raise failures.wrong_method()
+            return await self._pod_action(request, target, caller)
+        if name == STATUS and version.status:
+            if method in ("GET", "HEAD"):
+                return await self._get(request, kind, version, target.key)
+            if method == "PUT":
+                return await self._replace(request, target, caller)
+            if method == "PATCH":
+                return await self._patch(request, target, caller)
+            raise failures.wrong_method()
+        if name in kind.subresources:
+            if method != "PUT":
+                raise failures.wrong_method()
+            return await self._replace(request, target, caller)
+        raise failures.unknown_resource()
+
+    async def _scale(
+        self, request: web.BaseRequest, target: Target, caller: Caller
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""))
+        kind, version, key = target.kind, target.version, target.key
+        if request.method in ("GET", "HEAD"):
+            obj = orjson.loads(await self._service.reads.get(kind, version.name, key))
+            return answer(subresources.scale_of(version, obj), wanted=wanted)
+        if request.method not in ("PUT", "PATCH"):
+            raise failures.wrong_method()
+        media = bodies.media_type(request.headers.get("Content-Type", ""))
+        options = write_options(request.query, caller, "UpdateOptions")
+        body = await self._body(request, options)
+        type_ = None
+        if request.method == "PATCH":
+            if media not in (PatchType.JSON, PatchType.MERGE):
+                raise failures.unsupported_media_type([PatchType.JSON, PatchType.MERGE])
+            type_ = PatchType(media)
+        obj = await self._service.scale(target, body, type_, options)
+        return answer(subresources.scale_of(version, obj), wanted=wanted)
+
+    async def _pod_action(
+        self, request: web.BaseRequest, target: Target, caller: Caller
+    ) -> web.Response:
+        wanted = negotiate(request.headers.get("Accept", ""))
+        options = write_options(request.query, caller, "CreateOptions")
+        body = await self._body(request, options)
+        if not isinstance(body, dict):
+            raise failures.bad_request("an object is expected")
+        if target.subresource == "binding":
+            await self._service.bind_pod(target.key, body, options)
+        else:
+            inner = body.get("deleteOptions")
+            await self._service.deletes.delete(
+                target.kind,
+                target.version,
+                target.key,
+                delete_options(request.query, inner, caller),
+            )
+        return answer(success(code=201), status=201, wanted=wanted)
+
+    # ---- watch
+
+    async def _watch(
+        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
+    ) -> web.StreamResponse:
+        accept = request.headers.get("Accept", "")
+        wanted = negotiate(accept, VIEWS)
+        options = watch_options(request.query)
+        stream = self._service.stream(kind, version, route.namespace, options)
+        frame = _Framer(kind, version, wanted, request.query.get("includeObject", "Metadata"))
+        headers = [
+            ("Content-Type", Wanted(JSON, wanted.view, wanted.group, wanted.version).media_type)
+        ]
+        if version.deprecation:
+            headers += warning_headers([version.deprecation])
+        response = web.StreamResponse(headers=headers)
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        self._streams.add(stream)
+        try:
+            async for batch in stream.batches():
+                await response.write(b"".join(frame(event) for event in batch))
+                await asyncio.sleep(0)
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the client has left
+        finally:
+            self._streams.discard(stream)
+        return response
+
+    # ---- bodies and answers
+
+    async def _body(self, request: web.BaseRequest, options: WriteOptions) -> Any:
+        raw = await request.read()
+        notice = options.field_validation is not FieldValidation.IGNORE
+        content_type = request.headers.get("Content-Type", "")
+        data, duplicates = bodies.parse(raw, content_type, notice_duplicates=notice)
+        options.received = tuple(duplicates)
+        return data
+
+    async def _optional_body(self, request: web.BaseRequest) -> Any:
+        raw = await request.read()
+        if not raw:
+            return None
+        content_type = request.headers.get("Content-Type", "")
+        return bodies.parse(raw, content_type, notice_duplicates=False)[0]
+
+    @staticmethod
+    def _object(
+        obj: Obj,
+        kind: Kind,
+        version: Version,
+        wanted: Wanted,
+        request: web.BaseRequest,
+        warnings: list[str],
+        status: int = 200,
+    ) -> web.Response:
+        if wanted.view:
+            include = request.query.get("includeObject", "Metadata")
+            obj = views.viewed(obj, kind, version, wanted, time.time(), include)
+        if version.deprecation:
+            warnings = [version.deprecation, *warnings]
+        return answer(obj, status=status, wanted=wanted, warnings=warnings)
+
+
+class _Framer:
+    """One watch event as a line."""
+
+    def __init__(self, kind: Kind, version: Version, wanted: Wanted, include: str) -> None:
+        self._kind = kind
+        self._version = version
+        self._wanted = wanted
+        self._include = include
+        self._headings = True
+
+    def __call__(self, event: Frame) -> bytes:
+        type_, raw = event
+        if self._wanted.view and type_ not in ("ERROR", "BOOKMARK"):
+            raw = orjson.dumps(self._view(orjson.loads(raw)))
+        elif self._wanted.view and type_ == "BOOKMARK":
+            raw = orjson.dumps(self._view_bookmark(orjson.loads(raw)))
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), raw)
+
+    def _view(self, obj: Obj) -> Obj:
+        if self._wanted.view != "Table":
+            return views.partial(obj, self._wanted.version)
+        headings, self._headings = self._headings, False
+        return views.table(
+            self._kind,
+            self._version,
+            [obj],
+            self._wanted,
+            now=time.time(),
+            meta={"resourceVersion": obj["metadata"].get("resourceVersion", "")},
+            include=self._include,
+            headings=headings,
+        )
+
+    def _view_bookmark(self, obj: Obj) -> Obj:
+        if self._wanted.view != "Table":
+            return views.partial(obj, self._wanted.version)
+        row = {"cells": [], "object": views.partial(obj, self._wanted.version)}
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._wanted.version}",
+            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+            "columnDefinitions": None,
+            "rows": [row],
+        }

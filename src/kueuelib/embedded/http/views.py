@@ -1,0 +1,119 @@
+"""Objects as tables, and as metadata only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.http.negotiation import Wanted
+from kueuelib.embedded.registry.columns import AGE
+from kueuelib.embedded.registry.kind import Column, Kind, Version
+
+NAME = Column(
+    "Name",
+    "string",
+    lambda obj, _: obj["metadata"]["name"],
+    format="name",
+    description="Unique within a namespace.",
+)
+DEFAULT_COLUMNS = (AGE,)
+
+
+def columns_of(kind: Kind, version: Version) -> tuple[Column, ...]:
+    """All columns of a kind, NAME included where it comes first."""
+    own = version.columns if version.columns is not None else DEFAULT_COLUMNS
+    return own if kind.kind == "Event" and not kind.group else (NAME, *own)
+
+
+def partial(obj: Obj, version: str = "v1") -> Obj:
+    """An object's metadata alone."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj["metadata"],
+    }
+
+
+def table(
+    kind: Kind,
+    version: Version,
+    objs: Iterable[Obj],
+    wanted: Wanted,
+    *,
+    now: float,
+    meta: Obj | None = None,
+    include: str = "Metadata",
+    headings: bool = True,
+) -> Obj:
+    """Objects as one `Table`.
+
+    Args:
+        kind: of the objects.
+        version: of the objects.
+        objs: the objects.
+        wanted: the negotiated form.
+        now: seconds since the epoch, for ages.
+        meta: the metadata of the list.
+        include: `None`, `Metadata` or `Object`: what comes with each row.
+        headings: whether the columns are described; in a watch only the first table does.
+    """
+    columns = columns_of(kind, version)
+    rows = []
+    for obj in objs:
+        row: Obj = {"cells": [column.read(obj, now) for column in columns]}
+        if include == "Object":
+            row["object"] = obj
+        elif include != "None":
+            row["object"] = partial(obj, wanted.version)
+        rows.append(row)
+    definitions: list[Obj] | None = None
+    if headings:
+        definitions = [
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in columns
+        ]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{wanted.version}",
+        "metadata": meta or {},
+        "columnDefinitions": definitions if definitions is not None else None,
+        "rows": rows,
+    }
+
+
+def list_head(kind: str, api_version: str, meta: Obj) -> bytes:
+    """The JSON of a list up to its items."""
+    head = orjson.dumps({"kind": kind, "apiVersion": api_version, "metadata": meta})
+    return head[:-1] + b',"items":['
+
+
+def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) -> bytes:
+    """A list of objects that are JSON already; items of built-in kinds lose apiVersion and kind."""
+    api_version = kind.api_version(version.name)
+    if kind.builtin:
+        prefix = b'{"apiVersion":%b,"kind":%b,' % (
+            orjson.dumps(api_version),
+            orjson.dumps(kind.kind),
+        )
+        length = len(prefix)
+        items = (b"{" + raw[length:] if raw.startswith(prefix) else raw for raw in items)
+    return list_head(kind.list_kind, api_version, meta) + b",".join(items) + b"]}"
+
+
+def viewed(obj: Any, kind: Kind, version: Version, wanted: Wanted, now: float, include: str) -> Any:
+    """One object in the wanted view."""
+    if wanted.view == "Table":
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return table(kind, version, [obj], wanted, now=now, meta=meta, include=include)
+    if wanted.view == "PartialObjectMetadata":
+        return partial(obj, wanted.version)
+    return obj

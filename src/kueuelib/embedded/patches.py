@@ -1,0 +1,73 @@
+"""What a patch makes of an object; apply patches have a module of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonpatch
+from jsonpointer import JsonPointerException
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
+from kueuelib.embedded.decoding import copy_json
+from kueuelib.embedded.verbs import PatchType
+from kueuelib.errors import Invalid, TooLarge
+
+OPERATIONS_LIMIT = 10_000
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386; neither argument is changed."""
+    if not isinstance(patch, dict):
+        return copy_json(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def json_patch(target: Obj, operations: Any) -> Any:
+    """RFC 6902.
+
+    Raises:
+        BadRequest: the patch is none.
+        TooLarge: it has too many operations.
+        Invalid: an operation cannot be done, or its test failed.
+    """
+    if not isinstance(operations, list) or not all(isinstance(op, dict) for op in operations):
+        raise failures.bad_request(
+            "error decoding patch: json: a JSON patch is an array of operations"
+        )
+    if len(operations) > OPERATIONS_LIMIT:
+        raise TooLarge(
+            f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, "
+            f"got {len(operations)}"
+        )
+    try:
+        return jsonpatch.JsonPatch(operations).apply(target)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise failures.bad_request(f"error decoding patch: {error}") from error
+    except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError) as error:
+        raise Invalid(
+            f"the server rejected our request due to an error in our request: {error}"
+        ) from error
+
+
+def patched(target: Obj, body: Any, type_: PatchType) -> Any:
+    """The object that a patch asks for; the target is not changed.
+
+    Raises:
+        BadRequest: the patch is malformed.
+        Invalid: it cannot be done.
+        UnsupportedMediaType: the kind does not support this type of patch.
+    """
+    if type_ is PatchType.JSON:
+        return json_patch(target, body)
+    if type_ is PatchType.MERGE:
+        if not isinstance(body, dict):
+            raise failures.bad_request("error decoding patch: a merge patch is an object")
+        return merge_patch(target, body)
+    raise failures.unsupported_media_type([PatchType.JSON, PatchType.MERGE])

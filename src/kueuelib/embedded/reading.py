@@ -1,0 +1,212 @@
+"""get and list."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+
+import attrs
+import orjson
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded import failures
+from kueuelib.embedded.conversion import Converter
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.selection import Selection, select
+from kueuelib.embedded.storage import Compacted, Entry, Storage, Table
+from kueuelib.embedded.verbs import ListOptions
+from kueuelib.errors import FieldError, Invalid
+
+MATCHES = ("", "Exact", "NotOlderThan")
+
+
+@attrs.frozen
+class Page:
+    """One page of a list, as JSON bytes of the asked version.
+
+    Attributes:
+        items: in the order of their keys.
+        revision: the resource version of the list.
+        continue_token: for the next page; empty on the last one.
+        remaining: how many more there are; None when not known.
+    """
+
+    items: list[bytes]
+    revision: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+class Reads:
+    """Reads from the storage at any version."""
+
+    def __init__(self, storage: Storage, converter: Converter) -> None:
+        self._storage = storage
+        self._converter = converter
+
+    def entry(self, kind: Kind, key: ObjectKey) -> Entry:
+        """The present state.
+
+        Raises:
+            NotFound: there is none.
+        """
+        found = self._storage.table(kind.table).get(key)
+        if found is None:
+            raise failures.not_found(kind, key.name)
+        return found
+
+    async def get(self, kind: Kind, version: str, key: ObjectKey) -> bytes:
+        """An object as JSON."""
+        return await self._converter.view(kind, self.entry(kind, key), version)
+
+    def entries(self, kind: Kind, selection: Selection) -> list[Entry]:
+        """The present states of what is selected."""
+        return list(_selected(self._storage.table(kind.table), selection))
+
+    async def list(self, kind: Kind, version: str, namespace: str, options: ListOptions) -> Page:
+        """One page of objects."""
+        selection = select(kind, namespace, options.label_selector, options.field_selector)
+        table = self._storage.table(kind.table)
+        revision, start = self._point(options)
+        found: Iterable[Entry] = (
+            _selected(table, selection, start)
+            if revision == self._storage.revision
+            else _past(table, selection, revision, start, continued=bool(options.continue_token))
+        )
+        if not options.limit:
+            entries = list(found)
+            return Page(await self._converter.views(kind, entries, version), revision)
+        entries, more = [], 0
+        countable = selection.accepts is None or not (
+            options.label_selector or options.field_selector
+        )
+        for entry in found:
+            if len(entries) < options.limit:
+                entries.append(entry)
+                continue
+            more += 1
+            if not countable:
+                break
+        items = await self._converter.views(kind, entries, version)
+        if not more:
+            return Page(items, revision)
+        token = _encode_token(revision, entries[-1].key)
+        return Page(items, revision, token, more if countable else None)
+
+    def _point(self, options: ListOptions) -> tuple[int, ObjectKey | None]:
+        """The revision of which the list is to tell, and the key after which it goes on."""
+        match = options.resource_version_match
+        asked = options.resource_version
+        current = self._storage.revision
+        if match not in MATCHES:
+            raise _bad_match(f'Unsupported value: "{match}"', "FieldValueNotSupported")
+        if options.continue_token:
+            if match:
+                raise _bad_match(
+                    "Forbidden: resourceVersionMatch is forbidden when continue is provided",
+                    "FieldValueForbidden",
+                )
+            if asked and asked != "0":
+                raise failures.bad_request(
+                    "specifying resource version is not allowed when using continue"
+                )
+            return _decode_token(options.continue_token)
+        if match and not asked:
+            raise _bad_match(
+                "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                "FieldValueForbidden",
+            )
+        revision = parse_revision(asked)
+        if match == "Exact" and revision == 0:
+            raise _bad_match(
+                'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"',
+                "FieldValueForbidden",
+            )
+        if revision > current:
+            raise failures.future_version(revision, current)
+        if match == "Exact" or (revision and options.limit and not match):
+            return revision, None
+        return current, None
+
+
+def parse_revision(text: str) -> int:
+    """A resource version of a URL; empty is 0.
+
+    Raises:
+        BadRequest: it is no number.
+    """
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        raise failures.bad_request(f'Invalid value: "{text}": invalid resource version')
+    return int(text)
+
+
+def _bad_match(message: str, reason: str) -> Invalid:
+    error = FieldError("resourceVersionMatch", reason, message)
+    return Invalid(
+        f'ListOptions.meta.k8s.io "" is invalid: {error}',
+        details={
+            "group": "meta.k8s.io",
+            "kind": "ListOptions",
+            "causes": [{"reason": reason, "message": message, "field": error.path}],
+        },
+    )
+
+
+def _selected(
+    table: Table, selection: Selection, after: ObjectKey | None = None
+) -> Iterator[Entry]:
+    accepts = selection.accepts
+    if selection.key is not None and after is None:
+        entry = table.get(selection.key)
+        if entry is not None and (accepts is None or accepts(entry)):
+            yield entry
+        return
+    for entry in table.entries(selection.namespace, after):
+        if accepts is None or accepts(entry):
+            yield entry
+
+
+def _past(
+    table: Table, selection: Selection, revision: int, after: ObjectKey | None, *, continued: bool
+) -> Iterator[Entry]:
+    """What `_selected` would have given at an earlier revision."""
+    try:
+        changed = dict(table.as_of(revision))
+    except Compacted as error:
+        if continued:
+            raise failures.expired(
+                "The provided continue parameter is too old to display a consistent list result. "
+                "You must start a new list without the continue parameter."
+            ) from error
+        raise failures.expired(
+            f"The resourceVersion for the provided list is too old: {revision} ({error.oldest})"
+        ) from error
+    present = {entry.key: entry for entry in table.entries()}
+    present.update({key: entry for key, entry in changed.items() if entry is not None})
+    for key, entry in changed.items():
+        if entry is None:
+            present.pop(key, None)
+    accepts = selection.accepts
+    for key in sorted(present):
+        if after is not None and key <= after:
+            continue
+        entry = present[key]
+        if entry is not None and (accepts is None or accepts(entry)):
+            yield entry
+
+
+def _encode_token(revision: int, last: ObjectKey) -> str:
+    body = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": list(last)})
+    return base64.urlsafe_b64encode(body).decode().rstrip("=")
+
+
+def _decode_token(text: str) -> tuple[int, ObjectKey]:
+    try:
+        body = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        namespace, name = body["start"]
+        return int(body["rv"]), ObjectKey(str(namespace), str(name))
+    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+        raise failures.bad_request("continue key is not valid") from error

@@ -1,0 +1,152 @@
+"""What the server knows about one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.embedded.admission.plugin import KindRules
+
+NO_FIELDS: Mapping[str, str] = {}
+
+ALL_VERBS = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+)
+
+
+@attrs.frozen
+class Column:
+    """One column of the table that `kubectl get` prints.
+
+    Attributes:
+        name: the heading.
+        type: `string`, `integer`, `number`, `boolean` or `date`.
+        read: gives the cell from a raw object and the present time (seconds).
+        format: an OpenAPI format or empty.
+        description: for people.
+        priority: 0 is always shown, others with `-o wide`.
+    """
+
+    name: str
+    type: str
+    read: Callable[[Obj, float], Any]
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@attrs.frozen(eq=False)
+class Version:
+    """One API version of a kind.
+
+    Attributes:
+        name: for example `v1beta2`.
+        served: whether requests may use it.
+        openapi: the schema as OpenAPI v3, None when the kind has none of its own.
+        schema: what prunes, defaults and validates (`kueuelib.embedded.schema`), None without schema.
+        columns: for tables, after NAME.
+        status: whether `status` is a subresource.
+        scale: the paths of the scale subresource, or None.
+        selectable: further JSON paths that field selectors may ask for.
+        deprecation: a warning for every request that uses the version, or empty.
+    """
+
+    name: str
+    served: bool = True
+    openapi: Mapping[str, Any] | None = None
+    schema: Any = None
+    columns: tuple[Column, ...] | None = None
+    status: bool = False
+    scale: Mapping[str, str] | None = None
+    selectable: tuple[str, ...] = ()
+    deprecation: str = ""
+
+
+@attrs.frozen(eq=False)
+class Kind:
+    """One kind in all its versions. Replaced, never changed, when its definition changes.
+
+    Attributes:
+        group: empty for the core group.
+        kind: for example `Workload`.
+        plural: for example `workloads`.
+        singular: for example `workload`.
+        namespaced: whether objects live in namespaces.
+        versions: by name, the preferred one first.
+        storage: the name of the version in which new states are stored.
+        list_kind: for example `WorkloadList`.
+        short_names: for kubectl.
+        categories: for kubectl, for example `all`.
+        builtin: whether the server brings the kind.
+        verbs: what can be done with it.
+        rules: its strategy.
+        fields: gives what field selectors may ask for.
+        field_names: the same, without an object.
+        generation: whether `metadata.generation` counts changes of the wish.
+        propagation: what becomes of dependents when a deletion does not say; None: background.
+        subresources: further ones that store the object, for example `finalize`.
+        conversion: the `spec.conversion` of a CRD with several versions, or None.
+        origin: UID of the CRD, empty for built-in kinds.
+        since: the resource version since which objects are stored with the present schema.
+        terminating: whether the definition is being deleted.
+        unconditional: whether a replacement may leave out the resource version.
+        returned: whether a deletion answers with the object instead of a Status.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    versions: Mapping[str, Version]
+    storage: str
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    builtin: bool = True
+    verbs: Sequence[str] = ALL_VERBS
+    rules: KindRules = attrs.field(factory=KindRules)
+    fields: Callable[[Obj], Mapping[str, str]] = lambda _: NO_FIELDS
+    field_names: frozenset[str] = frozenset()
+    generation: bool = False
+    propagation: str | None = None
+    subresources: frozenset[str] = frozenset()
+    conversion: Mapping[str, Any] | None = None
+    origin: str = ""
+    since: int = 0
+    terminating: bool = False
+    unconditional: bool = True
+    returned: bool = False
+
+    @property
+    def table(self) -> str:
+        """The name of the table that holds the objects."""
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def qualified_plural(self) -> str:
+        """As in messages: `pods`, `jobs.batch`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def qualified_kind(self) -> str:
+        """As in messages: `Pod`, `Job.batch`."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    def api_version(self, version: str) -> str:
+        """`group/version`, or `version` for the core group."""
+        return f"{self.group}/{version}" if self.group else version
+
+    def resource(self, version: str) -> Resource:
+        """The kind at one version."""
+        return Resource(self.group, version, self.plural, self.kind, self.namespaced)

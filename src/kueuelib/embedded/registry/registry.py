@@ -1,0 +1,107 @@
+"""Finds kinds by what URLs, objects and webhook rules call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kueuelib.api.meta import Resource
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.errors import NotFound
+
+_STABILITY = {"": 2, "beta": 1, "alpha": 0}
+
+
+def version_rank(name: str) -> tuple[int, int, int, str]:
+    """Sorts API versions as Kubernetes does, ascending: v1alpha1, v1beta1, v1beta2, v1, v2."""
+    if not name.startswith("v"):
+        return (-1, 0, 0, name)
+    major, minor, stage = "", "", ""
+    for letter in name[1:]:
+        if letter.isdigit():
+            if stage:
+                minor += letter
+            else:
+                major += letter
+        else:
+            stage += letter
+    if not major or stage not in _STABILITY:
+        return (-1, 0, 0, name)
+    return (_STABILITY[stage], int(major), int(minor or 0), name)
+
+
+class Registry:
+    """The kinds that are served now. `revision` grows with every change of them."""
+
+    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+        self.revision = 0
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._by_kind: dict[tuple[str, str], Kind] = {}
+        for kind in kinds:
+            self.install(kind)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(list(self._kinds.values()))
+
+    def install(self, kind: Kind) -> None:
+        """Serves a kind, in the place of an older state of it."""
+        self._kinds[kind.group, kind.plural] = kind
+        self._by_kind[kind.group, kind.kind] = kind
+        self.revision += 1
+
+    def remove(self, group: str, plural: str) -> None:
+        """Serves a kind no more."""
+        kind = self._kinds.pop((group, plural), None)
+        if kind is not None:
+            self._by_kind.pop((group, kind.kind), None)
+            self.revision += 1
+
+    def by_plural(self, group: str, plural: str) -> Kind | None:
+        """The kind of a URL."""
+        return self._kinds.get((group, plural))
+
+    def by_kind(self, group: str, kind: str) -> Kind | None:
+        """The kind of an object."""
+        return self._by_kind.get((group, kind))
+
+    def served(self, group: str, version: str, plural: str) -> tuple[Kind, Version] | None:
+        """The kind and the version of a URL, None when it is not served."""
+        kind = self._kinds.get((group, plural))
+        if kind is None:
+            return None
+        found = kind.versions.get(version)
+        return (kind, found) if found is not None and found.served else None
+
+    def require(self, resource: Resource) -> tuple[Kind, Version]:
+        """The kind and the version of a resource.
+
+        Raises:
+            NotFound: it is not served.
+        """
+        found = self.served(resource.group, resource.version, resource.plural)
+        if found is None:
+            raise NotFound("the server could not find the requested resource")
+        return found
+
+    def groups(self) -> list[str]:
+        """The names of all groups but the core one, in the order of their kinds."""
+        return list(dict.fromkeys(kind.group for kind in self._kinds.values() if kind.group))
+
+    def group_versions(self, group: str) -> list[str]:
+        """The served versions of a group, the preferred one first."""
+        names = {
+            name
+            for kind in self._kinds.values()
+            if kind.group == group
+            for name, version in kind.versions.items()
+            if version.served
+        }
+        return sorted(names, key=version_rank, reverse=True)
+
+    def kinds_of(self, group: str, version: str) -> list[tuple[Kind, Version]]:
+        """What a group serves at a version, by plural."""
+        found = [
+            (kind, kind.versions[version])
+            for kind in self._kinds.values()
+            if kind.group == group and version in kind.versions and kind.versions[version].served
+        ]
+        return sorted(found, key=lambda pair: pair[0].plural)

@@ -1,0 +1,97 @@
+"""Which objects a request means: namespace, label selector and field selector together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded import failures
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.storage import Entry
+from kueuelib.errors import InvalidSelector
+from kueuelib.machinery.fields import FieldSelector, parse_field_selector
+from kueuelib.machinery.selectors import Selector, parse_label_selector
+
+NAME = "metadata.name"
+NAMESPACE = "metadata.namespace"
+
+
+@attrs.frozen
+class Selection:
+    """The compiled form.
+
+    Attributes:
+        namespace: empty for all namespaces.
+        name: the only possible name, or empty.
+        labels: what labels must fulfil.
+        fields: what fields must fulfil.
+        accepts: whether an entry is meant; None when every entry of the namespace is.
+    """
+
+    namespace: str
+    name: str
+    labels: Selector
+    fields: FieldSelector
+    accepts: Callable[[Entry], bool] | None
+
+    @property
+    def key(self) -> ObjectKey | None:
+        """The only possible object, or None."""
+        return ObjectKey(self.namespace, self.name) if self.name else None
+
+
+def select(kind: Kind, namespace: str, label_selector: str, field_selector: str) -> Selection:
+    """Compiles the selectors of a request.
+
+    Raises:
+        BadRequest: a selector cannot be parsed, or asks for a field that the kind does not offer.
+    """
+    try:
+        labels = parse_label_selector(label_selector)
+    except InvalidSelector as error:
+        raise failures.bad_request(f"unable to parse: {error}") from error
+    try:
+        fields = parse_field_selector(field_selector)
+    except InvalidSelector as error:
+        raise failures.bad_request(str(error)) from error
+    for path in fields.paths:
+        if path not in (NAME, NAMESPACE) and path not in kind.field_names:
+            raise failures.bad_request(f"field label not supported: {path}")
+    exact = fields.exact(NAME) or ""
+    space = fields.exact(NAMESPACE) or ""
+    name = exact if exact and (namespace or not kind.namespaced) else ""
+    if not namespace and not labels.requirements and len(fields.requirements) == 0:
+        return Selection("", "", labels, fields, None)
+    return Selection(
+        namespace or (space if kind.namespaced else ""),
+        name,
+        labels,
+        fields,
+        _acceptor(namespace, labels, fields),
+    )
+
+
+def _acceptor(
+    namespace: str, labels: Selector, fields: FieldSelector
+) -> Callable[[Entry], bool] | None:
+    by_labels = bool(labels.requirements)
+    by_fields = bool(fields.requirements)
+    exact = fields.exact(NAME)
+    if not by_labels and not by_fields:
+        return lambda entry: entry.key.namespace == namespace
+
+    def accepts(entry: Entry) -> bool:
+        key = entry.key
+        if namespace and key.namespace != namespace:
+            return False
+        if exact is not None and key.name != exact:
+            return False
+        if by_labels and not labels.matches(entry.labels):
+            return False
+        if not by_fields:
+            return True
+        return fields.matches({**entry.fields, NAME: key.name, NAMESPACE: key.namespace})
+
+    return accepts

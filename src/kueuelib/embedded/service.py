@@ -1,0 +1,278 @@
+"""The API server without transport: every verb on every kind.
+
+`ApiService` implements `kueuelib.embedded.verbs.Verbs`. The HTTP face uses `kinds`, `reads`, `writes`,
+`deletes` and `stream` directly, because it wants JSON bytes rather than decoded objects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import orjson
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.embedded import failures, subresources
+from kueuelib.embedded.admission.chain import Chain, StoredObjects
+from kueuelib.embedded.admission.namespaces import NamespaceLifecycle
+from kueuelib.embedded.admission.plugin import AdmissionPlugin
+from kueuelib.embedded.admission.webhooks import WebhookChain
+from kueuelib.embedded.committing import Commits
+from kueuelib.embedded.conversion import Converter, HookCaller
+from kueuelib.embedded.decoding import copy_json, decode
+from kueuelib.embedded.deleting import Deletes
+from kueuelib.embedded.patches import patched
+from kueuelib.embedded.reading import Reads
+from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.storage import Storage
+from kueuelib.embedded.verbs import (
+    DeleteOptions,
+    ListOptions,
+    ObjectList,
+    PatchType,
+    Propagation,
+    WatchOptions,
+    WriteOptions,
+)
+from kueuelib.embedded.watching import Stream
+from kueuelib.embedded.writing import STATUS, Target, Writes
+from kueuelib.errors import FieldError, NotFound
+
+BINDING = "binding"
+
+
+class ApiService:
+    """One API server's objects and kinds.
+
+    Attributes:
+        registry: the kinds that are served.
+        storage: the objects.
+    """
+
+    def __init__(self, rules: Rules, plugins: Sequence[AdmissionPlugin], hooks: HookCaller) -> None:
+        self.storage = Storage()
+        self.registry = Registry(builtin_kinds(rules))
+        self.reader = StoredObjects(self.storage, self.registry)
+        self.converter = Converter(hooks)
+        self.reads = Reads(self.storage, self.converter)
+        self.commits = Commits(self.storage)
+        webhooks = WebhookChain(hooks, self.reader, self.converter, self.commits)
+        chain = Chain((NamespaceLifecycle(), *plugins), self.reader, webhooks)
+        self.writes = Writes(self.commits, self.converter, chain)
+        self.deletes = Deletes(self.commits, self.converter, chain)
+
+    # ---- reading
+
+    async def get(self, resource: Resource, key: ObjectKey) -> Obj:
+        """The object. Raises NotFound."""
+        kind, version = self.registry.require(resource)
+        return orjson.loads(await self.reads.get(kind, version.name, key))  # type: ignore[no-any-return]
+
+    async def list(
+        self, resource: Resource, namespace: str = "", options: ListOptions = ListOptions()
+    ) -> ObjectList:
+        """The objects of one namespace, or of all."""
+        kind, version = self.registry.require(resource)
+        page = await self.reads.list(kind, version.name, namespace, options)
+        return ObjectList(
+            [orjson.loads(raw) for raw in page.items],
+            str(page.revision),
+            page.continue_token,
+            page.remaining,
+        )
+
+    def watch(
+        self, resource: Resource, namespace: str = "", options: WatchOptions = WatchOptions()
+    ) -> Stream:
+        """Changes from now on, or from a resource version on."""
+        kind, version = self.registry.require(resource)
+        return self.stream(kind, version, namespace, options)
+
+    def stream(self, kind: Kind, version: Version, namespace: str, options: WatchOptions) -> Stream:
+        """`watch` for those who have looked the kind up."""
+        return Stream(
+            self.storage, self.reads, self.converter, kind, version.name, namespace, options
+        )
+
+    # ---- writing
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+    ) -> Obj:
+        """Stores a new object. Raises AlreadyExists, Invalid, Forbidden."""
+        kind, version = self.registry.require(resource)
+        return await self.writes.create(kind, version, obj, namespace, options or WriteOptions())
+
+    async def update(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Obj:
+        """Replaces an object or its status; a `resourceVersion` in it must be the stored one."""
+        kind, version = self.registry.require(resource)
+        meta = obj.get("metadata") or {}
+        key = ObjectKey(meta.get("namespace") or "", meta.get("name") or "")
+        return await self.replace(
+            Target(kind, version, key, subresource), obj, options or WriteOptions()
+        )
+
+    async def replace(self, target: Target, given: Mapping[str, Any], options: WriteOptions) -> Obj:
+        """`update` for those who have looked the kind up."""
+        kind, version = target.kind, target.version
+        self._check_subresource(target)
+        wanted = decode(kind, version, given, options)
+        meta = wanted["metadata"]
+        if kind.namespaced:
+            meta.setdefault("namespace", target.key.namespace)
+        revision = meta.get("resourceVersion", "")
+        if not revision and not (kind.builtin and kind.unconditional):
+            raise failures.invalid(kind, target.key.name, [_MUST_BE_SPECIFIED])
+
+        async def transform(_: Obj) -> Obj:
+            return copy_json(wanted)  # type: ignore[no-any-return]
+
+        return await self.writes.change(target, transform, options, given_version=revision)
+
+    async def update_status(
+        self, resource: Resource, obj: Mapping[str, Any], *, options: WriteOptions | None = None
+    ) -> Obj:
+        """`update` of the subresource `status`."""
+        return await self.update(resource, obj, subresource=STATUS, options=options)
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: ObjectKey,
+        body: Any,
+        type: PatchType = PatchType.MERGE,
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Obj:
+        """Changes an object; an apply patch creates it when it is not there."""
+        kind, version = self.registry.require(resource)
+        target = Target(kind, version, key, subresource, "Patch")
+        found, _ = await self.patch_target(target, body, type, options or WriteOptions())
+        return found
+
+    async def patch_target(
+        self, target: Target, body: Any, type_: PatchType, options: WriteOptions
+    ) -> tuple[Obj, bool]:
+        """`patch` for those who have looked the kind up; also whether the object is new."""
+        self._check_subresource(target)
+
+        async def transform(old: Obj) -> Obj:
+            wanted = patched(old, body, type_)
+            return decode(target.kind, target.version, wanted, options)
+
+        return await self.writes.change(target, transform, options), False
+
+    async def bind(
+        self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
+    ) -> None:
+        """Puts a pod on a node, as a scheduler does. Raises Conflict when the pod cannot be bound."""
+        binding: Obj = {"metadata": {"uid": uid}, "target": {"kind": "Node", "name": node}}
+        await self.bind_pod(key, binding, options or WriteOptions())
+
+    async def bind_pod(
+        self, key: ObjectKey, binding: Mapping[str, Any], options: WriteOptions
+    ) -> None:
+        """`pods/binding` with a whole Binding."""
+        kind, version = self.registry.require(PODS)
+
+        async def transform(old: Obj) -> Obj:
+            return subresources.bind(kind, old, binding, time.time())
+
+        await self.writes.change(Target(kind, version, key, BINDING), transform, options)
+
+    async def scale(
+        self, target: Target, body: Any, type_: PatchType | None, options: WriteOptions
+    ) -> Obj:
+        """Sets the number of replicas by a whole `Scale`, or by a patch of one."""
+        version = target.version
+
+        async def transform(old: Obj) -> Obj:
+            given = body
+            if type_ is not None:
+                given = patched(subresources.scale_of(version, old), body, type_)
+            if not isinstance(given, dict):
+                raise failures.bad_request("a Scale is expected")
+            return subresources.scaled(version, old, given)
+
+        plain = attrs.evolve(target, subresource=subresources.SCALE)
+        return await self.writes.change(plain, transform, options)
+
+    def patch_types(self, kind: Kind) -> list[str]:
+        """The media types of patches that a kind accepts."""
+        del kind
+        return [PatchType.JSON, PatchType.MERGE]
+
+    # ---- deleting
+
+    @staticmethod
+    def deletion_warnings(kind: Kind, options: DeleteOptions) -> list[str]:
+        """What a client should know before it deletes."""
+        if kind.propagation == Propagation.ORPHAN and options.propagation is None:
+            return [
+                f"child pods are preserved by default when {kind.plural} are deleted; set "
+                "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
+                "suppress this warning"
+            ]
+        return []
+
+    async def delete(
+        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DeleteOptions()
+    ) -> Obj:
+        """Deletes, or begins to: the last state of the object, which may wait for finalizers."""
+        kind, version = self.registry.require(resource)
+        obj, _ = await self.deletes.delete(kind, version, key, options)
+        return obj
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        selection: ListOptions = ListOptions(),
+        options: DeleteOptions = DeleteOptions(),
+    ) -> list[Obj]:
+        """Deletes every selected object; what `delete` returned for each."""
+        kind, version = self.registry.require(resource)
+        page = await self.reads.list(kind, version.name, namespace, selection)
+        found = []
+        for raw in page.items:
+            try:
+                obj, _ = await self.deletes.delete(
+                    kind, version, key_of(orjson.loads(raw)), options
+                )
+            except NotFound:
+                continue
+            found.append(obj)
+        return found
+
+    @staticmethod
+    def _check_subresource(target: Target) -> None:
+        name = target.subresource
+        if not name or (name == STATUS and target.version.status):
+            return
+        if name not in target.kind.subresources:
+            raise failures.unknown_resource()
+
+
+_MUST_BE_SPECIFIED = FieldError(
+    "metadata.resourceVersion",
+    "FieldValueInvalid",
+    "Invalid value: 0x0: must be specified for an update",
+)

@@ -1,0 +1,8 @@
+"""Objects in memory: one table per kind, one counter of resource versions, a bounded log of changes."""
+
+from __future__ import annotations
+
+from kueuelib.embedded.storage.memory import Storage
+from kueuelib.embedded.storage.table import Change, Compacted, Entry, StaleWrite, Table
+
+__all__ = ["Change", "Compacted", "Entry", "StaleWrite", "Storage", "Table"]

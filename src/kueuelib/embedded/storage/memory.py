@@ -1,0 +1,81 @@
+"""All tables and the counter that orders every write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import orjson
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded.storage.table import Change, Entry, StaleWrite, Table
+
+NOTHING: Mapping[str, str] = {}
+
+Describe = Callable[[Obj], Mapping[str, str]]
+"""Gives what field selectors may ask for."""
+
+
+class Storage:
+    """The tables of every kind; `revision` is the resource version of the latest write of all."""
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self._tables: dict[str, Table] = {}
+
+    def table(self, name: str) -> Table:
+        """The table of that name, made when it is not there."""
+        found = self._tables.get(name)
+        if found is None:
+            found = self._tables[name] = Table(name, self.revision)
+        return found
+
+    def put(
+        self, table: Table, key: ObjectKey, obj: Obj, describe: Describe, expect: Entry | None
+    ) -> Change:
+        """Stores an object, whose resource version is set here.
+
+        Args:
+            table: where to.
+            key: the name.
+            obj: the object; its `metadata.resourceVersion` is changed in place.
+            describe: gives the selectable fields.
+            expect: the state that is replaced, None for a creation.
+
+        Raises:
+            StaleWrite: the present state is another one.
+        """
+        if table.get(key) is not expect:
+            raise StaleWrite(f"{table.name} {key}")
+        change = Change(self.revision + 1, expect, self._entry(key, obj, describe), removed=False)
+        self.revision += 1
+        table.apply(change)
+        return change
+
+    def remove(self, table: Table, obj: Obj, describe: Describe, expect: Entry) -> Change:
+        """Removes an object; `obj` is its last state, changed in place to the new resource version.
+
+        Raises:
+            StaleWrite: the present state is another one.
+        """
+        if table.get(expect.key) is not expect:
+            raise StaleWrite(f"{table.name} {expect.key}")
+        change = Change(
+            self.revision + 1, expect, self._entry(expect.key, obj, describe), removed=True
+        )
+        self.revision += 1
+        table.apply(change)
+        return change
+
+    def _entry(self, key: ObjectKey, obj: Obj, describe: Describe) -> Entry:
+        revision = self.revision + 1
+        meta = obj["metadata"]
+        meta["resourceVersion"] = str(revision)
+        head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
+        return Entry(
+            key=key,
+            revision=revision,
+            version=obj["apiVersion"].rpartition("/")[2],
+            raw=orjson.dumps(head | obj),
+            labels=meta.get("labels") or NOTHING,
+            fields=describe(obj) or NOTHING,
+        )

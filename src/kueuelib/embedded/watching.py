@@ -1,0 +1,201 @@
+"""watch: the log of a table as a stream of events for one selection.
+
+A watcher pulls. It keeps a position in the log and nothing else, so a thousand idle or slow ones cost nothing;
+one that falls behind the log's window gets a 410 and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Self
+
+import orjson
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
+from kueuelib.embedded.conversion import Converter
+from kueuelib.embedded.reading import Reads, parse_revision
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.selection import select
+from kueuelib.embedded.storage import Change, Compacted, Entry, Storage
+from kueuelib.embedded.verbs import WatchEvent, WatchOptions
+from kueuelib.errors import ApiError, FieldError, Invalid
+
+Frame = tuple[str, bytes]
+"""The type of an event and its object as JSON."""
+
+BOOKMARK_SECONDS = 60.0
+DEFAULT_TIMEOUT = 1800.0
+BATCH = 256
+INITIAL_BATCH = 100
+
+
+class Stream:
+    """One watch. `batches` gives frames; iterating gives decoded events."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        reads: Reads,
+        converter: Converter,
+        kind: Kind,
+        version: str,
+        namespace: str,
+        options: WatchOptions,
+    ) -> None:
+        self._storage = storage
+        self._reads = reads
+        self._converter = converter
+        self._kind = kind
+        self._version = version
+        self._options = options
+        self._table = storage.table(kind.table)
+        self._selection = select(kind, namespace, options.label_selector, options.field_selector)
+        self._revision = parse_revision(options.resource_version)
+        self._closed = False
+        _check(options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the stream; a reader that waits is woken."""
+        self._closed = True
+        self._table.wake()
+
+    async def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        async for batch in self.batches():
+            for type_, raw in batch:
+                yield WatchEvent(type_, orjson.loads(raw))
+
+    async def batches(self) -> AsyncIterator[list[Frame]]:
+        """Frames, as many at a time as there are."""
+        loop = asyncio.get_running_loop()
+        timeout = self._options.timeout
+        if timeout is None:
+            timeout = DEFAULT_TIMEOUT * (1 + random.random())
+        deadline = loop.time() + timeout
+        try:
+            position = self._table.end
+            if self._wants_state():
+                position = self._table.end
+                revision = self._storage.revision
+                entries = self._reads.entries(self._kind, self._selection)
+                for start in range(0, len(entries), INITIAL_BATCH):
+                    part = entries[start : start + INITIAL_BATCH]
+                    yield await self._frames([("ADDED", entry) for entry in part])
+                if self._options.send_initial_events:
+                    yield [self._bookmark(revision, end_of_state=True)]
+            elif self._revision:
+                position = self._table.position(self._revision)
+            async for batch in self._follow(position, deadline):
+                yield batch
+        except Compacted:
+            oldest = self._table.compacted
+            asked = self._revision or oldest
+            error = failures.expired(f"too old resource version: {asked} ({oldest})")
+            yield [("ERROR", orjson.dumps(error.status()))]
+        except ApiError as error:
+            yield [("ERROR", orjson.dumps(error.status()))]
+
+    def _wants_state(self) -> bool:
+        wanted = self._options.send_initial_events
+        return self._revision == 0 if wanted is None else wanted
+
+    async def _follow(self, position: int, deadline: float) -> AsyncIterator[list[Frame]]:
+        loop = asyncio.get_running_loop()
+        next_bookmark = loop.time() + BOOKMARK_SECONDS
+        bookmarks = self._options.bookmarks
+        while not self._closed:
+            changes = self._table.since(position, BATCH)
+            if changes:
+                position += len(changes)
+                events = [event for change in changes for event in self._translate(change)]
+                if events:
+                    yield await self._frames(events)
+                continue
+            now = loop.time()
+            if now >= deadline:
+                if bookmarks:
+                    yield [self._bookmark(self._storage.revision)]
+                return
+            if bookmarks and now >= next_bookmark:
+                next_bookmark = now + BOOKMARK_SECONDS
+                yield [self._bookmark(self._storage.revision)]
+                continue
+            await self._table.changed(min(deadline, next_bookmark) - now)
+
+    def _translate(self, change: Change) -> list[tuple[str, Entry]]:
+        """The event that a change is for those who see only what is selected."""
+        if change.revision <= self._revision:
+            return []
+        accepts = self._selection.accepts
+        before, after = change.before, change.after
+        if accepts is None:
+            if change.removed:
+                return [("DELETED", after)]
+            return [("MODIFIED" if before is not None else "ADDED", after)]
+        was = before is not None and accepts(before)
+        if change.removed:
+            return [("DELETED", after)] if was else []
+        if accepts(after):
+            return [("MODIFIED" if was else "ADDED", after)]
+        return [("DELETED", _at_revision(before, change.revision))] if was and before else []
+
+    async def _frames(self, events: list[tuple[str, Entry]]) -> list[Frame]:
+        raws = await self._converter.views(
+            self._kind, [entry for _, entry in events], self._version
+        )
+        return [(type_, raw) for (type_, _), raw in zip(events, raws, strict=True)]
+
+    def _bookmark(self, revision: int, *, end_of_state: bool = False) -> Frame:
+        meta: Obj = {"resourceVersion": str(revision)}
+        if end_of_state:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        body = {
+            "kind": self._kind.kind,
+            "apiVersion": self._kind.api_version(self._version),
+            "metadata": meta,
+        }
+        return "BOOKMARK", orjson.dumps(body)
+
+
+def _at_revision(entry: Entry, revision: int) -> Entry:
+    """An older state that is told as of a later revision: it has left the selection."""
+    obj = entry.obj()
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return Entry(entry.key, revision, entry.version, orjson.dumps(obj), entry.labels, entry.fields)
+
+
+def _check(options: WatchOptions) -> None:
+    match = options.resource_version_match
+    if options.send_initial_events is None:
+        if match:
+            raise _bad_option(
+                "resourceVersionMatch",
+                "Forbidden: resourceVersionMatch is forbidden for watch unless "
+                "sendInitialEvents is provided",
+            )
+        return
+    if match != "NotOlderThan":
+        raise _bad_option(
+            "resourceVersionMatch",
+            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        )
+
+
+def _bad_option(path: str, message: str) -> Invalid:
+    error = FieldError(path, "FieldValueForbidden", message)
+    return Invalid(
+        f'ListOptions.meta.k8s.io "" is invalid: {error}',
+        details={
+            "group": "meta.k8s.io",
+            "kind": "ListOptions",
+            "causes": [{"reason": error.reason, "message": message, "field": path}],
+        },
+    )
