@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.cycle import decide
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.engine import Engine
+    from kueuelib.scheduler.engine import Engine, Settled
     from kueuelib.scheduler.events import Effects
 
 FIRST_PAUSE = 0.001
@@ -39,7 +39,7 @@ class AdmissionLoop:
     def __init__(
         self,
         engine: Engine,
-        submit: Callable[[Plan], None],
+        submit: Callable[[Settled], None],
         spread: Callable[[Effects], None],
         metrics: SchedulerMetrics,
         *,
@@ -75,10 +75,10 @@ class AdmissionLoop:
         if found is None:
             return False
         plan = decide(found, now)
-        effects = self._engine.settle(plan, now)
-        self._submit(plan)
-        self._spread(effects)
-        admitted = bool(plan.admissions)
+        settled = self._engine.settle(plan, now)
+        self._submit(settled)
+        self._spread(settled.effects)
+        admitted = bool(settled.admissions)
         self._metrics.cycle(self._clock.monotonic() - started, success=admitted)
         self._fruitless = 0 if admitted else self._fruitless + 1
         return True
@@ -90,7 +90,7 @@ class AdmissionLoop:
 
     async def _until_changed(self) -> None:
         now = self._clock.now()
-        deadline = self._engine.next_deadline(now)
+        deadline = self._engine.next_deadline()
         seconds = None if deadline is None else max(deadline - now, LAST_PAUSE)
         try:
             async with asyncio.timeout(seconds):

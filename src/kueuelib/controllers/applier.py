@@ -28,11 +28,12 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
-from kueuelib.scheduler.cycle import Admit, Plan, Wait
+from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.events import Confirmed, Event, Forgotten
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
+    from kueuelib.scheduler.engine import Settled
 
 COMPONENT = "kueue-admission"
 CONFLICTS = 4
@@ -76,17 +77,17 @@ class Applier:
         self._refusals: dict[ObjectKey, int] = {}
         self._log = get_logger("applier")
 
-    def submit(self, plan: Plan, controller: Controller) -> None:
+    def submit(self, settled: Settled, controller: Controller) -> None:
         """Takes the orders of a plan; returns at once.
 
         Args:
-            plan: what a cycle decided.
+            settled: what a cycle decided and the engine charged.
             controller: the controller that runs this reconciler.
         """
-        for admission in plan.admissions:
+        for admission in settled.admissions:
             self._orders[admission.key] = admission
             controller.enqueue(admission.key, priority=ADMISSION_PRIORITY)
-        for wait in plan.waits:
+        for wait in settled.waits:
             if wait.transient:
                 continue
             self._orders[wait.key] = wait

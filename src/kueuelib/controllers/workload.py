@@ -14,7 +14,7 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.finalizers import drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.status_writer import write_status
-from kueuelib.controllers.workload_plan import Step, Surroundings, next_step, required_checks
+from kueuelib.controllers.workload_plan import Step, Surroundings, named_checks, next_step
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client, PatchType
@@ -165,8 +165,8 @@ def watch(controller: Controller, informers: Informers) -> Controller:
     """Makes a controller look at Workloads when they, their queues or their checks change."""
     return (
         controller.for_(informers.workloads)
-        .watches(informers.local_queues, _of_local_queue(informers), _queue_matters)
-        .watches(informers.cluster_queues, _of_cluster_queue(informers), _queue_matters)
+        .watches(informers.local_queues, _of_local_queue(informers), queue_matters)
+        .watches(informers.cluster_queues, _of_cluster_queue(informers), queue_matters)
     )
 
 
@@ -188,7 +188,7 @@ def _of_cluster_queue(informers: Informers) -> MapFunction:
     return keys
 
 
-def _queue_matters(delta: Delta[Obj]) -> bool:
+def queue_matters(delta: Delta[Obj]) -> bool:
     """Whether a change of a queue can change what is to be done with its Workloads."""
     if delta.initial:
         return False
@@ -206,7 +206,7 @@ def _digest(queue: Obj) -> tuple[object, ...]:
         spec.get("clusterQueue"),
         spec.get("stopPolicy"),
         spec.get("admissionChecksStrategy"),
-        required_checks(queue, None),
+        named_checks(queue),
         bool(queue["metadata"].get("deletionTimestamp")),
         active.get("status"),
         active.get("reason"),

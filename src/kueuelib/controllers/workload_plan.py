@@ -129,6 +129,14 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
     return _with_quota(wl, phase, around, now)
 
 
+def named_checks(cluster_queue: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every check that a raw ClusterQueue names, in either version, for some flavors or for all."""
+    spec = cluster_queue.get("spec") or {}
+    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    found = [rule["name"] for rule in strategy] or spec.get("admissionChecks") or ()
+    return tuple(dict.fromkeys(found))
+
+
 def required_checks(
     cluster_queue: Mapping[str, Any], admission: Mapping[str, Any] | None
 ) -> tuple[str, ...]:

@@ -1,0 +1,58 @@
+"""The LocalQueue reconciler: status (spec/jobs 5.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.controllers.queue_status import local_activity, local_queue_status
+from kueuelib.controllers.queue_writer import QueueStatusWriter
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.informer import Informer
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.engine import Engine
+
+
+class LocalQueueReconciler:
+    """Shows what a LocalQueue does, and whether its ClusterQueue can admit.
+
+    Args:
+        client: writes.
+        local_queues: the LocalQueues.
+        cluster_queues: the ClusterQueues.
+        engine: knows their numbers.
+        clock: tells the time of transitions and paces the writes.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        local_queues: Informer,
+        cluster_queues: Informer,
+        engine: Engine,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._local_queues = local_queues
+        self._cluster_queues = cluster_queues
+        self._engine = engine
+        self._clock = clock
+        self._writer = QueueStatusWriter(client, local_queues, clock)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Brings the status in line."""
+        queue = self._local_queues.store.get(key)
+        if queue is None:
+            self._writer.forget(key)
+            return DONE
+        if queue["metadata"].get("deletionTimestamp"):
+            return DONE
+        name = queue["spec"].get("clusterQueue", "")
+        cluster_queue = self._cluster_queues.store.get(ObjectKey("", name))
+        activity = local_activity(queue, cluster_queue, self._engine.activity(name))
+        numbers = self._engine.local_queue_status(key)
+        status = local_queue_status(queue, numbers, activity, self._clock.now())
+        return await self._writer.write(queue, status)

@@ -1,0 +1,119 @@
+"""The status of ClusterQueues and LocalQueues as raw objects (spec/jobs 5.4 and 5.5, spec/api 2.8).
+
+Pure: numbers and activity of the engine in, the raw status out. Fields and conditions that others
+wrote are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.codec import encode
+from kueuelib.api.conversion import convert
+from kueuelib.api.kinds import LOCAL_QUEUES
+from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.names import (
+    ACTIVE,
+    REASON_CLUSTER_QUEUE_INACTIVE,
+    REASON_NO_CLUSTER_QUEUE,
+    REASON_READY,
+    REASON_STOPPED,
+)
+from kueuelib.scheduler.activity import Activity
+from kueuelib.scheduler.status import LocalQueueStatus, QueueStatus
+
+MESSAGE_LIMIT = 32768
+
+
+def cluster_queue_status(
+    queue: Mapping[str, Any], numbers: QueueStatus | None, activity: Activity, now: float
+) -> Obj:
+    """The status of a ClusterQueue; equal to the present one when nothing has changed.
+
+    Args:
+        queue: the raw ClusterQueue.
+        numbers: counts and usage; None while the scheduler does not know the queue.
+        activity: the Active condition.
+        now: the transition time, seconds since the epoch.
+    """
+    status = dict(queue.get("status") or {})
+    if numbers is not None:
+        status |= {
+            "pendingWorkloads": numbers.pending,
+            "reservingWorkloads": numbers.reserving,
+            "admittedWorkloads": numbers.admitted,
+            "flavorsReservation": [encode(row) for row in numbers.reservation],
+            "flavorsUsage": [encode(row) for row in numbers.usage],
+        }
+    status["conditions"] = _with_active(queue, activity, now)
+    return status
+
+
+def local_queue_status(
+    queue: Mapping[str, Any], numbers: LocalQueueStatus | None, activity: Activity, now: float
+) -> Obj:
+    """The status of a LocalQueue, in its version; arguments as `cluster_queue_status`."""
+    present = convert(dict(queue), LOCAL_QUEUES.version)
+    status = dict(present.get("status") or {})
+    if numbers is not None:
+        status |= {
+            "pendingWorkloads": numbers.pending,
+            "reservingWorkloads": numbers.reserving,
+            "admittedWorkloads": numbers.admitted,
+            "flavorsReservation": [encode(row) for row in numbers.reservation],
+            "flavorsUsage": [encode(row) for row in numbers.usage],
+        }
+    status["conditions"] = _with_active(queue, activity, now)
+    version = str(queue["apiVersion"]).rpartition("/")[2]
+    found: Obj = convert({**present, "status": status}, version)["status"]
+    return found
+
+
+def local_activity(
+    queue: Mapping[str, Any], cluster_queue: Mapping[str, Any] | None, activity: Activity
+) -> Activity:
+    """The Active condition of a LocalQueue.
+
+    Args:
+        queue: the raw LocalQueue.
+        cluster_queue: the raw ClusterQueue that it names, if it exists.
+        activity: the Active condition of that one.
+    """
+    name = queue["spec"].get("clusterQueue", "")
+    if queue["spec"].get("stopPolicy") not in (None, "", "None"):
+        text = "Can't submit new workloads: the LocalQueue is stopped"
+        return Activity(active=False, reason=REASON_STOPPED, message=text)
+    if cluster_queue is None:
+        text = f"Can't submit new workloads: ClusterQueue {name} doesn't exist"
+        return Activity(active=False, reason=REASON_NO_CLUSTER_QUEUE, message=text)
+    if not activity.active:
+        text = f"Can't submit new workloads: ClusterQueue {name} is inactive ({activity.reason})"
+        return Activity(active=False, reason=REASON_CLUSTER_QUEUE_INACTIVE, message=text)
+    text = f"Can submit new workloads to ClusterQueue {name}"
+    return Activity(active=True, reason=REASON_READY, message=text)
+
+
+def status_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Obj:
+    """The fields of a status that differ; empty when none does."""
+    return {name: value for name, value in new.items() if old.get(name) != value}
+
+
+def _with_active(queue: Mapping[str, Any], activity: Activity, now: float) -> list[Obj]:
+    conditions = list((queue.get("status") or {}).get("conditions") or ())
+    old = find_condition(conditions, ACTIVE)
+    status = "True" if activity.active else "False"
+    kept = old.get("lastTransitionTime") if old.get("status") == status else None
+    new: Obj = {
+        "type": ACTIVE,
+        "status": status,
+        "reason": activity.reason,
+        "message": activity.message[:MESSAGE_LIMIT],
+        "lastTransitionTime": kept or format_time(now),
+    }
+    generation = queue["metadata"].get("generation")
+    if generation:
+        new["observedGeneration"] = generation
+    if not old:
+        return [*conditions, new]
+    return [new if entry["type"] == ACTIVE else entry for entry in conditions]

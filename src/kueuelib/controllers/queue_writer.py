@@ -1,0 +1,56 @@
+"""Writes the status of queues, each at most once a second and only what has changed."""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.controllers.queue_status import status_patch
+from kueuelib.errors import NotFound
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.informer import Informer
+
+PAUSE = 1.0
+"""Seconds between two writes of one queue's status."""
+
+
+class QueueStatusWriter:
+    """The shared half of the reconcilers of ClusterQueues and LocalQueues.
+
+    The first change is written at once; what follows within the pause is written together at its
+    end.
+    """
+
+    def __init__(self, client: Client, informer: Informer, clock: Clock) -> None:
+        self._client = client
+        self._informer = informer
+        self._clock = clock
+        self._next: dict[ObjectKey, float] = {}
+
+    async def write(self, queue: Obj, status: Obj) -> Result:
+        """Makes the stored status the given one, now or, when it is too early, by coming again.
+
+        Raises:
+            ApiError: the server refuses.
+            TransportError: no answer.
+        """
+        patch = status_patch(queue.get("status") or {}, status)
+        if not patch:
+            return DONE
+        key, now = key_of(queue), self._clock.monotonic()
+        due = self._next.get(key, now)
+        if due > now:
+            return Result(requeue_after=due - now)
+        self._next[key] = now + PAUSE
+        body = {"metadata": {"uid": queue["metadata"]["uid"]}, "status": patch}
+        try:
+            await self._client.patch(
+                self._informer.resource, key, body, PatchType.MERGE, subresource="status"
+            )
+        except NotFound:
+            self.forget(key)
+        return DONE
+
+    def forget(self, key: ObjectKey) -> None:
+        """The queue is gone."""
+        self._next.pop(key, None)

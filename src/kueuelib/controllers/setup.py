@@ -1,0 +1,243 @@
+"""Puts the queueing controllers together and hands them to a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from kueuelib.api import kinds
+from kueuelib.api.kinds import V1BETA2
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.controllers import feed as sources
+from kueuelib.controllers import workload as workloads
+from kueuelib.controllers.admission import AdmissionLoop
+from kueuelib.controllers.applier import Applier
+from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
+from kueuelib.controllers.feed import Feed
+from kueuelib.controllers.in_use import InUseReconciler
+from kueuelib.controllers.local_queue import LocalQueueReconciler
+from kueuelib.controllers.metrics import QueueMetrics, SchedulerMetrics
+from kueuelib.controllers.workload import (
+    BY_CLUSTER_QUEUE,
+    Informers,
+    WorkloadReconciler,
+    queue_matters,
+)
+from kueuelib.controllers.workload_plan import named_checks
+from kueuelib.machinery.rate_limits import ItemExponential
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import Controller, Reconciler
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.events import Effects
+
+STATUS_DELAY = 0.02
+"""Seconds in which several changes of a queue become one look at it."""
+
+
+@attrs.frozen
+class ControllerSettings:
+    """What the manager's configuration says about the queueing controllers.
+
+    Attributes:
+        version: of the queueing API on the wire, as the API server serves it.
+        workers: how many objects are reconciled at a time, by `Kind.group`; 1 where nothing is
+            said.
+        appliers: how many Workload statuses are written at a time.
+        resource_metrics: whether quota and usage are reported by flavor and resource
+            (`metrics.enableClusterQueueResources`).
+    """
+
+    version: str = V1BETA2
+    workers: Mapping[str, int] = attrs.field(factory=dict)
+    appliers: int = 16
+    resource_metrics: bool = False
+
+    def workers_of(self, resource: Resource) -> int:
+        """How many objects of a kind are reconciled at a time."""
+        return self.workers.get(f"{resource.kind}.{resource.group}", 1)
+
+
+@attrs.frozen
+class Controllers:
+    """What `setup` made.
+
+    Attributes:
+        informers: of the queueing objects, indexed.
+        feed: the only writer of the engine; `subscribe` to learn what changes affect.
+        loop: the admission loop.
+        metrics: admissions and evictions.
+    """
+
+    informers: Informers
+    feed: Feed
+    loop: AdmissionLoop
+    metrics: SchedulerMetrics
+
+
+def setup(
+    manager: Manager,
+    cache: Cache,
+    client: Client,
+    engine: Engine,
+    recorder: EventRecorder,
+    telemetry: Telemetry,
+    settings: ControllerSettings | None = None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Controllers:
+    """Adds the admission loop and the controllers of all queueing objects to a manager.
+
+    The engine follows the cache in every replica; the loop and the reconcilers run on the leader
+    only.
+
+    Args:
+        manager: runs the parts; the cache and the recorder have to be added by the caller.
+        cache: where informers are shared; nothing may have been cached in another version.
+        client: writes.
+        engine: empty; from now on only the feed may tell it anything.
+        recorder: for events about Workloads.
+        telemetry: for the `kueue_` metrics.
+        settings: from the configuration.
+        clock: for decisions, transition times and pauses.
+    """
+    settings = settings or ControllerSettings()
+    informers = _informers(cache, settings.version)
+    informers.index()
+    metrics = SchedulerMetrics(telemetry)
+    feed = Feed(engine, recorder, clock=clock)
+    _attach(feed, informers, cache)
+
+    applier = Applier(client, informers.workloads, recorder, metrics, feed.observe, clock=clock)
+    applying = Controller(
+        "admission",
+        applier,
+        settings.appliers,
+        limiter=ItemExponential(0.05, 10.0),
+        clock=clock,
+        telemetry=telemetry,
+    )
+    loop = AdmissionLoop(
+        engine,
+        lambda settled: applier.submit(settled, applying),
+        feed.spread,
+        metrics,
+        clock=clock,
+    )
+
+    def controller(resource: Resource, reconciler: Reconciler) -> Controller:
+        name = resource.kind.lower()
+        workers = settings.workers_of(resource)
+        return Controller(name, reconciler, workers, clock=clock, telemetry=telemetry)
+
+    workload = workloads.watch(
+        controller(
+            kinds.WORKLOADS,
+            WorkloadReconciler(client, informers, engine, recorder, metrics, clock=clock),
+        ),
+        informers,
+    )
+    queue_metrics = QueueMetrics(telemetry, resources=settings.resource_metrics)
+    cluster_queue = controller(
+        kinds.CLUSTER_QUEUES,
+        ClusterQueueReconciler(
+            client, informers.cluster_queues, engine, queue_metrics, clock=clock
+        ),
+    ).for_(informers.cluster_queues)
+    local_queue = (
+        controller(
+            kinds.LOCAL_QUEUES,
+            LocalQueueReconciler(
+                client, informers.local_queues, informers.cluster_queues, engine, clock=clock
+            ),
+        )
+        .for_(informers.local_queues)
+        .watches(
+            informers.cluster_queues,
+            lambda delta: informers.local_queues.store.keys_by_index(
+                BY_CLUSTER_QUEUE, delta.key.name
+            ),
+            queue_matters,
+        )
+    )
+    flavor = (
+        controller(
+            kinds.RESOURCE_FLAVORS,
+            InUseReconciler(client, informers.flavors, engine.users_of_flavor),
+        )
+        .for_(informers.flavors)
+        .watches(informers.cluster_queues, _flavors_of)
+    )
+    check = (
+        controller(
+            kinds.ADMISSION_CHECKS,
+            InUseReconciler(client, informers.checks, engine.users_of_check),
+        )
+        .for_(informers.checks)
+        .watches(informers.cluster_queues, _checks_of)
+    )
+
+    def affected(effects: Effects) -> None:
+        cluster_queue.enqueue(
+            *(ObjectKey("", name) for name in effects.cluster_queues), after=STATUS_DELAY
+        )
+        local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
+        workload.enqueue(*effects.workloads)
+        loop.wake()
+
+    feed.subscribe(affected)
+    for part, name in (
+        (applying, "admission applier"),
+        (workload, "workload controller"),
+        (cluster_queue, "clusterqueue controller"),
+        (local_queue, "localqueue controller"),
+        (flavor, "resourceflavor controller"),
+        (check, "admissioncheck controller"),
+    ):
+        manager.add(Group.ELECTED, part, name)
+    manager.add(Group.ELECTED, loop, "admission loop")
+    return Controllers(informers, feed, loop, metrics)
+
+
+def _informers(cache: Cache, version: str) -> Informers:
+    return Informers(
+        workloads=cache.informer(kinds.WORKLOADS.at(version)),
+        local_queues=cache.informer(kinds.LOCAL_QUEUES.at(version)),
+        cluster_queues=cache.informer(kinds.CLUSTER_QUEUES.at(version)),
+        flavors=cache.informer(kinds.RESOURCE_FLAVORS.at(version)),
+        checks=cache.informer(kinds.ADMISSION_CHECKS.at(version)),
+    )
+
+
+def _attach(feed: Feed, informers: Informers, cache: Cache) -> None:
+    """Feeds the engine before any controller hears of a delta."""
+    feed.attach(informers.flavors, sources.FLAVORS)
+    feed.attach(informers.checks, sources.CHECKS)
+    feed.attach(informers.cluster_queues, sources.CLUSTER_QUEUES)
+    feed.attach(informers.local_queues, sources.LOCAL_QUEUES)
+    feed.attach(informers.workloads, sources.WORKLOADS)
+    feed.attach(cache.informer(kinds.NAMESPACES), sources.NAMESPACES)
+    feed.attach(cache.informer(kinds.LIMIT_RANGES), sources.LIMIT_RANGES)
+    feed.attach(cache.informer(kinds.RUNTIME_CLASSES), sources.RUNTIME_CLASSES)
+
+
+def _flavors_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    """The flavors that a ClusterQueue names, or named before."""
+    for queue in (delta.old, delta.new):
+        for group in ((queue or {}).get("spec") or {}).get("resourceGroups") or ():
+            for flavor in group.get("flavors") or ():
+                yield ObjectKey("", flavor["name"])
+
+
+def _checks_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    """The checks that a ClusterQueue requires, or required before."""
+    for queue in (delta.old, delta.new):
+        if queue is not None:
+            for name in named_checks(queue):
+                yield ObjectKey("", name)
