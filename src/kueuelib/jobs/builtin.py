@@ -1,0 +1,14 @@
+"""The integrations that come with kueuelib."""
+
+from __future__ import annotations
+
+from kueuelib.jobs.batch_job import BatchJob
+from kueuelib.jobs.batch_job_rules import validate_batch_job
+from kueuelib.jobs.registry import Integration, Registry
+
+BATCH_JOB = Integration("batch/job", BatchJob, validate_batch_job, allows_prebuilt=True)
+
+
+def builtin_registry() -> Registry:
+    """A registry of what comes with kueuelib."""
+    return Registry().register(BATCH_JOB)

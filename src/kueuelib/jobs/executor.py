@@ -1,0 +1,221 @@
+"""Does what a plan wants done (see `kueuelib.jobs.commands`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from kueuelib.api.conversion import convert
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import Obj, Resource, key_of
+from kueuelib.api.patch import diff_merge_patch
+from kueuelib.errors import AlreadyExists, Conflict, NotFound
+from kueuelib.jobs.commands import (
+    Change,
+    Command,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+    Wait,
+)
+from kueuelib.jobs.freshness import Write, version_of, write_of
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.logs import get_logger
+
+
+class Recorder(Protocol):
+    """Reports events; never blocks."""
+
+    def event(
+        self,
+        obj_or_ref: Mapping[str, Any],
+        type: str,
+        reason: str,
+        message: str,
+        component: str | None = None,
+    ) -> None:
+        """Report one event about an object."""
+        ...
+
+
+@attrs.frozen
+class Outcome:
+    """What became of a plan.
+
+    Attributes:
+        writes: what changed on the server, or is known to be newer there than in the cache.
+        wait: seconds after which to look again although nothing happens, or None.
+    """
+
+    writes: tuple[Write, ...] = ()
+    wait: float | None = None
+
+
+class Executor:
+    """Sends the commands of one plan, one after the other.
+
+    A write that depends on a resource version depends on that of the plan's own last write to the
+    object, if there was one. When an object was changed or is gone meanwhile the rest of the plan
+    is dropped, for it was made from what is not true any more. Other failures are raised.
+
+    Args:
+        client: writes.
+        recorder: reports events.
+        component: who reports them.
+        version: of the API group `kueue.x-k8s.io` on the wire.
+    """
+
+    def __init__(self, client: Client, recorder: Recorder, component: str, version: str) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._component = component
+        self._version = version
+        self._log = get_logger("jobs")
+
+    async def run(self, commands: Sequence[Command]) -> Outcome:
+        """Do all of it, or as much as is still right."""
+        run = _Run()
+        for command in commands:
+            try:
+                if not await self._do(command, run):
+                    break
+            except NotFound:
+                if not isinstance(command, Delete | DropFinalizer):
+                    break
+            except AlreadyExists:
+                run.wait = 1.0
+                break
+            except Conflict:
+                if not _depends_on_version(command):
+                    raise
+                run.behind(command)
+                break
+        return Outcome(tuple(run.writes), run.wait)
+
+    async def _do(self, command: Command, run: _Run) -> bool:
+        """Do one command; whether to go on."""
+        match command:
+            case Create(resource, obj):
+                wire = self._wire(resource)
+                created = await self._client.create(wire, self._speak(resource, obj))
+                run.writes.append(Write(resource, key_of(created), ""))
+            case Change():
+                await self._change(command, run)
+            case PatchStatus():
+                await self._patch_status(command, run)
+            case Delete(resource, obj):
+                uid = obj["metadata"]["uid"]
+                await self._client.delete(
+                    self._wire(resource), key_of(obj), uid=uid, propagation="Background"
+                )
+                run.writes.append(write_of(resource, obj))
+            case DropFinalizer():
+                await self._drop_finalizer(command, run)
+            case Emit(obj, reason, message, type):
+                self._recorder.event(obj, type, reason, message, component=self._component)
+            case Wait(why, seconds):
+                self._log.info("the job has to wait", why=why, seconds=seconds)
+                run.wait = seconds
+                return False
+        return True
+
+    async def _change(self, command: Change, run: _Run) -> None:
+        old = self._speak(command.resource, command.old)
+        body = diff_merge_patch(old, self._speak(command.resource, command.new))
+        if not body:
+            return
+        identity = {"uid": old["metadata"]["uid"]}
+        if command.versioned:
+            identity["resourceVersion"] = run.version(old)
+        body["metadata"] = {**(body.get("metadata") or {}), **identity}
+        changed = await self._client.patch(
+            self._wire(command.resource),
+            key_of(old),
+            body,
+            PatchType.MERGE,
+            subresource=command.subresource,
+        )
+        run.wrote(command.resource, command.old, changed)
+
+    async def _patch_status(self, command: PatchStatus, run: _Run) -> None:
+        wire, meta = self._wire(command.resource), command.obj["metadata"]
+        identity = {field: meta[field] for field in ("name", "namespace", "uid")}
+        if command.versioned:
+            identity["resourceVersion"] = run.version(command.obj)
+        body = {
+            "apiVersion": wire.api_version,
+            "kind": wire.kind,
+            "metadata": identity,
+            "status": command.status,
+        }
+        changed = await self._client.patch(
+            wire,
+            key_of(command.obj),
+            body,
+            PatchType.APPLY if command.style == "apply" else PatchType.MERGE,
+            subresource="status",
+            field_manager=command.field_manager,
+            force=command.force,
+        )
+        run.wrote(command.resource, command.obj, changed)
+
+    async def _drop_finalizer(self, command: DropFinalizer, run: _Run) -> None:
+        known = run.latest(command.obj)
+        finalizers = known["metadata"].get("finalizers") or ()
+        if command.finalizer not in finalizers:
+            return
+        path = f"/metadata/finalizers/{list(finalizers).index(command.finalizer)}"
+        body = [
+            {"op": "test", "path": "/metadata/uid", "value": known["metadata"]["uid"]},
+            {"op": "test", "path": path, "value": command.finalizer},
+            {"op": "remove", "path": path},
+        ]
+        changed = await self._client.patch(
+            self._wire(command.resource), key_of(known), body, PatchType.JSON
+        )
+        run.wrote(command.resource, command.obj, changed)
+
+    def _wire(self, resource: Resource) -> Resource:
+        return resource.at(self._version) if resource.group == KUEUE else resource
+
+    def _speak(self, resource: Resource, obj: Obj) -> Obj:
+        return convert(obj, self._version) if resource.group == KUEUE else obj
+
+
+class _Run:
+    """The state of one plan while it is carried out."""
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.wait: float | None = None
+        self._latest: dict[str, Obj] = {}
+
+    def latest(self, obj: Obj) -> Obj:
+        """The object as our last write left it."""
+        return self._latest.get(obj["metadata"]["uid"], obj)
+
+    def version(self, obj: Obj) -> str:
+        """The resource version that our next write depends on."""
+        return version_of(self.latest(obj))
+
+    def wrote(self, resource: Resource, before: Obj, after: Obj) -> None:
+        """Note what the server answered."""
+        self._latest[before["metadata"]["uid"]] = after
+        if version_of(before) != version_of(after):
+            self.writes.append(write_of(resource, before))
+
+    def behind(self, command: Command) -> None:
+        """Note that the cache does not know the newest version of an object."""
+        match command:
+            case Change(resource, old):
+                self.writes.append(write_of(resource, old))
+            case PatchStatus(resource, obj):
+                self.writes.append(write_of(resource, obj))
+
+
+def _depends_on_version(command: Command) -> bool:
+    return isinstance(command, Change | PatchStatus) and command.versioned

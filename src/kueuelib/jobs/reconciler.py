@@ -1,0 +1,94 @@
+"""The reconciler of one kind of jobs: reads the caches, plans, acts (KEP-369, spec/jobs 1.5)."""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
+from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.freshness import Freshness
+from kueuelib.jobs.matching import by_age, owned_by
+from kueuelib.jobs.owners import Owners
+from kueuelib.jobs.plan import plan
+from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.stores import ByName, JobStores
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import Result
+
+
+class JobReconciler:
+    """Makes jobs of one kind wait, start, stop and end with their Workloads.
+
+    Args:
+        integration: the kind.
+        stores: the caches.
+        owners: finds who is queued on behalf of a job.
+        executor: does what is planned.
+        settings: the configuration.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        integration: Integration,
+        stores: JobStores,
+        owners: Owners,
+        executor: Executor,
+        settings: JobSettings,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._integration = integration
+        self._stores = stores
+        self._owners = owners
+        self._executor = executor
+        self._settings = settings
+        self._clock = clock
+        self._freshness = Freshness()
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one job and act."""
+        rest = self._freshness.rest(key, self._lookup, self._clock.monotonic())
+        if rest is not None:
+            return Result(requeue_after=rest)
+        outcome = await self._executor.run(plan(self.observe(key)))
+        self._freshness.expect(key, outcome.writes, self._clock.monotonic())
+        return Result(requeue_after=outcome.wait)
+
+    def observe(self, key: ObjectKey) -> Situation:
+        """What the caches know about one job."""
+        stores, integration = self._stores, self._integration
+        found = stores.jobs[integration.name].get(key)
+        by_name = stores.workloads_of_name(integration.resource, key)
+        classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
+        if found is None:
+            orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
+            return Situation(None, self._clock.now(), self._settings, orphans=by_age(orphans))
+        job = integration.job_type(found)
+        prebuilt = job.prebuilt_workload
+        return Situation(
+            job,
+            self._clock.now(),
+            self._settings,
+            workloads=by_age(stores.workloads_of(job.uid)),
+            orphans=by_age(
+                wl
+                for wl in by_name
+                if not owned_by(wl, job.uid) and _is_controller(integration, key.name, wl)
+            ),
+            prebuilt=stores.workload(ObjectKey(key.namespace, prebuilt)) if prebuilt else None,
+            ancestor=self._owners.ancestor_of(found, key.namespace),
+            namespace_labels=stores.namespace_labels(key.namespace),
+            flavors=ByName(stores.flavors),
+            classes=classes,
+        )
+
+    def _lookup(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        found = self._stores.lookup(self._integration, resource, key)
+        return None if found is None else dict(found)
+
+
+def _is_controller(integration: Integration, name: str, workload: Obj) -> bool:
+    """Whether the controller of a Workload is of this kind and has this name."""
+    ref = controller_of(workload)
+    return ref is not None and ref["name"] == name and integration.is_owner(ref)

@@ -1,0 +1,101 @@
+"""The kinds of jobs that can be queued, and which of them are (spec/jobs 1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.errors import ConfigError, FieldError
+from kueuelib.jobs.generic_job import GenericJob
+
+Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
+"""Rules of one kind on a raw object and, on an update, the one it replaces."""
+
+
+def no_rules(_new: Obj, _old: Obj | None) -> Sequence[FieldError]:
+    """No rules beyond those of every kind."""
+    return ()
+
+
+@attrs.frozen
+class Integration:
+    """One kind of jobs.
+
+    Attributes:
+        name: as in the configuration, for example `batch/job`.
+        job_type: the class of its jobs.
+        validate: rules beyond those of every kind.
+        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+    """
+
+    name: str
+    job_type: type[GenericJob]
+    validate: Validate = no_rules
+    allows_prebuilt: bool = False
+
+    @property
+    def resource(self) -> Resource:
+        """The kind, at the version that is read and written."""
+        return self.job_type.resource
+
+    @property
+    def component(self) -> str:
+        """Who reports events about its jobs (spec/api 2.9)."""
+        return f"{self.name}-kueue-controller"
+
+    def is_owner(self, ref: Mapping[str, Any]) -> bool:
+        """Whether an owner reference points to an object of this kind, in whatever version."""
+        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+        found = (group if slash else "", ref.get("kind"))
+        return found == self.resource.group_kind
+
+
+@attrs.frozen
+class Registry:
+    """All known integrations, in the order in which they were registered."""
+
+    integrations: tuple[Integration, ...] = ()
+
+    def register(self, integration: Integration) -> Registry:
+        """A registry that knows one more.
+
+        Raises:
+            ConfigError: the name or the kind is taken.
+        """
+        for known in self.integrations:
+            if known.name == integration.name:
+                raise ConfigError(
+                    f'integration "{integration.name}"',
+                    "is registered already",
+                    "give it another name",
+                )
+            if known.resource.group_kind == integration.resource.group_kind:
+                raise ConfigError(
+                    f'integration "{integration.name}"',
+                    f'its kind is that of the integration "{known.name}"',
+                    "let one integration manage a kind",
+                )
+        return attrs.evolve(self, integrations=(*self.integrations, integration))
+
+    def names(self) -> tuple[str, ...]:
+        """The known names, sorted."""
+        return tuple(sorted(known.name for known in self.integrations))
+
+    def enabled(self, frameworks: Iterable[str]) -> tuple[Integration, ...]:
+        """The integrations that the configuration names, in the order of their registration.
+
+        Raises:
+            ConfigError: a name is not known.
+        """
+        wanted = set(frameworks)
+        unknown = sorted(wanted - {known.name for known in self.integrations})
+        if unknown:
+            raise ConfigError(
+                "integrations.frameworks",
+                f"unknown names: {', '.join(unknown)}",
+                f"use some of: {', '.join(self.names())}",
+            )
+        return tuple(known for known in self.integrations if known.name in wanted)

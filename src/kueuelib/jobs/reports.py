@@ -1,0 +1,137 @@
+"""What the job's reconciler writes into the status of a Workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.names import (
+    FINISHED,
+    JOB_MANAGER_PREFIX,
+    PODS_READY,
+    RECLAIMABLE_PODS_MANAGER,
+)
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.status_writes import status_writes
+from kueuelib.jobs.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.commands import Command, PatchStatus
+from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.situation import Situation
+
+WAIT_FOR_START = "WaitForStart"
+WAIT_FOR_RECOVERY = "WaitForRecovery"
+READY_STARTED = "Started"
+READY_RECOVERED = "Recovered"
+_CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
+
+
+def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """What the Workload has to be told about the job's pods (spec/jobs 1.5, steps 4 and 5)."""
+    if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
+        return ()
+    return (*_reclaimable(job, workload), *_pods_ready(situation, job, workload))
+
+
+def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
+    """What turns the status of a Workload into what `workload_state` made of it."""
+    return tuple(
+        PatchStatus(
+            WORKLOADS,
+            old,
+            write.style,
+            write.body["status"],
+            write.field_manager,
+            versioned="resourceVersion" in write.body["metadata"],
+            force=write.style == "apply",
+        )
+        for write in status_writes(old, new)
+    )
+
+
+def finish(workload: Obj, reason: str, message: str, now: float) -> Command:
+    """Writes Finished; nobody else's fields are touched."""
+    return _condition(states.finish(workload, reason, message, now), FINISHED)
+
+
+def _condition(changed: Obj, type: str) -> Command:
+    status = {"conditions": [dict(states.condition(changed, type))]}
+    return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{type}")
+
+
+def _reclaimable(job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """Tells which pods need no quota any more; never fewer while quota is reserved."""
+    if not isinstance(job, JobWithReclaimablePods):
+        return ()
+    entries = states.status_of(workload).get("reclaimablePods") or ()
+    stored = {entry["name"]: entry["count"] for entry in entries}
+    wanted = dict(job.reclaimable_pods())
+    if states.has_quota(workload):
+        wanted = {name: max(wanted.get(name, 0), stored.get(name, 0)) for name in wanted | stored}
+    if wanted == stored:
+        return ()
+    listed = [{"name": name, "count": count} for name, count in sorted(wanted.items())]
+    return (
+        PatchStatus(
+            WORKLOADS, workload, "apply", {"reclaimablePods": listed}, RECLAIMABLE_PODS_MANAGER
+        ),
+    )
+
+
+def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    if not situation.settings.wait_for_pods_ready:
+        return ()
+    recovery = situation.settings.pods_ready_recovery
+    old = find_condition(states.status_of(workload).get("conditions"), PODS_READY)
+    status, reason, message = pods_ready_state(
+        old,
+        admitted=states.is_admitted(workload),
+        ready=job.pods_ready(),
+        recovery=recovery,
+    )
+    if (old.get("status"), old.get("reason")) == (status, reason):
+        return ()
+    same = old.get("status") == status
+    transition = old.get("lastTransitionTime") if same else format_time(situation.now)
+    condition = {
+        "type": PODS_READY,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": transition,
+    }
+    return (
+        PatchStatus(
+            WORKLOADS,
+            workload,
+            "apply",
+            {"conditions": [condition]},
+            f"{JOB_MANAGER_PREFIX}{PODS_READY}",
+        ),
+    )
+
+
+def pods_ready_state(
+    old: Mapping[str, str], *, admitted: bool, ready: bool, recovery: bool
+) -> tuple[str, str, str]:
+    """Status, reason and message of PodsReady (spec/jobs 1.5, spec/api 7.4).
+
+    Args:
+        old: the raw condition, empty when there is none.
+        admitted: whether the Workload is admitted.
+        ready: whether all pods are ready or have succeeded.
+        recovery: whether True turns False again while the Workload is admitted.
+    """
+    waiting = ("False", WAIT_FOR_START, "Not all pods are ready or have succeeded yet")
+    if not admitted:
+        return waiting
+    was_ready = old.get("status") == "True"
+    if ready or (was_ready and not recovery):
+        if was_ready:
+            return "True", old["reason"], old.get("message", "")
+        back = old.get("reason") in _CAME_BACK
+        reason = READY_RECOVERED if back else READY_STARTED
+        return "True", reason, "All pods are ready or have succeeded"
+    if was_ready or old.get("reason") == WAIT_FOR_RECOVERY:
+        return "False", WAIT_FOR_RECOVERY, "A pod that was ready is not any more"
+    return waiting

@@ -1,0 +1,57 @@
+"""What the manager's configuration says about jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.machinery.selectors import from_label_selector
+
+SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
+
+
+def system_excluded(*namespaces: str) -> Mapping[str, Any]:
+    """The raw namespace selector that leaves the system's own namespaces alone."""
+    values = list(dict.fromkeys([*SYSTEM_NAMESPACES, *filter(None, namespaces)]))
+    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": values}
+    return {"matchExpressions": [expression]}
+
+
+@attrs.frozen
+class JobSettings:
+    """What the manager's configuration says about jobs.
+
+    Attributes:
+        frameworks: the names of the enabled integrations.
+        manage_jobs_without_queue_name: whether every job of an enabled kind is queued.
+        namespace_selector: the raw selector of the namespaces where jobs without a queue name are
+            managed, when they are at all.
+        partial_admission: whether jobs may run with fewer pods than they ask for.
+        wait_for_pods_ready: whether Workloads tell if their pods are ready.
+        pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
+            without it, it stays True while the Workload is admitted.
+        workers: how many objects are reconciled at a time, by `Kind.group`.
+    """
+
+    frameworks: tuple[str, ...] = ("batch/job",)
+    manage_jobs_without_queue_name: bool = False
+    namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
+    partial_admission: bool = True
+    wait_for_pods_ready: bool = False
+    pods_ready_recovery: bool = False
+    workers: Mapping[str, int] = attrs.field(factory=dict)
+
+    def manages(self, queue_name: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether a job of an enabled kind is queued.
+
+        Args:
+            queue_name: what the job names, empty for nothing.
+            namespace_labels: the labels of its namespace.
+        """
+        if queue_name:
+            return True
+        if not self.manage_jobs_without_queue_name:
+            return False
+        return from_label_selector(dict(self.namespace_selector)).matches(namespace_labels)

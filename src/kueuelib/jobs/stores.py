@@ -1,0 +1,124 @@
+"""What the reconcilers of jobs read: views of the informers' stores, in the internal version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.conversion import convert
+from kueuelib.api.kinds import V1BETA2, WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
+from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.jobs.registry import Integration
+from kueuelib.machinery.store import Store
+
+OWNER_UID = "jobs/owner-uid"
+OWNER_NAME = "jobs/owner-name"
+CONTROLLER_UID = "jobs/controller-uid"
+PREBUILT_NAME = "jobs/prebuilt-name"
+
+OwnerName = tuple[str, str, str, str]
+"""Namespace, group, kind and name of an owner."""
+
+
+class ByName(Mapping[str, Mapping[str, Any]]):
+    """The cluster-scoped objects of a store by name."""
+
+    def __init__(self, store: Store[Obj]) -> None:
+        self._store = store
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        found = self._store.get(ObjectKey("", name))
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (key.name for key in self._store)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+
+def owner_uids(obj: Obj) -> tuple[str, ...]:
+    """The UIDs of all owners."""
+    return tuple(ref["uid"] for ref in obj["metadata"].get("ownerReferences") or ())
+
+
+def owner_names(obj: Obj) -> tuple[OwnerName, ...]:
+    """The kinds and names of all owners."""
+    namespace = obj["metadata"].get("namespace") or ""
+    found = []
+    for ref in obj["metadata"].get("ownerReferences") or ():
+        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+        found.append((namespace, group if slash else "", ref.get("kind", ""), ref["name"]))
+    return tuple(found)
+
+
+def controller_uid(obj: Obj) -> tuple[str, ...]:
+    """The UID of the controller, if there is one."""
+    ref = controller_of(obj)
+    return () if ref is None else (ref["uid"],)
+
+
+def prebuilt_name(obj: Obj) -> tuple[ObjectKey, ...]:
+    """The key of the Workload that a job wants to use, if it names one."""
+    name = labels_of(obj).get(PREBUILT_LABEL)
+    return (ObjectKey(obj["metadata"].get("namespace") or "", name),) if name else ()
+
+
+@attrs.frozen
+class JobStores:
+    """The stores that the reconcilers of jobs read.
+
+    Attributes:
+        jobs: by the name of the integration.
+        workloads: all Workloads, indexed by `OWNER_UID` and `OWNER_NAME`.
+        flavors: ResourceFlavors.
+        workload_classes: WorkloadPriorityClasses.
+        pod_classes: PriorityClasses.
+        namespaces: Namespaces; None when their labels decide nothing.
+    """
+
+    jobs: Mapping[str, Store[Obj]]
+    workloads: Store[Obj]
+    flavors: Store[Obj]
+    workload_classes: Store[Obj]
+    pod_classes: Store[Obj]
+    namespaces: Store[Obj] | None = None
+
+    def workloads_of(self, uid: str) -> tuple[Obj, ...]:
+        """The Workloads that have an owner with this UID."""
+        return tuple(map(internal, self.workloads.by_index(OWNER_UID, uid)))
+
+    def workloads_of_name(self, resource: Resource, key: ObjectKey) -> tuple[Obj, ...]:
+        """The Workloads that have an owner of this kind and name, whatever its UID."""
+        name = (key.namespace, resource.group, resource.kind, key.name)
+        return tuple(map(internal, self.workloads.by_index(OWNER_NAME, name)))
+
+    def workload(self, key: ObjectKey) -> Obj | None:
+        """One Workload."""
+        found = self.workloads.get(key)
+        return None if found is None else internal(found)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """The labels of a namespace, empty when it is not known."""
+        found = None if self.namespaces is None else self.namespaces.get(ObjectKey("", namespace))
+        return {} if found is None else labels_of(found)
+
+    def lookup(
+        self, integration: Integration, resource: Resource, key: ObjectKey
+    ) -> Mapping[str, Any] | None:
+        """The object as the cache has it, for `Freshness`."""
+        if resource.group_kind == WORKLOADS.group_kind:
+            return self.workloads.get(key)
+        return self.jobs[integration.name].get(key)
+
+
+def internal(workload: Obj) -> Obj:
+    """A Workload in the version that all plans are made in."""
+    if workload.get("apiVersion") == WORKLOADS.api_version:
+        return workload
+    return convert(workload, V1BETA2)
