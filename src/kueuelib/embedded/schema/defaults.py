@@ -1,0 +1,42 @@
+"""Filling in the defaults of a schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.schema.node import MISSING, SchemaNode
+
+
+def apply_defaults(node: SchemaNode, obj: Obj) -> None:
+    """Give absent fields their defaults in place, and those of the defaults.
+
+    Null counts as absent where the schema does not allow it: such fields get their default or go.
+    """
+    _default(node, obj)
+
+
+def _default(node: SchemaNode, value: Any) -> None:
+    if isinstance(value, dict):
+        for name in [name for name, each in value.items() if each is None]:
+            known = node.properties.get(name) or node.additional
+            if known is not None and not (known.nullable or known.preserve_unknown):
+                del value[name]
+        for name, child in node.properties.items():
+            if name not in value and child.default is not MISSING:
+                value[name] = _copy(child.default)
+        for name, each in value.items():
+            known = node.properties.get(name) or node.additional
+            if known is not None:
+                _default(known, each)
+    elif isinstance(value, list) and node.items is not None:
+        for item in value:
+            _default(node.items, item)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copy(each) for each in value]
+    return value

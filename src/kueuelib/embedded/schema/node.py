@@ -1,0 +1,184 @@
+"""One node of a schema: what a value may be and how two versions of it merge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+import attrs
+
+NO_NODES: Final[Mapping[str, SchemaNode]] = {}
+MISSING: Final = object()
+"""Stands for an absent value where None means null."""
+
+
+class ListType(Enum):
+    """How two lists merge (`x-kubernetes-list-type`)."""
+
+    ATOMIC = "atomic"
+    SET = "set"
+    MAP = "map"
+
+
+class PatchStrategy(Enum):
+    """How a strategic merge patch treats a list."""
+
+    REPLACE = "replace"
+    MERGE = "merge"
+
+
+@attrs.frozen(eq=False)
+class SchemaNode:
+    """What is known of one value.
+
+    The empty node is "anything": such values are kept as they are, maps merge key by key, lists are
+    atomic.
+
+    Attributes:
+        type: `object`, `array`, `string`, `integer`, `number`, `boolean`, or empty: any.
+        properties: the known fields of an object.
+        additional: the schema of every other field's value, None when there is none.
+        items: the schema of list items.
+        required: fields that must be there.
+        preserve_unknown: fields that are not known stay.
+        embedded: the object has apiVersion, kind and metadata of its own.
+        nullable: null is a value.
+        int_or_string: integers and strings are values.
+        default: what an absent value becomes, or `MISSING`.
+        enum: the allowed values, or None.
+        minimum, maximum: bounds of a number; exclusive with `exclusive_minimum/_maximum`.
+        multiple_of: divides the number.
+        min_length, max_length: bounds of a text in characters.
+        pattern: searched in a text.
+        format: an OpenAPI format; unknown ones are ignored.
+        min_items, max_items: bounds of a list.
+        min_properties, max_properties: bounds of an object.
+        all_of, any_of, one_of, not_: junctors; they only restrict, they define nothing.
+        list_type: how lists merge.
+        list_map_keys: the fields that identify an item of a `MAP` list.
+        atomic_map: the object is replaced as a whole (`x-kubernetes-map-type: atomic`).
+        patch_strategy: how a strategic merge patch treats the list.
+        patch_merge_key: the field by which it matches items; empty: items are scalars.
+    """
+
+    type: str = ""
+    properties: Mapping[str, SchemaNode] = NO_NODES
+    additional: SchemaNode | None = None
+    items: SchemaNode | None = None
+    required: tuple[str, ...] = ()
+    preserve_unknown: bool = False
+    embedded: bool = False
+    nullable: bool = False
+    int_or_string: bool = False
+    default: Any = MISSING
+    enum: tuple[Any, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: re.Pattern[str] | None = None
+    pattern_text: str = ""
+    format: str = ""
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    all_of: tuple[SchemaNode, ...] = ()
+    any_of: tuple[SchemaNode, ...] = ()
+    one_of: tuple[SchemaNode, ...] = ()
+    not_: SchemaNode | None = None
+    list_type: ListType = ListType.ATOMIC
+    list_map_keys: tuple[str, ...] = ()
+    atomic_map: bool = False
+    patch_strategy: PatchStrategy = PatchStrategy.REPLACE
+    patch_merge_key: str = ""
+
+    def child(self, name: str) -> SchemaNode:
+        """The node of a field's value; `ANYTHING` when nothing is known of it."""
+        found = self.properties.get(name)
+        if found is not None:
+            return found
+        return ANYTHING if self.additional is None else self.additional
+
+    @property
+    def item(self) -> SchemaNode:
+        """The node of list items."""
+        return ANYTHING if self.items is None else self.items
+
+
+ANYTHING: Final = SchemaNode(preserve_unknown=True)
+"""The node of a value of which nothing is known."""
+
+_PLAIN: Final[Mapping[str, str]] = {
+    "nullable": "nullable",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "exclusive_minimum",
+    "exclusiveMaximum": "exclusive_maximum",
+    "multipleOf": "multiple_of",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "format": "format",
+    "minItems": "min_items",
+    "maxItems": "max_items",
+    "minProperties": "min_properties",
+    "maxProperties": "max_properties",
+    "default": "default",
+    "type": "type",
+    "x-kubernetes-int-or-string": "int_or_string",
+    "x-kubernetes-preserve-unknown-fields": "preserve_unknown",
+    "x-kubernetes-embedded-resource": "embedded",
+}
+
+
+def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
+    """The node of an OpenAPI v3 schema as a CustomResourceDefinition carries it.
+
+    Descriptions and CEL rules are not part of a node.
+
+    Raises:
+        ValueError: a pattern or a list type is none.
+    """
+    found: dict[str, Any] = {
+        name: raw[keyword] for keyword, name in _PLAIN.items() if raw.get(keyword) is not None
+    }
+    if raw.get("properties"):
+        found["properties"] = {name: from_openapi(sub) for name, sub in raw["properties"].items()}
+    additional = raw.get("additionalProperties")
+    if additional is True:
+        found["additional"] = ANYTHING
+    elif additional:
+        found["additional"] = from_openapi(additional)
+    if raw.get("items"):
+        found["items"] = from_openapi(raw["items"])
+    if raw.get("required"):
+        found["required"] = tuple(raw["required"])
+    if raw.get("enum") is not None:
+        found["enum"] = tuple(raw["enum"])
+    if raw.get("pattern"):
+        found["pattern_text"] = raw["pattern"]
+        found["pattern"] = _compiled(raw["pattern"])
+    for keyword, name in (("allOf", "all_of"), ("anyOf", "any_of"), ("oneOf", "one_of")):
+        if raw.get(keyword):
+            found[name] = tuple(from_openapi(sub) for sub in raw[keyword])
+    if raw.get("not"):
+        found["not_"] = from_openapi(raw["not"])
+    found["list_type"] = ListType(raw.get("x-kubernetes-list-type") or "atomic")
+    found["list_map_keys"] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
+    found["atomic_map"] = raw.get("x-kubernetes-map-type") == "atomic"
+    return SchemaNode(**found)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A Go pattern: its final `$` matches the very end only, never before a last line break."""
+    if pattern.endswith("$") and not pattern.endswith("\\$"):
+        pattern = pattern[:-1] + r"\Z"
+    try:
+        return re.compile(pattern, re.ASCII)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no pattern: {error}") from error

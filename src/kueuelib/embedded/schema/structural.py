@@ -1,0 +1,47 @@
+"""The three things that a structural schema does to an object, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.schema.defaults import apply_defaults
+from kueuelib.embedded.schema.node import SchemaNode, from_openapi
+from kueuelib.embedded.schema.prune import prune
+from kueuelib.embedded.schema.validate import validate
+from kueuelib.errors import FieldError
+
+
+@attrs.frozen(eq=False)
+class StructuralSchema:
+    """What a CustomResourceDefinition says about one version of its kind.
+
+    Attributes:
+        node: the root.
+    """
+
+    node: SchemaNode
+
+    @classmethod
+    def of(cls, openapi: Mapping[str, Any]) -> StructuralSchema:
+        """From an `openAPIV3Schema`.
+
+        Raises:
+            ValueError: a pattern or a list type is none.
+        """
+        return cls(from_openapi(openapi))
+
+    def prune(self, obj: Obj) -> list[str]:
+        """Remove unknown fields in place, and give their paths."""
+        return prune(self.node, obj)
+
+    def default(self, obj: Obj) -> None:
+        """Fill in defaults in place."""
+        apply_defaults(self.node, obj)
+
+    def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """The broken rules; what did not change since `old` is not held against the object."""
+        return validate(self.node, obj, old)

@@ -1,0 +1,226 @@
+"""Checking values against a schema, in the words of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.fields import duplicate, invalid, not_supported, required, too_long
+from kueuelib.embedded.schema.equality import canonical, same_json
+from kueuelib.embedded.schema.formats import fits
+from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
+from kueuelib.errors import FieldError
+
+_HEAD = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+    """The broken rules of an object.
+
+    Args:
+        node: the schema.
+        obj: a pruned and defaulted object; its `metadata` is not looked at.
+        old: the state before a change: values that did not change are not held against it.
+    """
+    return list(_check(node, obj, MISSING if old is None else old, "", head=True))
+
+
+def _check(
+    node: SchemaNode, value: Any, old: Any, path: str, *, head: bool = False
+) -> Iterator[FieldError]:
+    if old is not MISSING and same_json(value, old):
+        return
+    if value is None and node.nullable:
+        return
+    wrong = _type_error(node, value, path)
+    if wrong is not None:
+        yield wrong
+        return
+    if node.enum is not None and not any(same_json(value, each) for each in node.enum):
+        yield not_supported(path, value, [_shown_plain(each) for each in node.enum])
+    if isinstance(value, str):
+        yield from _check_text(node, value, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _check_number(node, value, path)
+    elif isinstance(value, list):
+        yield from _check_list(node, value, old, path)
+    elif isinstance(value, dict):
+        yield from _check_map(node, value, old, path, head=head)
+    yield from _check_junctors(node, value, path)
+
+
+# ---- types --------------------------------------------------------------------------------------
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a value in the words of OpenAPI."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _type_error(node: SchemaNode, value: Any, path: str) -> FieldError | None:
+    found = type_name(value)
+    if node.int_or_string:
+        wanted, fine = "integer,string", found in ("integer", "string")
+    elif node.type:
+        wanted = node.type
+        fine = found == wanted or (wanted == "number" and found == "integer")
+    else:
+        return None
+    if fine:
+        return None
+    return _type_invalid(path, found, f"{_named(path)} must be of type {wanted}: {_quoted(found)}")
+
+
+def _type_invalid(path: str, value: str, text: str) -> FieldError:
+    return FieldError(path, "FieldValueTypeInvalid", f"Invalid value: {_quoted(value)}: {text}")
+
+
+# ---- leaves -------------------------------------------------------------------------------------
+
+
+def _check_text(node: SchemaNode, value: str, path: str) -> Iterator[FieldError]:
+    if node.max_length is not None and len(value) > node.max_length:
+        yield too_long(path, node.max_length)
+    if node.min_length is not None and len(value) < node.min_length:
+        text = f"{_named(path)} should be at least {node.min_length} chars long"
+        yield invalid(path, value, text)
+    if node.pattern is not None and not node.pattern.search(value):
+        yield invalid(path, value, f"{_named(path)} should match '{node.pattern_text}'")
+    if node.format and not fits(node.format, value):
+        text = f"{_named(path)} must be of type {node.format}: {_quoted(value)}"
+        yield _type_invalid(path, value, text)
+
+
+def _check_number(node: SchemaNode, value: float, path: str) -> Iterator[FieldError]:
+    low, high, step = node.minimum, node.maximum, node.multiple_of
+    if low is not None and (value < low or (node.exclusive_minimum and value == low)):
+        words = "greater than" if node.exclusive_minimum else "greater than or equal to"
+        yield invalid(path, value, f"{_named(path)} should be {words} {_number(low)}")
+    if high is not None and (value > high or (node.exclusive_maximum and value == high)):
+        words = "less than" if node.exclusive_maximum else "less than or equal to"
+        yield invalid(path, value, f"{_named(path)} should be {words} {_number(high)}")
+    if step and not float(value / step).is_integer():
+        yield invalid(path, value, f"{_named(path)} should be a multiple of {_number(step)}")
+
+
+# ---- lists and maps -----------------------------------------------------------------------------
+
+
+def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str) -> Iterator[FieldError]:
+    if node.max_items is not None and len(value) > node.max_items:
+        yield _too_many(path, len(value), node.max_items)
+    if node.min_items is not None and len(value) < node.min_items:
+        yield invalid(path, value, f"{_named(path)} should have at least {node.min_items} items")
+    before = _items_by_key(node, old)
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        inner = f"{path}[{index}]"
+        key = item_key(node, item)
+        if key is not None:
+            text = canonical(key)
+            if text in seen:
+                yield duplicate(inner, key)
+            seen.add(text)
+        earlier = MISSING if key is None else before.get(canonical(key), MISSING)
+        if node.items is not None:
+            yield from _check(node.items, item, earlier, inner)
+
+
+def item_key(node: SchemaNode, item: Any) -> Any:
+    """What identifies an item of a set or map list; None for atomic lists and misshapen items."""
+    if node.list_type is ListType.SET:
+        return item
+    if node.list_type is ListType.MAP and isinstance(item, dict):
+        key = {}
+        for name in node.list_map_keys:
+            default = node.item.child(name).default
+            if name in item:
+                key[name] = item[name]
+            elif default is not MISSING:
+                key[name] = default
+        return key
+    return None
+
+
+def _items_by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
+    if not isinstance(old, list) or node.list_type is not ListType.MAP:
+        return {}
+    return {canonical(item_key(node, item)): item for item in old if isinstance(item, dict)}
+
+
+def _check_map(
+    node: SchemaNode, value: Obj, old: Any, path: str, *, head: bool
+) -> Iterator[FieldError]:
+    if node.max_properties is not None and len(value) > node.max_properties:
+        yield _too_many(path, len(value), node.max_properties)
+    if node.min_properties is not None and len(value) < node.min_properties:
+        text = f"{_named(path)} should have at least {node.min_properties} properties"
+        yield invalid(path, value, text)
+    for name in node.required:
+        if name not in value:
+            yield required(_inside(path, name))
+    before = old if isinstance(old, dict) else {}
+    for name, each in value.items():
+        if name in _HEAD and (head or node.embedded):
+            continue
+        known = node.properties.get(name) or node.additional
+        if known is not None:
+            yield from _check(known, each, before.get(name, MISSING), _inside(path, name))
+
+
+# ---- junctors -----------------------------------------------------------------------------------
+
+
+def _check_junctors(node: SchemaNode, value: Any, path: str) -> Iterator[FieldError]:
+    holds: Callable[[SchemaNode], bool] = lambda sub: not any(_check(sub, value, MISSING, path))  # noqa: E731
+    for sub in node.all_of:
+        yield from _check(sub, value, MISSING, path)
+    if node.any_of and not any(holds(sub) for sub in node.any_of):
+        yield invalid(path, "", f"{_quoted(path)} must validate at least one schema (anyOf)")
+    if node.one_of:
+        count = sum(holds(sub) for sub in node.one_of)
+        if count != 1:
+            found = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
+            text = f"{_quoted(path)} must validate one and only one schema (oneOf). {found}"
+            yield invalid(path, "", text)
+    if node.not_ is not None and holds(node.not_):
+        yield invalid(path, "", f"{_quoted(path)} must not validate the schema (not)")
+
+
+# ---- wording ------------------------------------------------------------------------------------
+
+
+def _named(path: str) -> str:
+    return f"{path} in body" if path else "in body"
+
+
+def _quoted(text: str) -> str:
+    return canonical(text)
+
+
+def _shown_plain(value: Any) -> str:
+    return value if isinstance(value, str) else canonical(value)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _too_many(path: str, count: int, limit: int) -> FieldError:
+    text = f"Too many: {count}: must have at most {limit} items"
+    return FieldError(path, "FieldValueTooMany", text)
