@@ -7,6 +7,7 @@ that calls need. Neither reads proxies or passwords from the environment per req
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import ssl
@@ -35,6 +36,8 @@ FORCED_REFRESH_PAUSE = 10.0
 """Seconds between two credential refreshes that a 401 asked for."""
 THREAD_DECODE = 256 * 1024
 """Bodies of more bytes are decoded in a worker thread."""
+LARGE_BODY = 2**20
+"""Bodies of more bytes are sent in pieces."""
 Params = Sequence[tuple[str, str]]
 
 
@@ -271,7 +274,7 @@ class Transport:
                 return await session.request(
                     method,
                     url,
-                    data=body,
+                    data=_payload(body),
                     headers=headers,
                     proxy=endpoint.proxy,
                     server_hostname=endpoint.server_hostname,
@@ -371,6 +374,11 @@ async def _check_watch(response: aiohttp.ClientResponse) -> None:
 def _url(base: str, path: str, params: Params) -> URL:
     query = f"?{urlencode(params)}" if params else ""
     return URL(f"{base}{quote(path, safe='/:@!$&()*+,;=~')}{query}", encoded=True)
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Large bodies are sent in pieces, so that the event loop is not held up."""
+    return io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body
 
 
 def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:

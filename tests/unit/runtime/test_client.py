@@ -245,6 +245,13 @@ async def test_a_large_body_is_decoded_whole(serve):
         assert len((await client.request("GET", "/x"))["data"]) == 400_000
 
 
+async def test_a_body_of_megabytes_arrives_whole(serve):
+    server = Recorder()
+    async with client_for(await serve(server)) as client:
+        await client.create(JOBS, {"metadata": {"namespace": "ns"}, "data": "x" * 3_000_000})
+    assert len(server.body["data"]) == 3_000_000
+
+
 async def test_discovery_lists_versions_and_kinds(serve):
     async def handler(request: web.Request) -> web.Response:
         if request.path == "/apis/g":

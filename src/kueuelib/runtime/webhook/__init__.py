@@ -1,0 +1,1 @@
+"""Admission and conversion webhooks: the server, its certificates, and who trusts them."""

@@ -1,0 +1,318 @@
+"""Certificates of a webhook server: made, judged and loaded; nothing is kept or sent here.
+
+`cryptography` (9 MB) is imported only when something has to be made. Whether a certificate is good
+is found out by doing with it what the API server does: a TLS handshake, in memory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import tempfile
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+DAY = 86400.0
+AUTHORITY_LIFE = 3650 * DAY
+SERVER_LIFE = 365 * DAY
+RENEW_BEFORE = 60 * DAY
+"""Seconds before its end at which a certificate is replaced."""
+BACKDATED = 3600.0
+"""Seconds by which certificates begin earlier, for clocks that are late."""
+FIELDS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+"""The keys of the Secret."""
+
+
+@attrs.frozen
+class Certificates:
+    """An authority and a server certificate of its making, all PEM.
+
+    Attributes:
+        ca_cert: what to trust: the present authority, and after it those it replaced.
+        ca_key: the present authority's key.
+        tls_cert: the server's certificate.
+        tls_key: its key.
+    """
+
+    ca_cert: bytes
+    ca_key: bytes = attrs.field(repr=False)
+    tls_cert: bytes
+    tls_key: bytes = attrs.field(repr=False)
+
+
+def _frozen(values: Iterable[str]) -> frozenset[str]:
+    return frozenset(values)
+
+
+@attrs.frozen
+class Names:
+    """What a server is called: host names and addresses.
+
+    Attributes:
+        hosts: for example `kueue-webhook-service.kueue-system.svc`.
+        addresses: for example `127.0.0.1`.
+    """
+
+    hosts: frozenset[str] = attrs.field(default=frozenset(), converter=_frozen)
+    addresses: frozenset[str] = attrs.field(default=frozenset(), converter=_frozen)
+
+    def __or__(self, other: Names) -> Names:
+        return Names(self.hosts | other.hosts, self.addresses | other.addresses)
+
+    def covers(self, other: Names) -> bool:
+        """Whether all of the other's names are among these."""
+        return other.hosts <= self.hosts and other.addresses <= self.addresses
+
+
+def service_names(service: str, namespace: str) -> Names:
+    """The names under which an API server calls a Service."""
+    short = f"{service}.{namespace}.svc"
+    return Names({short, f"{short}.cluster.local"})
+
+
+def host_names(hosts: Iterable[str]) -> Names:
+    """Names of hosts and addresses, told apart."""
+    names, addresses = set(), set()
+    for host in hosts:
+        try:
+            addresses.add(str(ipaddress.ip_address(host)))
+        except ValueError:
+            names.add(host)
+    return Names(names, addresses)
+
+
+@attrs.frozen
+class Judgement:
+    """How good certificates are.
+
+    Attributes:
+        problem: why they cannot be used at all, or empty.
+        names: what the server certificate says it is called.
+        server_ends: when the server certificate ends, in seconds since the epoch.
+        authority_ends: when the present authority ends.
+    """
+
+    problem: str = ""
+    names: Names = Names()
+    server_ends: float = 0.0
+    authority_ends: float = 0.0
+
+
+def judge(found: Certificates) -> Judgement:
+    """Let a strict client shake hands with a server that has these certificates."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    client.check_hostname = False  # the names are compared by the caller
+    try:
+        load(server, found)
+        client.load_verify_locations(cadata=found.ca_cert.decode("ascii"))
+        peer = _handshake(client, server)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        return Judgement(problem=getattr(error, "verify_message", "") or str(error))
+    first = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    first.load_verify_locations(cadata=_first(found.ca_cert).decode("ascii"))
+    own = first.get_ca_certs()
+    pairs = peer.get("subjectAltName", ())
+    return Judgement(
+        names=Names(
+            {value for kind, value in pairs if kind == "DNS"},
+            {str(ipaddress.ip_address(value)) for kind, value in pairs if kind == "IP Address"},
+        ),
+        server_ends=ssl.cert_time_to_seconds(str(peer["notAfter"])),
+        authority_ends=ssl.cert_time_to_seconds(str(own[0]["notAfter"])) if own else 0.0,
+    )
+
+
+def renewed(
+    present: Certificates | None, names: Names, now: float, *, organisation: str = "kueuelib"
+) -> Certificates:
+    """Certificates that are good for these names for a while: the present ones, or better ones.
+
+    A new server certificate keeps the authority, so nobody has to be told. A new authority is
+    trusted together with the one it replaces, so that nobody is locked out meanwhile.
+
+    Args:
+        present: what there is.
+        names: what the server must be called; names it already has are kept.
+        now: seconds since the epoch.
+        organisation: of the subjects.
+    """
+    if present is None:
+        return _all_new(names, now, organisation)
+    found = judge(present)
+    if found.problem:
+        return _all_new(names, now, organisation)
+    if found.authority_ends - now < RENEW_BEFORE:
+        made = _all_new(found.names | names, now, organisation)
+        return attrs.evolve(made, ca_cert=made.ca_cert + _first(present.ca_cert))
+    if found.server_ends - now < RENEW_BEFORE or not found.names.covers(names):
+        cert, key = _new_server(
+            _first(present.ca_cert), present.ca_key, found.names | names, now, organisation
+        )
+        return attrs.evolve(present, tls_cert=cert, tls_key=key)
+    return present
+
+
+def load(context: ssl.SSLContext, found: Certificates) -> None:
+    """Make a server's context use these; new connections do at once, open ones are not touched.
+
+    Raises:
+        ssl.SSLError: certificate and key do not fit.
+        OSError: no temporary file can be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
+        path = Path(folder, "tls.pem")
+        path.touch(0o600)
+        path.write_bytes(found.tls_key + b"\n" + found.tls_cert)
+        context.load_cert_chain(path)
+
+
+def server_context() -> ssl.SSLContext:
+    """The context of a server, still without certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> Mapping[str, Any]:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        server.wrap_bio(to_server, to_client, server_side=True),
+        client.wrap_bio(to_client, to_server),
+    )
+    waiting = set(ends)
+    for _ in range(10):
+        for end in ends:
+            try:
+                end.do_handshake()
+                waiting.discard(end)
+            except ssl.SSLWantReadError:
+                continue
+        if not waiting:
+            break
+    return ends[1].getpeercert() or {}
+
+
+def _first(bundle: bytes) -> bytes:
+    end = b"-----END CERTIFICATE-----"
+    return bundle.partition(end)[0] + end + b"\n"
+
+
+def _all_new(names: Names, now: float, organisation: str) -> Certificates:
+    ca_cert, ca_key = _new_authority(now, organisation)
+    tls_cert, tls_key = _new_server(ca_cert, ca_key, names, now, organisation)
+    return Certificates(ca_cert, ca_key, tls_cert, tls_key)
+
+
+def _new_authority(now: float, organisation: str) -> tuple[bytes, bytes]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _subject(f"{organisation}-ca", organisation)
+    builder = (
+        _builder(subject, subject, key, now, AUTHORITY_LIFE)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+    )
+    return _signed(builder, key, key)
+
+
+def _new_server(
+    ca_cert: bytes, ca_key: bytes, names: Names, now: float, organisation: str
+) -> tuple[bytes, bytes]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    authority = x509.load_pem_x509_certificate(ca_cert)
+    signer = load_pem_private_key(ca_key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    called: list[x509.GeneralName] = [x509.DNSName(host) for host in sorted(names.hosts)]
+    called += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted(names.addresses)]
+    subject = _subject(f"{organisation}-webhook", organisation)
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    ends = authority.not_valid_after_utc.timestamp()
+    builder = (
+        _builder(subject, authority.subject, key, now, min(SERVER_LIFE, ends - now))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(usage, critical=False)
+        .add_extension(issuer_key, critical=False)
+        .add_extension(x509.SubjectAlternativeName(called), critical=False)
+    )
+    return _signed(builder, key, signer)
+
+
+def _subject(name: str, organisation: str) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: float, life: float
+) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    begin = datetime.fromtimestamp(now - BACKDATED, UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(seconds=life + BACKDATED))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(**wanted: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    every = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+    )
+    return x509.KeyUsage(**{name: wanted.get(name, False) for name in every})
+
+
+def _signed(
+    builder: x509.CertificateBuilder,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+) -> tuple[bytes, bytes]:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    certificate = builder.sign(signer, hashes.SHA256())
+    return (
+        certificate.public_bytes(Encoding.PEM),
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )

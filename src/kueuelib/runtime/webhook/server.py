@@ -1,0 +1,229 @@
+"""The HTTPS server of admission and conversion webhooks (spec/framework 7).
+
+The HTTP status is 200 whenever the review could be read; the verdict is inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import web
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import ServerError, TransportError
+from kueuelib.runtime.http import serving
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.transport import decode_json
+from kueuelib.runtime.webhook.admission import (
+    AdmissionHandler,
+    Mutator,
+    RequestMutator,
+    Validator,
+    denied,
+    mutating,
+    parse_request,
+    validating,
+)
+from kueuelib.runtime.webhook.conversion import (
+    ConversionFailed,
+    Converter,
+    convert_all,
+    review_answer,
+)
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+MAX_BODY = 7 * 1024 * 1024
+"""Bytes of the largest review that is read."""
+DRAIN = 5.0
+"""Seconds that running requests have when the server stops."""
+Review = dict[str, Any]
+_Answer = Callable[[Mapping[str, Any]], Awaitable[Obj]]
+
+
+class WebhookServer:
+    """Paths to pure handlers, over HTTPS; a part of a `Manager`.
+
+    Args:
+        host: the address to bind; all when empty.
+        port: 0 for any free one; see `port`.
+        tls: the context, whose certificate somebody may replace while we serve.
+        telemetry: where calls are reported.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        *,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.port = port
+        self.serving = False
+        self._host = host
+        self._tls = tls
+        self._paths: dict[str, tuple[str, _Answer]] = {}
+        self._log = get_logger("webhook")
+        self._metrics = _Metrics(telemetry)
+
+    def mutate(self, path: str, mutator: Mutator) -> None:
+        """Serve defaulting under `path`: a pure function of the raw object.
+
+        Raises:
+            ValueError: the path is taken.
+        """
+        self.admit(path, mutating(mutator))
+
+    def mutate_with_request(self, path: str, mutator: RequestMutator) -> None:
+        """Serve defaulting under `path`: a pure function of the raw object and the request."""
+        self.admit(path, mutating(mutator, with_request=True))
+
+    def validate(self, path: str, validator: Validator) -> None:
+        """Serve validation under `path`: a pure function of (new, old, request)."""
+        self.admit(path, validating(validator))
+
+    def admit(self, path: str, handler: AdmissionHandler) -> None:
+        """Serve any admission handler under `path`."""
+
+        async def answer(raw: Mapping[str, Any]) -> Obj:
+            try:
+                request = parse_request(raw)
+            except KeyError as error:
+                raise web.HTTPBadRequest(text=f"the request has no {error}") from error
+            try:
+                found = handler(request)
+            except Exception as error:  # noqa: BLE001 - the top of a request
+                self._crashed(path, error)
+                found = denied(ServerError(f"the webhook failed: {error!r}"))
+            return {**found, "uid": request.uid}
+
+        self._add(path, "AdmissionReview", answer)
+
+    def convert(self, path: str, converter: Converter) -> None:
+        """Serve conversion under `path`: a pure function of (object, version)."""
+
+        async def answer(raw: Mapping[str, Any]) -> Obj:
+            if "uid" not in raw or "desiredAPIVersion" not in raw:
+                raise web.HTTPBadRequest(text="the request has no uid or desiredAPIVersion")
+            try:
+                converted: list[Obj] | None = await convert_all(raw, converter)
+                message = ""
+            except ConversionFailed as error:
+                converted, message = None, str(error)
+                self._log.warning("conversion failed", error=message)
+            except Exception as error:  # noqa: BLE001 - the top of a request
+                self._crashed(path, error)
+                converted, message = None, f"the webhook failed: {error!r}"
+            return review_answer(raw["uid"], converted, message)
+
+        self._add(path, "ConversionReview", answer)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that is served."""
+        return tuple(self._paths)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serve until cancelled."""
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        async with serving(app, self._host, self.port, tls=self._tls, drain=DRAIN) as self.port:
+            self.serving = True
+            ready()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.serving = False
+
+    def _add(self, path: str, kind: str, answer: _Answer) -> None:
+        if path in self._paths:
+            raise ValueError(f"{path} is served already")
+        self._paths[path] = (kind, answer)
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        found = self._paths.get(request.path)
+        if found is None:
+            raise web.HTTPNotFound(text=f"no webhook at {request.path}")
+        if request.method != "POST":
+            raise web.HTTPMethodNotAllowed(request.method, ["POST"])
+        started = time.monotonic()
+        code = "500"
+        self._metrics.began(request.path)
+        try:
+            review = await _read_review(request, found[0])
+            answer = await found[1](review["request"])
+            code = str((answer.get("status") or {}).get("code", 200))
+            mirrored = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
+            return web.Response(
+                body=orjson.dumps({**mirrored, "response": answer}),
+                content_type="application/json",
+            )
+        except web.HTTPException as error:
+            code = str(error.status)
+            raise
+        finally:
+            self._metrics.ended(request.path, code, time.monotonic() - started)
+
+    def _crashed(self, path: str, error: Exception) -> None:
+        self._metrics.crashed(path)
+        self._log.error("a webhook handler failed", path=path, exc_info=error)
+
+
+async def _read_review(request: web.Request, kind: str) -> Review:
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="send application/json")
+    body = await request.read()  # more than MAX_BODY is answered with 413 by aiohttp
+    if not body:
+        raise web.HTTPBadRequest(text="the body is empty")
+    try:
+        review = await decode_json(body, request.path)
+    except TransportError as error:
+        raise web.HTTPBadRequest(text="the body is no JSON") from error
+    if not isinstance(review, dict) or review.get("kind") != kind:
+        raise web.HTTPBadRequest(text=f"send a {kind}")
+    if not isinstance(review.get("request"), dict) or not review.get("apiVersion"):
+        raise web.HTTPBadRequest(text=f"the {kind} has no request")
+    return review
+
+
+class _Metrics:
+    """Calls by path, under controller-runtime's names."""
+
+    def __init__(self, telemetry: Telemetry | None) -> None:
+        self._telemetry = telemetry
+        if telemetry is None:
+            return
+        prefix = "controller_runtime_webhook"
+        self._seconds = telemetry.histogram(
+            f"{prefix}_latency_seconds", "How long a review takes.", ("webhook",)
+        )
+        self._requests = telemetry.counter(
+            f"{prefix}_requests_total", "Reviews by answer.", ("webhook", "code")
+        )
+        self._running = telemetry.gauge(
+            f"{prefix}_requests_in_flight", "Reviews under way.", ("webhook",)
+        )
+        self._panics = telemetry.counter(
+            f"{prefix}_panics_total", "Reviews that failed unforeseen.", ("webhook",)
+        )
+
+    def began(self, path: str) -> None:
+        if self._telemetry is not None:
+            self._running.labels(path).inc()
+
+    def ended(self, path: str, code: str, seconds: float) -> None:
+        if self._telemetry is not None:
+            self._running.labels(path).dec()
+            self._requests.labels(path, code).inc()
+            self._seconds.labels(path).observe(seconds)
+
+    def crashed(self, path: str) -> None:
+        if self._telemetry is not None:
+            self._panics.labels(path).inc()

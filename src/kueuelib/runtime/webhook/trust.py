@@ -1,0 +1,320 @@
+"""Keeps certificates in a Secret, and tells the API server which authority to trust.
+
+`ensure_certificates` and `inject` serve an installer, which runs once, and `CertificateKeeper`,
+which runs as long as the webhook server: both find the same Secret and leave alone what is good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import copy
+import random
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import SECRETS
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import (
+    ApiError,
+    ConfigError,
+    Conflict,
+    NotFound,
+    TransportError,
+)
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.webhook.certs import FIELDS, Certificates, Names, load, renewed
+
+ATTEMPTS = 5
+"""How often a write is tried that somebody else's write got in the way of."""
+CHECK_PERIOD = 60.0
+"""Seconds between two looks at the Secret and at those who trust it."""
+
+
+@attrs.frozen
+class Trusting:
+    """An object that carries a `caBundle` for our webhooks.
+
+    Attributes:
+        resource: a webhook configuration's kind, or that of CRDs.
+        name: of the object.
+    """
+
+    resource: Resource
+    name: str
+
+
+async def ensure_certificates(
+    client: Client,
+    secret: ObjectKey,
+    names: Names,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    organisation: str = "kueuelib",
+    labels: Mapping[str, str] | None = None,
+) -> Certificates:
+    """What the Secret holds, after it was created, completed or renewed if need be.
+
+    Args:
+        client: reads and writes the Secret; its namespace must exist.
+        secret: where certificates are kept.
+        names: what the server must be called; names in the present certificate are kept.
+        clock: wall-clock time.
+        organisation: of the certificates' subjects.
+        labels: of a Secret that is created.
+
+    Raises:
+        ApiError: the Secret can be neither read nor written.
+        Conflict: others kept writing it at the same time.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            found: Obj | None = await client.get(SECRETS, secret)
+        except NotFound:
+            found = None
+        present = None if found is None else from_secret(found)
+        wanted = renewed(present, names, clock.now(), organisation=organisation)
+        if wanted == present:
+            return wanted
+        data = to_data(wanted)
+        try:
+            if found is None:
+                meta = {"namespace": secret.namespace, "name": secret.name, "labels": labels or {}}
+                await client.create(
+                    SECRETS,
+                    {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data},
+                )
+            else:
+                merged = {**(found.get("data") or {}), **data}
+                await client.replace(SECRETS, {**found, "data": merged})
+        except Conflict:
+            continue
+        return wanted
+    raise Conflict(f"Secret {secret}: others keep writing it")
+
+
+def from_secret(secret: Mapping[str, Any]) -> Certificates | None:
+    """The certificates of a raw Secret; None when some are missing."""
+    data = secret.get("data") or {}
+    try:
+        parts = [base64.b64decode(data.get(field) or "", validate=True) for field in FIELDS]
+    except binascii.Error:
+        return None
+    return Certificates(*parts) if all(parts) else None
+
+
+def to_data(found: Certificates) -> dict[str, str]:
+    """The `data` of a Secret with these certificates."""
+    parts = (found.ca_cert, found.ca_key, found.tls_cert, found.tls_key)
+    return {
+        field: base64.b64encode(part).decode() for field, part in zip(FIELDS, parts, strict=True)
+    }
+
+
+def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
+    """A webhook configuration or CRD that trusts an authority: a copy, or `obj` if it does.
+
+    CRDs without conversion webhook are left alone.
+    """
+    bundle = base64.b64encode(ca_cert).decode()
+    made = copy.deepcopy(obj)
+    for client_config in _client_configs(made):
+        client_config["caBundle"] = bundle
+    return obj if made == obj else made
+
+
+def _client_configs(obj: Obj) -> list[dict[str, Any]]:
+    if "webhooks" in obj:
+        return [webhook.setdefault("clientConfig", {}) for webhook in obj["webhooks"] or ()]
+    conversion = (obj.get("spec") or {}).get("conversion") or {}
+    if conversion.get("strategy") != "Webhook":
+        return []
+    return [conversion.setdefault("webhook", {}).setdefault("clientConfig", {})]
+
+
+async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -> list[str]:
+    """Write the authority into every object; objects that have it are only read.
+
+    Returns:
+        the names of the objects that do not exist.
+
+    Raises:
+        ApiError: one cannot be read or written.
+    """
+    missing = []
+    for target in trusting:
+        try:
+            await _inject_one(client, target, ca_cert)
+        except NotFound:
+            missing.append(f"{target.resource.plural}/{target.name}")
+    return missing
+
+
+async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> None:
+    key = ObjectKey("", target.name)
+    for attempt in range(ATTEMPTS):
+        found = await client.get(target.resource, key)
+        wanted = with_bundle(found, ca_cert)
+        if wanted is found:
+            return
+        try:
+            await client.replace(target.resource, wanted)
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
+                raise
+            continue
+        return
+
+
+class CertificateKeeper:
+    """Keeps a TLS context supplied with good certificates; a part of a `Manager`.
+
+    Every minute, and whenever it is poked, it reads the Secret, renews what is about to end,
+    repairs missing bundles, and loads what changed into the context; nothing is restarted.
+
+    Args:
+        client: reads and writes the Secret and those who trust it.
+        context: of the webhook server.
+        secret: where certificates are kept.
+        names: what the server must be called.
+        trusting: objects that carry the `caBundle`.
+        clock: time.
+        organisation: of the certificates' subjects.
+        period: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        context: ssl.SSLContext,
+        secret: ObjectKey,
+        names: Names,
+        trusting: Iterable[Trusting] = (),
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        organisation: str = "kueuelib",
+        period: float = CHECK_PERIOD,
+    ) -> None:
+        self.ready = False
+        self._client = client
+        self._context = context
+        self._secret = secret
+        self._names = names
+        self._trusting = tuple(trusting)
+        self._clock = clock
+        self._organisation = organisation
+        self._period = period
+        self._loaded: Certificates | None = None
+        self._missing: list[str] = []
+        self._poked = asyncio.Event()
+        self._log = get_logger("certificates")
+
+    def poke(self, _: Delta[Obj] | None = None) -> None:
+        """Look again now; usable as an informer's handler."""
+        self._poked.set()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Keep certificates until cancelled; `ready` is called once the context has one."""
+        pauses = Backoff(base=0.5, cap=30.0, jitter=0.5)
+        while True:
+            self._poked.clear()
+            try:
+                await self._look()
+            except (ApiError, TransportError, ConfigError) as error:
+                pause = pauses.next(self._clock.monotonic(), random.random())
+                self._log.warning("certificates cannot be kept", error=str(error))
+                await self._clock.sleep(pause)
+                continue
+            pauses.reset()
+            if not self.ready:
+                self.ready = True
+                ready()
+            try:
+                async with asyncio.timeout(self._period):
+                    await self._poked.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self) -> None:
+        found = await ensure_certificates(
+            self._client,
+            self._secret,
+            self._names,
+            clock=self._clock,
+            organisation=self._organisation,
+        )
+        # First those who trust, then the server: a new authority is known before it is used.
+        missing = await inject(self._client, self._trusting, found.ca_cert)
+        if missing != self._missing:
+            self._missing = missing
+            if missing:
+                self._log.warning("nobody to trust our certificate", missing=missing)
+        if found != self._loaded:
+            load(self._context, found)
+            self._log.info("certificate loaded", secret=str(self._secret))
+            self._loaded = found
+
+
+class CertificateFiles:
+    """Loads `tls.crt` and `tls.key` of a folder, again whenever they change; a `Manager`'s part.
+
+    Args:
+        context: of the webhook server.
+        folder: where somebody else puts and renews the files.
+        period: seconds between two looks.
+        clock: time.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        folder: str | Path,
+        *,
+        period: float = 10.0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._context = context
+        self._folder = Path(folder)
+        self._period = period
+        self._clock = clock
+        self._loaded = b""
+        self._log = get_logger("certificates")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Keep the context up to date until cancelled.
+
+        Raises:
+            ConfigError: there is no usable certificate at the start.
+        """
+        try:
+            self._look()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                str(self._folder),
+                f"holds no usable tls.crt and tls.key ({error})",
+                "put the webhook server's certificate and key there",
+            ) from error
+        ready()
+        while True:
+            await self._clock.sleep(self._period)
+            try:
+                self._look()
+            except (OSError, ssl.SSLError) as error:
+                self._log.warning("the old certificate is kept", error=str(error))
+
+    def _look(self) -> None:
+        cert, key = self._folder / "tls.crt", self._folder / "tls.key"
+        content = cert.read_bytes() + key.read_bytes()
+        if content != self._loaded:
+            self._context.load_cert_chain(cert, key)
+            self._loaded = content
+            self._log.info("certificate loaded", folder=str(self._folder))
