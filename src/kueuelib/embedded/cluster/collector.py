@@ -129,14 +129,14 @@ class Collector:
         await self._patch(node, without_finalizer(node, ORPHAN))
 
     async def _delete_dependents(self, node: Node) -> None:
-        blocked = False
-        for found in self.graph.dependents(node.uid):
-            blocks = found.blocks(node.uid)
-            blocked = blocked or blocks
+        """Deletes what blocks the owner; everything else follows when the owner is gone."""
+        blocking = [found for found in self.graph.dependents(node.uid) if found.blocks(node.uid)]
+        for found in blocking:
             if not found.deleted:
-                how = Propagation.FOREGROUND if blocks else Propagation.BACKGROUND
+                deep = self.graph.has_dependents(found.uid)
+                how = Propagation.FOREGROUND if deep else Propagation.BACKGROUND
                 await self._delete(found, how)
-        if not blocked:
+        if not blocking:
             await self._patch(node, without_finalizer(node, FOREGROUND))
 
     async def _delete(self, node: Node, propagation: Propagation) -> None:

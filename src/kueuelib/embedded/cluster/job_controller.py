@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,10 @@ from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.store import Delta
 
 _SETTLE = 0.02
-"""Seconds in which further events of the same pods are waited for: one status instead of three."""
+"""Seconds in which further events of the same pods are waited for: one status instead of three.
+
+Of the event loop, not of the cluster's clock: this is about load, also when time stands still.
+"""
 
 
 class JobController:
@@ -51,6 +55,7 @@ class JobController:
         self._clock = clock
         self._backoff = backoff or Backoff()
         self._memories: dict[str, JobMemory] = {}
+        self._settling: dict[ObjectKey, asyncio.TimerHandle] = {}
         self.loop: Loop[ObjectKey] = Loop("job", self._reconcile, clock, workers=8)
         jobs.add_handler(self._on_job)
         pods.add_handler(self._on_pod)
@@ -65,7 +70,25 @@ class JobController:
     def _on_pod(self, delta: Delta[Obj]) -> None:
         ref = controller_of(delta.last)
         if ref is not None and ref.get("kind") == "Job":
-            self.loop.add(ObjectKey(delta.key.namespace, ref.get("name", "")), after=_SETTLE)
+            key = ObjectKey(delta.key.namespace, ref.get("name", ""))
+            if key not in self._settling:
+                timers = asyncio.get_running_loop()
+                self._settling[key] = timers.call_later(_SETTLE, self._settled, key)
+
+    def _settled(self, key: ObjectKey) -> None:
+        del self._settling[key]
+        self.loop.add(key)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is due now."""
+        return self.loop.idle and not self._settling
+
+    def close(self) -> None:
+        """Ends the waiting for further events."""
+        for timer in self._settling.values():
+            timer.cancel()
+        self._settling.clear()
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         job = self._jobs.get(key)

@@ -9,7 +9,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import WatchEvent, WatchOptions
 from kueuelib.errors import ApiError
-from kueuelib.machinery.store import Delta, Store
+from kueuelib.machinery.store import Delta, Store, same_version
 
 Handler = Callable[[Delta[Obj]], None]
 OWNER_INDEX = "controller uid"
@@ -91,7 +91,7 @@ class Mirror:
         items = [(key_of(obj), self._keep(obj)) for obj in listing.items]
         initial = not self.synced.is_set()
         self._seen = int(listing.resource_version)
-        self._tell(self.store.replace(items, initial=initial))
+        self._tell(self.store.replace(items, initial=initial, same=same_version))
         self.synced.set()
         options = WatchOptions(resource_version=listing.resource_version, bookmarks=True)
         async with self._service.watch(self.resource, options=options) as stream:

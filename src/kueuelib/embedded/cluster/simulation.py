@@ -20,6 +20,8 @@ from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists
 
 NODE_COUNT = 2
+_QUIET_ROUNDS = 20
+_ROUND = 0.002
 
 
 class SimulatedCluster:
@@ -51,17 +53,25 @@ class SimulatedCluster:
         pods, node_mirror = self._kinds.of(PODS), self._kinds.of(NODES)
         self._collector = Collector(service, self._kinds, self._clock)
         namespaces = NamespaceController(service, self._kinds, self._collector, self._clock)
-        jobs = JobController(service, self._kinds.of(JOBS), pods, self._clock, backoff)
+        self._jobs = JobController(service, self._kinds.of(JOBS), pods, self._clock, backoff)
         self._loops = (
             Scheduler(service, pods, node_mirror, self._clock).loop,
             Kubelet(service, pods, node_mirror, self._clock).loop,
-            jobs.loop,
+            self._jobs.loop,
             self._collector.loop,
             namespaces.loop,
         )
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Makes the nodes and starts all parts."""
         for index in range(self._node_count):
             try:
                 await self._service.create(NODES, simulated_node(index, self._clock.now()))
@@ -69,18 +79,45 @@ class SimulatedCluster:
                 continue
         self._task = asyncio.create_task(self._run(), name="simulated cluster")
         await _either(self._kinds.synced(), self._task)
-        return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def close(self) -> None:
+        """Stops all parts.
+
+        Raises:
+            BaseExceptionGroup: a part had failed.
+        """
         task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if task is None:
+            return
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+        finally:
+            self._jobs.close()
 
     @property
     def idle(self) -> bool:
         """Whether no part has anything to do now."""
-        return all(loop.idle for loop in self._loops)
+        return self._jobs.idle and all(loop.idle for loop in self._loops)
+
+    async def settle(self) -> None:
+        """Returns when everything is done that is due at the present time of the clock.
+
+        For tests that bring a clock: advance it, then settle.
+
+        Raises:
+            BaseExceptionGroup: a part of the cluster has failed.
+        """
+        quiet = 0
+        while quiet < _QUIET_ROUNDS:
+            if self._task is not None and self._task.done():
+                self._task.result()
+            before = self._service.storage.revision
+            await asyncio.sleep(0 if self.idle else _ROUND)
+            quiet = quiet + 1 if self.idle and self._service.storage.revision == before else 0
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:

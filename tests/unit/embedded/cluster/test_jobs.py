@@ -1,0 +1,255 @@
+"""Jobs in the simulated cluster, through the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.kinds import JOBS, PODS
+from kueuelib.api.meta import find_condition, format_time, is_true
+from kueuelib.embedded.verbs import Propagation
+from kueuelib.errors import Invalid
+
+
+def phases(pods) -> list[str]:
+    return sorted(pod["status"]["phase"] for pod in pods)
+
+
+async def test_a_job_runs_its_pods_and_completes(sandbox) -> None:
+    await sandbox.job(run=5, parallelism=2, completions=3)
+    status = await sandbox.status()
+    assert (status["active"], status["ready"], status["terminating"]) == (2, 2, 0)
+    assert status["startTime"] == format_time(sandbox.clock.now())
+    assert phases(await sandbox.pods()) == ["Running", "Running"]
+    await sandbox.pass_time(5)
+    status = await sandbox.status()
+    assert (status["active"], status["succeeded"]) == (1, 2)
+    await sandbox.pass_time(5)
+    job = await sandbox.get(JOBS, "job")
+    assert is_true(job, "SuccessCriteriaMet")
+    assert is_true(job, "Complete")
+    assert find_condition(job["status"]["conditions"], "Complete")["reason"] == "CompletionsReached"
+    assert job["status"]["succeeded"] == 3
+    assert "active" not in job["status"]
+    assert job["status"]["completionTime"] == format_time(sandbox.clock.now())
+    assert phases(await sandbox.pods()) == ["Succeeded"] * 3
+
+
+async def test_pods_of_a_job_carry_its_labels_and_reference(sandbox) -> None:
+    job = await sandbox.job()
+    (pod,) = await sandbox.pods()
+    uid = job["metadata"]["uid"]
+    assert pod["metadata"]["name"].startswith("job-")
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "job"
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"] == uid
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", uid, True)
+
+
+async def test_without_backoff_the_first_failure_ends_a_job(sandbox) -> None:
+    first, _ = await sandbox.running_job(parallelism=2, completions=2, backoffLimit=0)
+    await sandbox.finish(first, exit_code=1)
+    status = await sandbox.status()
+    assert find_condition(status["conditions"], "FailureTarget")["status"] == "True"
+    assert not find_condition(status["conditions"], "Failed")
+    assert status["terminating"] == 1
+    await sandbox.pass_time(31)
+    status = await sandbox.status()
+    failed = find_condition(status["conditions"], "Failed")
+    assert (failed["status"], failed["reason"]) == ("True", "BackoffLimitExceeded")
+    assert status["failed"] == 2
+    assert "active" not in status
+
+
+async def test_failed_pods_are_replaced_after_growing_delays(sandbox) -> None:
+    pods = await sandbox.running_job(backoffLimit=2)
+    await sandbox.finish(pods[0], exit_code=1)
+    assert "active" not in await sandbox.status()
+    await sandbox.pass_time(9)
+    assert len(await sandbox.pods()) == 1
+    await sandbox.pass_time(1)
+    assert phases(await sandbox.pods()) == ["Failed", "Running"]
+    running = next(pod for pod in await sandbox.pods() if pod["status"]["phase"] == "Running")
+    await sandbox.finish(running, exit_code=1)
+    await sandbox.pass_time(19)
+    assert len(await sandbox.pods()) == 2
+    await sandbox.pass_time(1)
+    assert len(await sandbox.pods()) == 3
+    assert (await sandbox.status())["failed"] == 2
+    assert not is_true(await sandbox.get(JOBS, "job"), "Failed")
+
+
+async def test_suspension_deletes_pods_and_resumption_starts_anew(sandbox) -> None:
+    await sandbox.job(backoffLimit=0, parallelism=2, completions=2)
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": True}})
+    status = await sandbox.status()
+    assert find_condition(status["conditions"], "Suspended")["status"] == "True"
+    assert "active" not in status
+    assert status["terminating"] == 2
+    await sandbox.pass_time(31)
+    assert await sandbox.pods() == []
+    assert (await sandbox.status()).get("failed") is None
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": False}})
+    status = await sandbox.status()
+    assert find_condition(status["conditions"], "Suspended")["reason"] == "JobResumed"
+    assert status["startTime"] == format_time(sandbox.clock.now())
+    assert status["active"] == 2
+
+
+async def test_a_job_created_suspended_has_no_pods_and_no_start(sandbox) -> None:
+    await sandbox.job(suspend=True)
+    status = await sandbox.status()
+    assert find_condition(status["conditions"], "Suspended")["reason"] == "JobSuspended"
+    assert "startTime" not in status
+    assert await sandbox.pods() == []
+
+
+async def test_the_start_of_a_suspended_job_can_be_forgotten_and_its_template_changed(
+    sandbox,
+) -> None:
+    await sandbox.job()
+    change = {"spec": {"template": {"spec": {"nodeSelector": {"kueuelib.dev/pool": "spot"}}}}}
+    with pytest.raises(Invalid, match="startTime cannot be removed for unsuspended job"):
+        await sandbox.patch(JOBS, "job", {"status": {"startTime": None}}, "status")
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": True}})
+    with pytest.raises(Invalid, match=r"spec\.template: Invalid value: .*: field is immutable"):
+        await sandbox.patch(JOBS, "job", change)
+    await sandbox.patch(JOBS, "job", {"status": {"startTime": None}}, "status")
+    await sandbox.patch(JOBS, "job", change)
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": False}})
+    pods = [pod for pod in await sandbox.pods() if "deletionTimestamp" not in pod["metadata"]]
+    assert [pod["spec"]["nodeName"] for pod in pods] == ["simulated-node-1"]
+
+
+async def test_pods_beyond_a_lowered_parallelism_are_deleted(sandbox) -> None:
+    await sandbox.job(parallelism=3, completions=3, backoffLimit=0)
+    await sandbox.patch(JOBS, "job", {"spec": {"parallelism": 1}})
+    await sandbox.pass_time(31)
+    assert phases(await sandbox.pods()) == ["Running"]
+    status = await sandbox.status()
+    assert (status["active"], status.get("failed")) == (1, None)
+
+
+async def test_pods_deleted_by_users_are_failures_and_replaced_at_once(sandbox) -> None:
+    (pod,) = await sandbox.running_job(backoffLimit=3)
+    await sandbox.delete(PODS, pod["metadata"]["name"])
+    assert (await sandbox.status())["failed"] == 1
+    await sandbox.pass_time(10)
+    assert (await sandbox.status())["active"] == 1
+    assert len(await sandbox.pods()) == 2
+    await sandbox.pass_time(30)
+    assert len(await sandbox.pods()) == 1
+
+
+async def test_the_replacement_policy_failed_waits_for_the_end_of_a_deleted_pod(sandbox) -> None:
+    (pod,) = await sandbox.running_job(backoffLimit=3, podReplacementPolicy="Failed")
+    await sandbox.delete(PODS, pod["metadata"]["name"])
+    await sandbox.pass_time(20)
+    assert len(await sandbox.pods()) == 1
+    assert "failed" not in await sandbox.status()
+    await sandbox.pass_time(11)
+    await sandbox.pass_time(10)
+    assert phases(await sandbox.pods()) == ["Running"]
+
+
+async def test_indexed_jobs_run_every_index_once(sandbox) -> None:
+    pods = await sandbox.running_job(completionMode="Indexed", parallelism=2, completions=3)
+    found = {
+        pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in pods
+    }
+    assert found == {"0", "1"}
+    one = next(pod for pod in pods if pod["metadata"]["name"].startswith("job-1-"))
+    assert one["spec"]["hostname"] == "job-1"
+    assert one["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+    await sandbox.finish(one)
+    status = await sandbox.status()
+    assert (status["completedIndexes"], status["succeeded"], status["active"]) == ("1", 1, 2)
+    for pod in await sandbox.pods():
+        if pod["status"]["phase"] == "Running":
+            await sandbox.finish(pod)
+    job = await sandbox.get(JOBS, "job")
+    assert job["status"]["completedIndexes"] == "0-2"
+    assert is_true(job, "Complete")
+
+
+async def test_an_elastic_indexed_job_shrinks_and_grows(sandbox) -> None:
+    await sandbox.job(completionMode="Indexed", parallelism=3, completions=3)
+    with pytest.raises(Invalid, match="can only be modified in tandem"):
+        await sandbox.patch(JOBS, "job", {"spec": {"completions": 2}})
+    await sandbox.patch(JOBS, "job", {"spec": {"completions": 2, "parallelism": 2}})
+    await sandbox.pass_time(31)
+    assert len(await sandbox.pods()) == 2
+    await sandbox.patch(JOBS, "job", {"spec": {"completions": 4, "parallelism": 4}})
+    assert (await sandbox.status())["active"] == 4
+
+
+async def test_a_work_queue_ends_when_one_pod_has_succeeded_and_none_is_left(sandbox) -> None:
+    first, second = await sandbox.running_job(parallelism=2)
+    await sandbox.finish(first)
+    assert (await sandbox.status())["active"] == 1
+    await sandbox.finish(second)
+    assert is_true(await sandbox.get(JOBS, "job"), "Complete")
+
+
+async def test_a_job_beyond_its_deadline_fails(sandbox) -> None:
+    await sandbox.job(activeDeadlineSeconds=60, pod={"terminationGracePeriodSeconds": 1})
+    await sandbox.pass_time(59)
+    assert not is_true(await sandbox.get(JOBS, "job"), "FailureTarget")
+    await sandbox.pass_time(2)
+    await sandbox.pass_time(2)
+    failed = find_condition((await sandbox.status())["conditions"], "Failed")
+    assert failed["reason"] == "DeadlineExceeded"
+    assert await sandbox.pods() == []
+
+
+async def test_a_finished_job_goes_with_its_pods_when_its_time_is_over(sandbox) -> None:
+    await sandbox.job(run=1, ttlSecondsAfterFinished=60)
+    await sandbox.pass_time(1)
+    assert is_true(await sandbox.get(JOBS, "job"), "Complete")
+    await sandbox.pass_time(58)
+    assert await sandbox.exists(JOBS, "job")
+    await sandbox.pass_time(2)
+    assert not await sandbox.exists(JOBS, "job")
+    assert await sandbox.pods() == []
+
+
+async def test_a_job_of_another_controller_is_left_alone(sandbox) -> None:
+    job = await sandbox.job(managedBy="example.com/else")
+    assert await sandbox.pods() == []
+    assert "status" not in job or job["status"] == {}
+
+
+async def test_succeeded_pods_that_are_deleted_stay_counted(sandbox) -> None:
+    first, _ = await sandbox.running_job(parallelism=2, completions=2)
+    await sandbox.finish(first)
+    await sandbox.delete(PODS, first["metadata"]["name"])
+    status = await sandbox.status()
+    assert (status["succeeded"], status["active"]) == (1, 1)
+    assert len(await sandbox.pods()) == 1
+
+
+async def test_a_deleted_job_takes_its_pods_along(sandbox) -> None:
+    await sandbox.job(parallelism=2, completions=2)
+    await sandbox.delete(JOBS, "job")
+    assert not await sandbox.exists(JOBS, "job")
+    assert all(pod["metadata"]["deletionTimestamp"] for pod in await sandbox.pods())
+    await sandbox.pass_time(31)
+    assert await sandbox.pods() == []
+
+
+async def test_orphaned_pods_stay_when_their_job_is_deleted(sandbox) -> None:
+    await sandbox.job()
+    await sandbox.delete(JOBS, "job", Propagation.ORPHAN)
+    assert not await sandbox.exists(JOBS, "job")
+    (pod,) = await sandbox.pods()
+    assert "ownerReferences" not in pod["metadata"]
+    assert pod["status"]["phase"] == "Running"
+
+
+async def test_a_job_deleted_in_the_foreground_waits_for_its_pods(sandbox) -> None:
+    await sandbox.job()
+    await sandbox.delete(JOBS, "job", Propagation.FOREGROUND)
+    job = await sandbox.get(JOBS, "job")
+    assert job["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await sandbox.pass_time(31)
+    assert not await sandbox.exists(JOBS, "job")
+    assert await sandbox.pods() == []
