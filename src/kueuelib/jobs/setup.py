@@ -44,6 +44,8 @@ from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.server import WebhookServer
 
 
 @attrs.frozen
@@ -64,6 +66,20 @@ class JobWebhook:
     validate_path: str
     default: Callable[[Obj, str], Obj]
     validate: Callable[[Obj, Obj | None], Sequence[FieldError]]
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+
+        def mutate(obj: Obj, request: AdmissionRequest) -> Obj:
+            return self.default(obj, request.namespace)
+
+        def judge(
+            new: Obj | None, old: Obj | None, _request: AdmissionRequest
+        ) -> Sequence[FieldError]:
+            return () if new is None else self.validate(new, old)
+
+        server.mutate_with_request(self.mutate_path, mutate)
+        server.validate(self.validate_path, judge)
 
 
 @attrs.frozen

@@ -1,0 +1,337 @@
+"""Whatever happens to a job, and wherever the process dies, plans lead it to a sound end."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.api.patch import merge_patch
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.status_writes import BUNDLE
+from kueuelib.jobs.batch_job import BatchJob
+from kueuelib.jobs.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.matching import by_age, owned_by
+from kueuelib.jobs.plan import plan
+from kueuelib.jobs.situation import Situation
+
+KUEUE = "kueue.x-k8s.io"
+QUEUE = f"{KUEUE}/queue-name"
+SPOT = {"key": "spot", "operator": "Exists"}
+FLAVORS = {
+    "spot": {"spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [SPOT]}},
+    "plain": {"spec": {}},
+}
+OWN_TEMPLATE = {"containers": [{"name": "c"}], "nodeSelector": {"arch": "arm"}}
+MOST_PLANS = 30
+
+
+class Server:
+    """As much of an API server and its Job controller as plans touch."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job: dict[str, Any] | None = job
+        self.workloads: dict[str, dict[str, Any]] = {}
+        self.versions = itertools.count(1)
+        self.uids = itertools.count(1)
+        self.now = 1_700_000_000.0
+
+    def situation(self) -> Situation:
+        job = None if self.job is None else BatchJob(self.job)
+        mine = [wl for wl in self.workloads.values() if job and owned_by(wl, job.uid)]
+        rest = [wl for wl in self.workloads.values() if wl not in mine]
+        return Situation(
+            job, self.now, workloads=by_age(mine), orphans=by_age(rest), flavors=FLAVORS
+        )
+
+    def execute(self, command: Any) -> None:
+        self.now += 1
+        match command:
+            case Create(_, obj):
+                name = obj["metadata"]["name"]
+                assert name not in self.workloads
+                created = copy.deepcopy(obj)
+                created["metadata"].update(
+                    uid=f"wl-{next(self.uids)}",
+                    resourceVersion=str(next(self.versions)),
+                    creationTimestamp=states.format_time(self.now),
+                )
+                self.workloads[name] = created
+            case Change(_, old, _, subresource, _):
+                current = self._find(old)
+                changed = merge_patch(current, command.patch)
+                if current["kind"] == "Job":
+                    self._check_job(current, changed, subresource)
+                self._put(changed)
+            case PatchStatus(_, obj, style, status, manager):
+                self._put(self._with_status(self._find(obj), style, status, manager))
+            case DropFinalizer(_, obj, finalizer):
+                changed = copy.deepcopy(self._find(obj))
+                changed["metadata"]["finalizers"].remove(finalizer)
+                self._put(changed)
+            case Delete(_, obj):
+                self.delete(self._find(obj))
+            case Emit():
+                pass
+
+    def _with_status(self, current, style, status, manager):
+        if style == "merge":
+            return merge_patch(current, {"status": status})
+        changed = copy.deepcopy(current)
+        found = changed.setdefault("status", {})
+        if manager == "kueue-admission":
+            for field in ("admission", "requeueState"):
+                found.pop(field, None)
+            kept = [c for c in found.get("conditions", []) if c["type"] not in BUNDLE]
+        else:
+            types = {c["type"] for c in status.get("conditions", [])}
+            kept = [c for c in found.get("conditions", []) if c["type"] not in types]
+        found.update(copy.deepcopy(status))
+        found["conditions"] = [*kept, *copy.deepcopy(status.get("conditions", []))]
+        return changed
+
+    def _check_job(self, old, new, subresource):
+        """The rules of the API server for Jobs."""
+        if subresource == "status":
+            assert old["spec"] == new["spec"]
+            assert new["spec"]["suspend"], "a start time may go only while suspended"
+        elif old["spec"]["template"] != new["spec"]["template"]:
+            assert old["spec"]["suspend"], "the template of a running Job is immutable"
+            assert not old.get("status", {}).get("startTime"), "the Job has started"
+
+    def _find(self, obj):
+        if obj["kind"] == "Job":
+            assert self.job is not None
+            return self.job
+        return self.workloads[obj["metadata"]["name"]]
+
+    def _put(self, obj):
+        obj["metadata"] = {**obj["metadata"], "resourceVersion": str(next(self.versions))}
+        if obj["kind"] == "Job":
+            self.job = obj
+        elif obj["metadata"].get("deletionTimestamp") and not obj["metadata"]["finalizers"]:
+            del self.workloads[obj["metadata"]["name"]]
+        else:
+            self.workloads[obj["metadata"]["name"]] = obj
+
+    def delete(self, workload):
+        if not workload["metadata"]["finalizers"]:
+            del self.workloads[workload["metadata"]["name"]]
+            return
+        changed = copy.deepcopy(workload)
+        changed["metadata"]["deletionTimestamp"] = states.format_time(self.now)
+        self._put(changed)
+
+    def job_controller(self) -> None:
+        """Pods follow the spec at once."""
+        if self.job is None or self.job.get("status", {}).get("conditions"):
+            return
+        job = copy.deepcopy(self.job)
+        status = job.setdefault("status", {})
+        if job["spec"]["suspend"]:
+            status["active"] = 0
+        else:
+            status["active"] = job["spec"]["parallelism"]
+            status.setdefault("startTime", states.format_time(self.now))
+        if status != self.job.get("status"):
+            self._put(job)
+
+
+class JobLife(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {
+                    "name": "job",
+                    "namespace": "ns",
+                    "uid": "job-1",
+                    "resourceVersion": "0",
+                    "labels": {QUEUE: "main"},
+                    "annotations": {f"{KUEUE}/job-min-parallelism": "1"},
+                },
+                "spec": {
+                    "suspend": True,
+                    "parallelism": 3,
+                    "completions": 9,
+                    "template": {"spec": copy.deepcopy(OWN_TEMPLATE)},
+                },
+            }
+        )
+        self.wanted = 3
+
+    # ---- the manager
+
+    @rule(crash_after=st.integers(0, 4))
+    def reconcile_and_crash(self, crash_after):
+        for command in plan(self.server.situation())[:crash_after]:
+            self.server.execute(command)
+
+    @rule()
+    def settle(self):
+        for _ in range(MOST_PLANS):
+            self.server.job_controller()
+            commands = plan(self.server.situation())
+            if not commands:
+                break
+            for command in commands:
+                self.server.execute(command)
+        else:
+            raise AssertionError(f"plans never end: {commands}")
+        self._check_settled()
+
+    def _check_settled(self):
+        job, workloads = self.server.job, list(self.server.workloads.values())
+        if job is None:
+            assert not any(wl["metadata"]["finalizers"] for wl in workloads)
+            return
+        done = job.get("status", {}).get("conditions")
+        mine = [wl for wl in workloads if owned_by(wl, job["metadata"]["uid"])]
+        assert len(mine) <= 1
+        if done:
+            assert all(not wl["metadata"]["finalizers"] for wl in mine)
+            return
+        (workload,) = mine
+        assert not workload["metadata"].get("deletionTimestamp")
+        if states.is_finished(workload):
+            assert not workload["metadata"]["finalizers"]
+            return
+        assert workload["spec"]["podSets"][0]["count"] == self.wanted
+        if states.is_admitted(workload):
+            (assigned,) = workload["status"]["admission"]["podSetAssignments"]
+            assert not states.is_evicted(workload)
+            assert job["spec"]["suspend"] is False
+            assert job["spec"]["parallelism"] == assigned["count"]
+            spot = assigned["flavors"]["cpu"] == "spot"
+            added = {"pool": "spot"} if spot else {}
+            spec = job["spec"]["template"]["spec"]
+            assert spec["nodeSelector"] == {"arch": "arm", **added}
+            assert spec.get("tolerations", []) == ([SPOT] if spot else [])
+        else:
+            assert workload["spec"]["queueName"] == job["metadata"]["labels"][QUEUE]
+            assert job["spec"]["suspend"] is True
+            assert job["spec"]["parallelism"] == self.wanted
+            assert job["spec"]["template"] == {"spec": OWN_TEMPLATE}
+            assert f"{KUEUE}/stopping" not in job["metadata"].get("annotations", {})
+            assert not job["status"].get("startTime")
+
+    # ---- the rest of the world
+
+    @rule()
+    def pods_follow(self):
+        self.server.job_controller()
+
+    def _some(self, *phases):
+        return next(
+            (
+                wl
+                for wl in self.server.workloads.values()
+                if states.phase_of(wl) in phases and not states.is_deleted(wl)
+            ),
+            None,
+        )
+
+    @rule(count=st.integers(1, 3), flavor=st.sampled_from(["spot", "plain"]))
+    def scheduler_admits(self, count, flavor):
+        workload = self._some(states.Phase.PENDING)
+        if workload is not None:
+            stored = workload["spec"]["podSets"][0]["count"]
+            count = min(count, stored)
+            if count == self.wanted != stored:
+                return  # an edited Job would look as if it had been started with that count
+            assigned = {"name": "main", "flavors": {"cpu": flavor}, "count": count}
+            admission = {"clusterQueue": "cq", "podSetAssignments": [assigned]}
+            self.server._put(states.reserve(workload, admission, (), self.server.now))
+
+    @rule()
+    def scheduler_evicts(self):
+        workload = self._some(states.Phase.ADMITTED, states.Phase.RESERVED)
+        if workload is not None:
+            self.server._put(states.evict(workload, "Preempted", "room", self.server.now))
+
+    @rule()
+    def somebody_deletes_the_workload(self):
+        for workload in list(self.server.workloads.values())[:1]:
+            self.server.delete(workload)
+
+    @rule()
+    def somebody_copies_the_workload(self):
+        for workload in list(self.server.workloads.values())[:1]:
+            changed = copy.deepcopy(workload)
+            uid = f"wl-{next(self.server.uids)}"
+            changed["metadata"].update(name=uid, uid=uid)
+            self.server._put(changed)
+
+    @precondition(lambda self: self.server.job and self.server.job["spec"]["suspend"])
+    @rule(parallelism=st.integers(2, 3), queue=st.sampled_from(["main", "other"]))
+    def the_user_edits_the_waiting_job(self, parallelism, queue):
+        job = copy.deepcopy(self.server.job)
+        assigned = [
+            entry["count"]
+            for wl in self.server.workloads.values()
+            for entry in states.status_of(wl).get("admission", {}).get("podSetAssignments", ())
+        ]
+        if BatchJob(job).is_stopping() or parallelism in assigned:
+            return  # the Job would look as if it had been started with that count
+        job["spec"]["parallelism"] = self.wanted = parallelism
+        job["metadata"]["labels"][QUEUE] = queue
+        self.server._put(job)
+
+    @precondition(lambda self: self.server.job and not self.server.job["spec"]["suspend"])
+    @rule(type=st.sampled_from(["Complete", "Failed"]))
+    def the_job_ends(self, type):
+        job = copy.deepcopy(self.server.job)
+        job["status"] = {"conditions": [{"type": type, "status": "True"}], "active": 0}
+        self.server._put(job)
+
+    @precondition(lambda self: self.server.job)
+    @rule()
+    def the_user_unsuspends_the_job(self):
+        """An edit that no Workload knows of yet would be undone by the stop, so it comes first."""
+        job = copy.deepcopy(self.server.job)
+        stored = [wl["spec"]["podSets"][0]["count"] for wl in self.server.workloads.values()]
+        if not BatchJob(job).is_stopping() and set(stored) <= {self.wanted}:
+            job["spec"]["suspend"] = False
+            self.server._put(job)
+
+    @precondition(lambda self: self.server.job)
+    @rule(again=st.booleans())
+    def the_user_deletes_the_job(self, again):
+        job, self.server.job = self.server.job, None
+        for workload in list(self.server.workloads.values()):
+            self.server.delete(workload)
+        if again and job is not None:
+            fresh = copy.deepcopy(job)
+            fresh["metadata"].update(uid=f"job-{next(self.server.uids)}", annotations={})
+            fresh["spec"].update(suspend=True, parallelism=3)
+            fresh["spec"]["template"] = {"spec": copy.deepcopy(OWN_TEMPLATE)}
+            fresh.pop("status", None)
+            fresh["metadata"]["annotations"] = {f"{KUEUE}/job-min-parallelism": "1"}
+            self.wanted = 3
+            self.server._put(fresh)
+
+    @invariant()
+    def conditions_are_sound(self):
+        for workload in self.server.workloads.values():
+            assert states.violations(workload) == ()
+
+    @invariant()
+    def keys_are_what_they_say(self):
+        for name, workload in self.server.workloads.items():
+            assert key_of(workload) == ObjectKey("ns", name)
+
+    def teardown(self) -> None:
+        self.settle()
+
+
+JobLife.TestCase.settings = hypothesis_settings(
+    max_examples=150, stateful_step_count=25, deadline=None
+)
+test_plans_lead_a_job_to_a_sound_end = JobLife.TestCase
