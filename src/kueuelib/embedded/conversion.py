@@ -79,22 +79,26 @@ class Converter:
 
     async def views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
         """Stored states as JSON at a version, in the given order."""
+        mark = f"{version}@{kind.epoch}"
         missing = [
             entry
             for entry in entries
             if not _as_stored(kind, entry, version)
-            and (entry.views is None or version not in entry.views)
+            and (entry.views is None or mark not in entry.views)
         ]
         if missing:
             objs = await self.convert(kind, [entry.obj() for entry in missing], version)
             for entry, obj in zip(missing, objs, strict=True):
                 if entry.version == version:
                     settle(kind.versions[version], obj)
-                if entry.views is None:
-                    entry.views = {}
-                entry.views[version] = orjson.dumps(obj)
+                kept = {
+                    name: raw
+                    for name, raw in (entry.views or {}).items()
+                    if name.endswith(f"@{kind.epoch}")
+                }
+                entry.views = {**kept, mark: orjson.dumps(obj)}
         return [
-            entry.raw if _as_stored(kind, entry, version) else (entry.views or {})[version]
+            entry.raw if _as_stored(kind, entry, version) else (entry.views or {})[mark]
             for entry in entries
         ]
 

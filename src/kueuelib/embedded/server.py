@@ -9,13 +9,15 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from aiohttp import web
 
 from kueuelib.embedded import tls
+from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.embedded.assembly import assemble
+from kueuelib.embedded.assembly import new_service
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.authentication import AUTHENTICATED, Authenticator
 from kueuelib.embedded.http.face import Face
@@ -48,8 +50,7 @@ class ApiServer:
         self._simulate = simulate
         self._service: ApiService | None = None
         self._credentials: tls.Credentials | None = None
-        self._face: Face | None = None
-        self._closers: list[Any] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def service(self) -> ApiService:
@@ -133,15 +134,13 @@ class ApiServer:
     async def _start(self, listener: socket.socket) -> None:
         hosts = tuple(dict.fromkeys((self.host, "127.0.0.1", "localhost")))
         self._credentials = tls.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
-        assembly = await assemble(simulate=self._simulate)
-        self._service = assembly.service
-        self._closers.append(assembly.close)
+        hooks = HookClient()
+        self._closers.append(hooks.close)
+        self._service = await new_service(hooks)
         admin = Caller(ADMIN, groups=(ADMIN_GROUP, AUTHENTICATED))
-        self._face = Face(
-            self._service, Authenticator({self.token: admin}), f"{self.host}:{self.port}"
-        )
+        face = Face(self._service, Authenticator({self.token: admin}), f"{self.host}:{self.port}")
         server = web.Server(
-            self._face.handle,
+            face.handle,
             request_factory=_request,
             handler_cancellation=True,
             access_log=None,
@@ -154,10 +153,15 @@ class ApiServer:
             runner, listener, ssl_context=self._credentials.server_context(), backlog=BACKLOG
         )
         await site.start()
+        self._closers.append(self._service.close)
+        if self._simulate:
+            from kueuelib.embedded.cluster.simulation import SimulatedCluster
+
+            cluster = SimulatedCluster(self._service)
+            await cluster.start()
+            self._closers.append(cluster.close)
 
     async def _stop(self) -> None:
-        if self._face is not None:
-            self._face.close()
         while self._closers:
             await self._closers.pop()()
 

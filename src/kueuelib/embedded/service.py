@@ -7,26 +7,30 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
 
-from kueuelib.api.kinds import PODS
+from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, PODS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.admission.chain import Chain, StoredObjects
+from kueuelib.embedded.admission.hook_rules import HookRules
 from kueuelib.embedded.admission.namespaces import NamespaceLifecycle
-from kueuelib.embedded.admission.plugin import AdmissionPlugin
+from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import copy_json, decode
+from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.patches import patched
 from kueuelib.embedded.reading import Reads
 from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
+from kueuelib.embedded.registry.crd_rules import CrdRules
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.storage import Storage
@@ -56,7 +60,13 @@ class ApiService:
 
     def __init__(self, rules: Rules, plugins: Sequence[AdmissionPlugin], hooks: HookCaller) -> None:
         self.storage = Storage()
-        self.registry = Registry(builtin_kinds(rules))
+        definitions = CrdRules()
+        own: dict[tuple[str, str], KindRules] = {
+            CRDS.group_kind: definitions,
+            MUTATING_WEBHOOKS.group_kind: HookRules(mutating=True),
+            VALIDATING_WEBHOOKS.group_kind: HookRules(mutating=False),
+        }
+        self.registry = definitions.registry = Registry(builtin_kinds({**own, **rules}))
         self.reader = StoredObjects(self.storage, self.registry)
         self.converter = Converter(hooks)
         self.reads = Reads(self.storage, self.converter)
@@ -65,6 +75,21 @@ class ApiService:
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, webhooks)
         self.writes = Writes(self.commits, self.converter, chain)
         self.deletes = Deletes(self.commits, self.converter, chain)
+        self._definitions = Definitions(
+            self.storage, self.registry, self.commits, self.deletes, self._withdrawn
+        )
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+
+    async def close(self) -> None:
+        """Ends every watch and everything that runs in the background."""
+        for stream in list(self._streams):
+            stream.close()
+        await self._definitions.close()
+
+    def _withdrawn(self, kind: Kind) -> None:
+        for stream in list(self._streams):
+            if stream.is_of(kind):
+                stream.close()
 
     # ---- reading
 
@@ -95,9 +120,18 @@ class ApiService:
 
     def stream(self, kind: Kind, version: Version, namespace: str, options: WatchOptions) -> Stream:
         """`watch` for those who have looked the kind up."""
-        return Stream(
-            self.storage, self.reads, self.converter, kind, version.name, namespace, options
+        stream = Stream(
+            self.storage,
+            self.registry,
+            self.reads,
+            self.converter,
+            kind,
+            version.name,
+            namespace,
+            options,
         )
+        self._streams.add(stream)
+        return stream
 
     # ---- writing
 

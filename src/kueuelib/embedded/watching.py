@@ -18,6 +18,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.reading import Reads, parse_revision
 from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.selection import select
 from kueuelib.embedded.storage import Change, Compacted, Entry, Storage
 from kueuelib.embedded.verbs import WatchEvent, WatchOptions
@@ -38,6 +39,7 @@ class Stream:
     def __init__(
         self,
         storage: Storage,
+        registry: Registry,
         reads: Reads,
         converter: Converter,
         kind: Kind,
@@ -46,6 +48,7 @@ class Stream:
         options: WatchOptions,
     ) -> None:
         self._storage = storage
+        self._registry = registry
         self._reads = reads
         self._converter = converter
         self._kind = kind
@@ -147,10 +150,13 @@ class Stream:
             return [("MODIFIED" if was else "ADDED", after)]
         return [("DELETED", _at_revision(before, change.revision))] if was and before else []
 
+    def is_of(self, kind: Kind) -> bool:
+        """Whether the stream tells of a kind."""
+        return (self._kind.group, self._kind.plural) == (kind.group, kind.plural)
+
     async def _frames(self, events: list[tuple[str, Entry]]) -> list[Frame]:
-        raws = await self._converter.views(
-            self._kind, [entry for _, entry in events], self._version
-        )
+        kind = self._registry.by_plural(self._kind.group, self._kind.plural) or self._kind
+        raws = await self._converter.views(kind, [entry for _, entry in events], self._version)
         return [(type_, raw) for (type_, _), raw in zip(events, raws, strict=True)]
 
     def _bookmark(self, revision: int, *, end_of_state: bool = False) -> Frame:

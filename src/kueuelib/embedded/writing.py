@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
@@ -17,7 +18,7 @@ from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine
 from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.embedded.storage import Entry, StaleWrite
+from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import FieldError, MethodNotAllowed
 
@@ -284,7 +285,10 @@ class Writes:
         errors: list[FieldError] = []
         if subresource != STATUS:
             errors += validate_metadata(
-                new, kind.group, namespaced=kind.namespaced, builtin=kind.builtin
+                new,
+                kind.group,
+                namespaced=kind.namespaced,
+                builtin=kind.builtin and kind.group != CRDS.group,
             )
         if old is not None:
             errors += validate_metadata_update(new, old)

@@ -55,10 +55,6 @@ class Face:
         self._discovery = Discovery(service.registry)
         self._openapi = OpenApi(service.registry)
 
-    def close(self) -> None:
-        """Ends all watches."""
-        self._resources.close()
-
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Never fails: every mistake is a Status."""
         try:

@@ -49,7 +49,7 @@ class OpenApi:
         if path == "/openapi/v2":
             if PROTOBUF_V2 in accept and "application/json" not in accept:
                 # An empty message: clients then go by their own knowledge of the types.
-                media = f"{PROTOBUF_V2}@v1.0+protobuf"
+                media = f"{PROTOBUF_V2}.v1.0+protobuf"
                 return web.Response(body=b"", headers={"Content-Type": media})
             return self._cached(path, self._v2)
         if path == "/openapi/v3":

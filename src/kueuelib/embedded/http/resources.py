@@ -26,7 +26,7 @@ from kueuelib.embedded.http.routes import Route
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
-from kueuelib.embedded.watching import Frame, Stream
+from kueuelib.embedded.watching import Frame
 from kueuelib.embedded.writing import STATUS, Target
 
 SCALE = "scale"
@@ -37,12 +37,6 @@ class Resources:
 
     def __init__(self, service: ApiService) -> None:
         self._service = service
-        self._streams: set[Stream] = set()
-
-    def close(self) -> None:
-        """Ends all watches."""
-        for stream in list(self._streams):
-            stream.close()
 
     async def serve(
         self, request: web.BaseRequest, route: Route, caller: Caller
@@ -301,7 +295,6 @@ class Resources:
         response = web.StreamResponse(headers=headers)
         response.enable_chunked_encoding()
         await response.prepare(request)
-        self._streams.add(stream)
         try:
             async for batch in stream.batches():
                 await response.write(b"".join(frame(event) for event in batch))
@@ -309,8 +302,6 @@ class Resources:
             await response.write_eof()
         except ConnectionError:
             pass  # the client has left
-        finally:
-            self._streams.discard(stream)
         return response
 
     # ---- bodies and answers

@@ -98,6 +98,7 @@ class Kind:
         conversion: the `spec.conversion` of a CRD with several versions, or None.
         origin: UID of the CRD, empty for built-in kinds.
         since: the resource version since which objects are stored with the present schema.
+        epoch: the resource version of the definition; a change makes converted views stale.
         terminating: whether the definition is being deleted.
         unconditional: whether a replacement may leave out the resource version.
         returned: whether a deletion answers with the object instead of a Status.
@@ -124,6 +125,7 @@ class Kind:
     conversion: Mapping[str, Any] | None = None
     origin: str = ""
     since: int = 0
+    epoch: int = 0
     terminating: bool = False
     unconditional: bool = True
     returned: bool = False

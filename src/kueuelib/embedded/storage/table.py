@@ -45,7 +45,7 @@ class Entry:
         raw: the object as JSON.
         labels: its labels.
         fields: what field selectors may ask for, beyond name and namespace.
-        views: `raw` at other API versions, filled when first asked for.
+        views: `raw` in other forms, filled by who asks first.
     """
 
     key: ObjectKey

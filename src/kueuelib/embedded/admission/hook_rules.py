@@ -1,0 +1,187 @@
+"""Webhook configurations: their strategy on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import KindRules
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    invalid,
+    listed,
+    not_supported,
+    required,
+    section,
+    setdefault,
+)
+from kueuelib.embedded.builtins.shapes import check_shape
+from kueuelib.errors import FieldError, InvalidSelector
+from kueuelib.machinery.selectors import from_label_selector
+
+OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SELECTOR: Any = {
+    "matchLabels": {str: str},
+    "matchExpressions": [{"key": str, "operator": str, "values": [str]}],
+}
+_SHAPE: Any = {
+    "webhooks": [
+        {
+            "name": str,
+            "clientConfig": {
+                "url": str,
+                "caBundle": str,
+                "service": {"name": str, "namespace": str, "path": str, "port": int},
+            },
+            "rules": [
+                {
+                    "operations": [str],
+                    "apiGroups": [str],
+                    "apiVersions": [str],
+                    "resources": [str],
+                    "scope": str,
+                }
+            ],
+            "failurePolicy": str,
+            "matchPolicy": str,
+            "namespaceSelector": _SELECTOR,
+            "objectSelector": _SELECTOR,
+            "sideEffects": str,
+            "timeoutSeconds": int,
+            "admissionReviewVersions": [str],
+            "reinvocationPolicy": str,
+        }
+    ]
+}
+
+
+class HookRules(KindRules):
+    """The strategy of both kinds of configuration.
+
+    Args:
+        mutating: whether the hooks may change objects.
+    """
+
+    def __init__(self, *, mutating: bool) -> None:
+        self._mutating = mutating
+
+    def default(self, obj: Obj) -> None:
+        """The usual policies.
+
+        Raises:
+            BadRequest: a field is of the wrong type.
+        """
+        check_shape(obj, _SHAPE)
+        for hook in listed(obj, "webhooks"):
+            setdefault(hook, "failurePolicy", "Fail")
+            setdefault(hook, "matchPolicy", "Equivalent")
+            setdefault(hook, "namespaceSelector", {})
+            setdefault(hook, "objectSelector", {})
+            setdefault(hook, "timeoutSeconds", 10)
+            if self._mutating:
+                setdefault(hook, "reinvocationPolicy", "Never")
+            service = section(hook, "clientConfig").get("service")
+            if service:
+                setdefault(service, "port", 443)
+            for rule in listed(hook, "rules"):
+                setdefault(rule, "scope", "*")
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Every hook."""
+        errors: list[FieldError] = []
+        names = set()
+        for i, hook in enumerate(listed(obj, "webhooks")):
+            path = f"webhooks[{i}]"
+            name = hook.get("name") or ""
+            if name in names:
+                text = f"Duplicate value: {name!r}".replace("'", '"')
+                errors.append(FieldError(f"{path}.name", "FieldValueDuplicate", text))
+            names.add(name)
+            errors += _validate_hook(hook, path)
+        return errors
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The same as for a new one."""
+        del old, subresource
+        return self.validate_create(obj)
+
+
+def _validate_hook(hook: Mapping[str, Any], path: str) -> list[FieldError]:
+    name = hook.get("name") or ""
+    errors: list[FieldError] = []
+    if not name:
+        errors.append(required(f"{path}.name"))
+    else:
+        errors += [invalid(f"{path}.name", name, text) for text in naming.subdomain(name)]
+        if name.count(".") < 2:
+            text = "should be a domain with at least three segments separated by dots"
+            errors.append(invalid(f"{path}.name", name, text))
+    for key, allowed in (
+        ("failurePolicy", ("Fail", "Ignore")),
+        ("matchPolicy", ("Equivalent", "Exact")),
+        ("sideEffects", ("None", "NoneOnDryRun")),
+        ("reinvocationPolicy", ("IfNeeded", "Never")),
+    ):
+        value = hook.get(key)
+        if value is None and key == "sideEffects":
+            errors.append(required(f"{path}.{key}", "must specify one of None, NoneOnDryRun"))
+        elif value is not None and value not in allowed:
+            errors.append(not_supported(f"{path}.{key}", value, allowed))
+    seconds = hook.get("timeoutSeconds")
+    if seconds is not None and not 1 <= seconds <= 30:
+        text = "the timeout value must be between 1 and 30 seconds"
+        errors.append(invalid(f"{path}.timeoutSeconds", seconds, text))
+    reviews = listed(hook, "admissionReviewVersions")
+    if not reviews:
+        errors.append(
+            required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
+        )
+    elif not {"v1", "v1beta1"} & set(reviews):
+        text = "must include at least one of v1, v1beta1"
+        errors.append(invalid(f"{path}.admissionReviewVersions", list(reviews), text))
+    if listed(hook, "matchConditions"):
+        text = "this server evaluates no CEL expressions; use selectors"
+        errors.append(forbidden(f"{path}.matchConditions", text))
+    for key in ("namespaceSelector", "objectSelector"):
+        try:
+            from_label_selector(hook.get(key) or {})
+        except InvalidSelector as error:
+            errors.append(invalid(f"{path}.{key}", hook.get(key), str(error)))
+    errors += _validate_client(section(hook, "clientConfig"), f"{path}.clientConfig")
+    for i, rule in enumerate(listed(hook, "rules")):
+        errors += _validate_rule(rule, f"{path}.rules[{i}]")
+    return errors
+
+
+def _validate_client(client: Mapping[str, Any], path: str) -> list[FieldError]:
+    url, service = client.get("url"), client.get("service")
+    if bool(url) == bool(service):
+        return [required(path, "exactly one of url or service is required")]
+    if url and not url.startswith("https://"):
+        text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        return [invalid(f"{path}.url", url, text)]
+    errors: list[FieldError] = []
+    if service:
+        errors += [
+            required(f"{path}.service.{key}", f"service {key} is required")
+            for key in ("name", "namespace")
+            if not service.get(key)
+        ]
+    return errors
+
+
+def _validate_rule(rule: Mapping[str, Any], path: str) -> list[FieldError]:
+    errors = [
+        required(f"{path}.{key}")
+        for key in ("operations", "apiGroups", "apiVersions", "resources")
+        if not listed(rule, key)
+    ]
+    for i, operation in enumerate(listed(rule, "operations")):
+        if operation not in OPERATIONS:
+            errors.append(not_supported(f"{path}.operations[{i}]", operation, OPERATIONS))
+    if rule.get("scope") not in ("*", "Cluster", "Namespaced"):
+        scopes = ("*", "Cluster", "Namespaced")
+        errors.append(not_supported(f"{path}.scope", rule.get("scope"), scopes))
+    return errors

@@ -1,0 +1,116 @@
+"""The life of CustomResourceDefinitions: what they define is served, and removed with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded.committing import Commits
+from kueuelib.embedded.deleting import Deletes
+from kueuelib.embedded.registry.crd_rules import CLEANUP, is_established
+from kueuelib.embedded.registry.crds import kind_of
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.storage import Change, StaleWrite, Storage
+from kueuelib.embedded.verbs import DeleteOptions
+from kueuelib.errors import ApiError
+
+RETRY_SECONDS = 1.0
+
+
+class Definitions:
+    """Keeps the registry equal to the stored definitions.
+
+    Args:
+        storage: where objects are.
+        registry: what is served.
+        commits: told of every change.
+        deletes: removes the objects of a definition that goes.
+        withdrawn: called for a kind that is served no more.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        registry: Registry,
+        commits: Commits,
+        deletes: Deletes,
+        withdrawn: Callable[[Kind], None],
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._commits = commits
+        self._deletes = deletes
+        self._withdrawn = withdrawn
+        self._cleaning: dict[str, asyncio.Task[None]] = {}
+        commits.listen(self._notice)
+
+    async def close(self) -> None:
+        """Stops removing."""
+        tasks = list(self._cleaning.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _notice(self, kind: Kind, change: Change) -> None:
+        if (kind.group, kind.kind) != CRDS.group_kind:
+            return
+        crd = change.after.obj()
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        if change.removed:
+            known = self._registry.by_plural(group, plural)
+            if known is not None and not known.builtin:
+                self._registry.remove(group, plural)
+                self._withdrawn(known)
+            return
+        if not is_established(crd):
+            return
+        previous = self._registry.by_plural(group, plural)
+        self._registry.install(kind_of(crd, change.revision, previous))
+        if crd["metadata"].get("deletionTimestamp"):
+            self._begin_cleaning(crd)
+
+    def _begin_cleaning(self, crd: Obj) -> None:
+        name = crd["metadata"]["name"]
+        task = self._cleaning.get(name)
+        if task is None or task.done():
+            self._cleaning[name] = asyncio.get_running_loop().create_task(
+                self._clean(crd["spec"]["group"], crd["spec"]["names"]["plural"], name)
+            )
+
+    async def _clean(self, group: str, plural: str, name: str) -> None:
+        """Deletes all objects, waits until their finalizers are gone, lets the definition go."""
+        while True:
+            kind = self._registry.by_plural(group, plural)
+            if kind is None:
+                return
+            table = self._storage.table(kind.table)
+            version = kind.versions[kind.storage]
+            for entry in list(table.entries()):
+                try:
+                    await self._deletes.delete(kind, version, entry.key, DeleteOptions())
+                except ApiError:
+                    continue  # it is tried again below, for as long as the object is there
+            if not len(table):
+                break
+            await table.changed(RETRY_SECONDS)
+        self._release(name)
+
+    def _release(self, name: str) -> None:
+        crds = self._registry.by_plural(CRDS.group, CRDS.plural)
+        assert crds is not None
+        key = ObjectKey("", name)
+        entry = self._commits.present(crds, key)
+        if entry is None:
+            return
+        obj = entry.obj()
+        meta = obj["metadata"]
+        meta["finalizers"] = [each for each in meta.get("finalizers") or () if each != CLEANUP]
+        if not meta["finalizers"]:
+            del meta["finalizers"]
+        try:
+            self._commits.replace(crds, key, obj, entry)
+        except StaleWrite as error:
+            raise AssertionError("nothing was awaited since the entry was read") from error
