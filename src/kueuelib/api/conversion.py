@@ -194,10 +194,9 @@ def _workload_down(obj: Obj) -> None:
 
 def _class_reference(source: str) -> Obj:
     """Group and kind of a `priorityClassSource`; nothing for an empty one."""
-    if not source:
-        return {}
     group, _, lower = source.rpartition("/")
-    return {"group": group, "kind": _KINDS_BY_LOWER.get(lower, lower)}
+    found = {"group": group, "kind": _KINDS_BY_LOWER.get(lower, lower)}
+    return {key: value for key, value in found.items() if value}
 
 
 def _past_seconds(obj: Obj, old: str, new: str) -> None:

@@ -96,11 +96,11 @@ def all_crds() -> list[Obj]:
     return [crd(kind) for kind in sorted(_DEFINITIONS)]
 
 
-def crd_yaml(kind: str) -> str:
-    """The CustomResourceDefinition as YAML."""
+def to_yaml(obj: Obj) -> str:
+    """One object as a YAML document."""
     import yaml
 
-    return str(yaml.safe_dump(crd(kind), sort_keys=False, width=100, allow_unicode=True))
+    return str(yaml.safe_dump(obj, sort_keys=False, width=100, allow_unicode=True))
 
 
 def write_crds(folder: Path | str) -> list[Path]:
@@ -110,7 +110,7 @@ def write_crds(folder: Path | str) -> list[Path]:
     written = []
     for kind, definition in sorted(_DEFINITIONS.items()):
         path = folder / f"{KUEUE}_{definition.cls.resource.plural}.yaml"
-        path.write_text(crd_yaml(kind), encoding="utf-8")
+        path.write_text(to_yaml(crd(kind)), encoding="utf-8")
         written.append(path)
     return written
 

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.conditions import (
+    find,
+    is_false,
+    is_true,
+    truncate_message,
+    with_condition,
+    without_condition,
+)
+from kueuelib.api.meta import Condition
+
+A = Condition("A", "True", "R", "m", 5.0)
+B = Condition("B", "False", "R", "m", 6.0)
+
+
+def test_conditions_are_found_by_type():
+    assert find((A, B), "B") is B
+    assert find((A, B), "C") is None
+    assert is_true((A, B), "A")
+    assert not is_true((A, B), "B")
+    assert is_false((A, B), "B")
+    assert not is_false((A, B), "C")
+
+
+def test_a_new_condition_comes_last_and_starts_now():
+    assert with_condition((A,), Condition("B", "False", "R", "m"), 6.0) == (A, B)
+
+
+def test_the_time_changes_only_with_the_status():
+    (reworded, _) = with_condition((A, B), Condition("A", "True", "S", "n"), 9.0)
+    assert reworded == Condition("A", "True", "S", "n", 5.0)
+    (flipped, _) = with_condition((A, B), Condition("A", "False", "S", "n"), 9.0)
+    assert flipped == Condition("A", "False", "S", "n", 9.0)
+
+
+def test_nothing_changes_when_the_condition_is_there_already():
+    given = (A, B)
+    assert with_condition(given, attrs.evolve(A, last_transition_time=0.0), 9.0) is given
+
+
+def test_a_condition_can_be_taken_away():
+    assert without_condition((A, B), "A") == (B,)
+
+
+def test_long_messages_are_cut_to_bytes_and_say_so():
+    assert truncate_message("x" * 1024, 1024) == "x" * 1024
+    cut = truncate_message("x" * 1025, 1024)
+    assert cut == "x" * 1020 + " ..."
+    umlauts = truncate_message("ä" * 600, 1024)
+    assert len(umlauts.encode()) <= 1024
+    assert umlauts.endswith("ä ...")
+    (long,) = with_condition((), Condition("A", "True", "R", "x" * 40000), 1.0)
+    assert len(long.message) == 32768

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.patch import diff_merge_patch, merge_patch
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a"], ["c"], ["c"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "b"}, None, None),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
+    ],
+)
+def test_patches_are_merged_as_the_rfc_says(target, patch, result):
+    assert merge_patch(target, patch) == result
+
+
+def test_only_what_changed_is_in_the_difference():
+    old = {"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "spec": {"n": 1}, "gone": 1}
+    new = {"metadata": {"name": "a", "labels": {"x": "1", "y": "3"}}, "spec": {"n": 1}}
+    assert diff_merge_patch(old, new) == {"metadata": {"labels": {"y": "3"}}, "gone": None}
+
+
+def test_numbers_and_booleans_are_told_apart():
+    assert diff_merge_patch({"a": 1, "b": [1]}, {"a": True, "b": [True]}) == {
+        "a": True,
+        "b": [True],
+    }
+    assert diff_merge_patch({"a": [{"b": 1}]}, {"a": [{"b": 1}]}) == {}
+
+
+def test_a_null_in_the_new_object_takes_the_field_away():
+    assert diff_merge_patch({"a": 1}, {"a": None, "b": None}) == {"a": None}
