@@ -1,0 +1,166 @@
+"""The admission and conversion webhooks of the queueing objects (spec/api 3 and 6.2).
+
+`serve` answers them, `queueing_entries` and `webhook_configurations` tell the API server to ask.
+Names and paths are upstream's; every rule lists both versions, so objects come in the version their
+author wrote.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import attrs
+
+from kueuelib.api import kinds
+from kueuelib.api.conversion import convert
+from kueuelib.api.crd import CONVERSION_PATH
+from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.validation import RULES, Rules
+from kueuelib.errors import FieldError
+from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.server import WebhookServer
+
+MUTATING_CONFIGURATION = "kueue-mutating-webhook-configuration"
+VALIDATING_CONFIGURATION = "kueue-validating-webhook-configuration"
+TIMEOUT_SECONDS = 10
+
+ClientConfig = Callable[[str], Obj]
+"""A path to the raw `clientConfig` under which the API server reaches it, without `caBundle`."""
+
+_DEFAULTED = (kinds.CLUSTER_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
+_VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS)
+
+
+class Entry(Protocol):
+    """One entry of a webhook configuration, whoever contributes it."""
+
+    @property
+    def mutating(self) -> bool:
+        """Whether it belongs into the mutating or the validating configuration."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where the webhook server answers it."""
+        ...
+
+    @property
+    def entry(self) -> Obj:
+        """The raw entry without its `clientConfig`."""
+        ...
+
+
+@attrs.frozen
+class QueueingEntry:
+    """The entry of a queueing kind; see `Entry`."""
+
+    mutating: bool
+    path: str
+    entry: Obj
+
+
+def serve(server: WebhookServer) -> None:
+    """Answers defaulting, validation and conversion of the queueing objects."""
+    for resource in _DEFAULTED:
+        server.mutate(path_of(resource, mutating=True), RULES[resource.kind].default)
+    for resource in _VALIDATED:
+        server.validate(path_of(resource, mutating=False), _validator(RULES[resource.kind]))
+    server.convert(CONVERSION_PATH, convert)
+
+
+def path_of(resource: Resource, *, mutating: bool) -> str:
+    """The path of a kind's webhook; it names `v1beta1` for historical reasons only."""
+    verb = "mutate" if mutating else "validate"
+    return f"/{verb}-{resource.group.replace('.', '-')}-{V1BETA1}-{resource.kind.lower()}"
+
+
+def queueing_entries() -> tuple[QueueingEntry, ...]:
+    """The entries of all queueing kinds: defaulting on creation, validation on every write."""
+    return (
+        *(_entry(resource, mutating=True) for resource in _DEFAULTED),
+        *(_entry(resource, mutating=False) for resource in _VALIDATED),
+    )
+
+
+def webhook_configurations(entries: Iterable[Entry], client_config: ClientConfig) -> list[Obj]:
+    """The mutating and the validating configuration with these entries.
+
+    Args:
+        entries: of the queueing kinds and of every enabled integration.
+        client_config: how the API server reaches a path; see `by_url` and `by_service`.
+    """
+    found = list(entries)
+    return [
+        {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name},
+            "webhooks": [
+                {**copy.deepcopy(entry.entry), "clientConfig": client_config(entry.path)}
+                for entry in found
+                if entry.mutating is mutating
+            ],
+        }
+        for resource, name, mutating in (
+            (kinds.MUTATING_WEBHOOKS, MUTATING_CONFIGURATION, True),
+            (kinds.VALIDATING_WEBHOOKS, VALIDATING_CONFIGURATION, False),
+        )
+    ]
+
+
+def with_conversion(crd: Obj, client_config: ClientConfig) -> Obj:
+    """A CRD whose conversion webhook is reached this way; the same one when it needs none."""
+    conversion = crd["spec"].get("conversion") or {}
+    if conversion.get("strategy") != "Webhook":
+        return crd
+    made = copy.deepcopy(crd)
+    made["spec"]["conversion"]["webhook"]["clientConfig"] = client_config(CONVERSION_PATH)
+    return made
+
+
+def by_url(base: str) -> ClientConfig:
+    """Webhooks that are reached at an address, for example `https://127.0.0.1:9443`."""
+    return lambda path: {"url": base.rstrip("/") + path}
+
+
+def by_service(namespace: str, name: str, port: int = 443) -> ClientConfig:
+    """Webhooks that are reached through a Service."""
+    return lambda path: {
+        "service": {"namespace": namespace, "name": name, "path": path, "port": port}
+    }
+
+
+def _validator(
+    rules: Rules,
+) -> Callable[[Obj | None, Obj | None, AdmissionRequest], Sequence[FieldError]]:
+    def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:
+        return () if new is None else rules.validate(new, old)
+
+    return validate
+
+
+def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:
+    resources = [resource.plural]
+    if not mutating and resource is kinds.WORKLOADS:
+        resources.append(f"{resource.plural}/status")
+    entry: Obj = {
+        "name": f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "rules": [
+            {
+                "apiGroups": [KUEUE],
+                "apiVersions": [V1BETA1, V1BETA2],
+                "operations": ["CREATE"] if mutating else ["CREATE", "UPDATE"],
+                "resources": resources,
+                "scope": "Namespaced" if resource.namespaced else "Cluster",
+            }
+        ],
+    }
+    return QueueingEntry(mutating, path_of(resource, mutating=mutating), entry)

@@ -1,0 +1,266 @@
+"""What the applier does when the API server does not simply agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api import kinds
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import Admission, Workload
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.applier import REFUSALS, Applier
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
+from kueuelib.machinery.store import Store
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.scheduler.cycle import Admit, Wait
+from kueuelib.scheduler.engine import Settled
+from kueuelib.scheduler.events import Confirmed, Effects, Forgotten
+from kueuelib.scheduler.queues import Requeue
+from kueuelib.scheduler.reasons import ClusterQueueMissing
+
+KEY = ObjectKey("ns", "wl")
+
+
+def workload(version: int = 1, generation: int = 1, uid: str = "u1", **status: Any) -> Obj:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "generation": generation,
+            "creationTimestamp": "2024-01-01T00:00:00Z",
+        },
+        "spec": {"queueName": "main", "active": True, "podSets": []},
+        "status": status,
+    }
+
+
+class FakeClient:
+    """One Workload; answers patches with what `failures` says first."""
+
+    def __init__(self, stored: Obj | None) -> None:
+        self.stored = stored
+        self.failures: list[Exception] = []
+        self.patches: list[Obj] = []
+
+    async def patch(self, resource: Any, key: ObjectKey, body: Obj, *_: Any, **__: Any) -> Obj:
+        self.patches.append(body)
+        if self.failures:
+            raise self.failures.pop(0)
+        if self.stored is None:
+            raise NotFound("gone")
+        meta = self.stored["metadata"]
+        if body["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+            raise Conflict("changed")
+        version = str(int(meta["resourceVersion"]) + 1)
+        status = {**self.stored["status"], **body["status"]}
+        self.stored = {**self.stored, "status": status}
+        self.stored["metadata"] = {**meta, "resourceVersion": version}
+        return self.stored
+
+    async def get(self, resource: Any, key: ObjectKey) -> Obj:
+        if self.stored is None:
+            raise NotFound("gone")
+        return self.stored
+
+
+class FakeInformer:
+    resource = kinds.WORKLOADS
+
+    def __init__(self, cached: Obj | None) -> None:
+        self.store: Store[Obj] = Store()
+        if cached is not None:
+            self.store.put(KEY, cached)
+
+
+class FakeController:
+    def __init__(self) -> None:
+        self.keys: list[tuple[ObjectKey, float]] = []
+
+    def enqueue(self, key: ObjectKey, after: float = 0.0, priority: int = 0) -> None:
+        self.keys.append((key, after))
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def event(self, obj: Obj, type: str, reason: str, message: str, component: str) -> None:
+        self.events.append(reason)
+
+
+class Case:
+    """An applier with fakes all around."""
+
+    def __init__(self, cached: Obj | None, stored: Obj | None = None) -> None:
+        self.client = FakeClient(stored if stored is not None else cached)
+        self.recorder = Recorder()
+        self.told: list[Any] = []
+        self.controller = FakeController()
+        self.applier = Applier(
+            self.client,  # type: ignore[arg-type]
+            FakeInformer(cached),  # type: ignore[arg-type]
+            self.recorder,  # type: ignore[arg-type]
+            SchedulerMetrics(Telemetry()),
+            self.told.append,
+        )
+
+    def admit(self, seen: Obj | None = None) -> None:
+        seen = seen or workload()
+        order = Admit(
+            key=KEY,
+            uid="u1",
+            workload=decode(Workload, seen),
+            cluster_queue="cq",
+            admission=Admission(cluster_queue="cq"),
+            admitted=True,
+            required_checks=(),
+            wait_seconds=3.0,
+            borrowing=0,
+        )
+        self.submit(Settled((order,), (), Effects()))
+
+    def wait(self, name: str = "cq", *, transient: bool = False) -> None:
+        order = Wait(
+            KEY,
+            "u1",
+            decode(Workload, workload()),
+            "cq",
+            ClusterQueueMissing(name),
+            Requeue.GENERIC,
+            transient=transient,
+        )
+        self.submit(Settled((), (order,), Effects()))
+
+    def submit(self, settled: Settled) -> None:
+        self.applier.submit(settled, self.controller)  # type: ignore[arg-type]
+
+    async def run(self) -> None:
+        await self.applier.reconcile(KEY)
+
+
+async def test_an_admission_is_one_patch_that_the_engine_hears_of() -> None:
+    case = Case(workload())
+    case.admit()
+    await case.run()
+    assert len(case.client.patches) == 1
+    assert case.told == [Confirmed(KEY, "2")]
+    assert case.recorder.events == ["QuotaReserved", "Admitted"]
+    await case.run()
+    assert len(case.client.patches) == 1
+
+
+async def test_a_stale_copy_costs_one_more_try_on_the_newest_object() -> None:
+    other = {"type": "PodsReady", "status": "False", "reason": "r", "message": ""}
+    case = Case(workload(1), workload(5, conditions=[other]))
+    case.admit()
+    await case.run()
+    assert len(case.client.patches) == 2
+    assert case.told == [Confirmed(KEY, "6")]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        workload(generation=2),
+        workload(uid="u2"),
+        {**workload(), "spec": {"active": False, "podSets": []}},
+        {**workload(), "metadata": {**workload()["metadata"], "deletionTimestamp": "x"}},
+        states.finish(workload(), "Succeeded", "done", 0.0),
+    ],
+    ids=["changed", "recreated", "inactive", "deleted", "finished"],
+)
+@pytest.mark.parametrize("cached", [True, False])
+async def test_an_admission_of_what_has_changed_is_void(now: Obj, cached: bool) -> None:
+    newer = {**now, "metadata": {**now["metadata"], "resourceVersion": "9"}}
+    case = Case(newer) if cached else Case(workload(1), newer)
+    case.admit()
+    await case.run()
+    assert case.told == [Forgotten(KEY)]
+    assert case.recorder.events == []
+    await case.run()
+    assert case.told == [Forgotten(KEY)]
+
+
+async def test_an_admission_of_what_is_gone_is_void() -> None:
+    case = Case(workload())
+    case.client.stored = None
+    case.admit()
+    await case.run()
+    assert case.told == [Forgotten(KEY)]
+
+
+async def test_without_an_answer_the_assumption_stays_and_a_write_that_happened_counts() -> None:
+    case = Case(workload())
+    case.client.failures = [TransportError("https://x", "reset"), ServerError("down", code=503)]
+    case.admit()
+    for error in (TransportError, ServerError):
+        with pytest.raises(error):
+            await case.run()
+    assert case.told == []
+    case.client.stored = states.reserve(workload(7), {"clusterQueue": "cq"}, [], 0.0)
+    await case.run()
+    assert case.told == []
+    assert len(case.client.patches) == 3
+
+
+async def test_refusals_are_repeated_a_few_times_and_then_told() -> None:
+    case = Case(workload())
+    case.client.failures = [Invalid("no") for _ in range(REFUSALS)]
+    case.admit()
+    for _ in range(REFUSALS - 1):
+        with pytest.raises(Invalid):
+            await case.run()
+    assert case.told == []
+    await case.run()
+    assert case.told == [Forgotten(KEY)]
+    assert case.recorder.events == ["AdmissionFailed"]
+
+
+async def test_a_reason_is_written_and_told_once() -> None:
+    case = Case(workload())
+    for _ in range(2):
+        case.wait()
+        await case.run()
+    assert case.recorder.events == ["Misconfigured"]
+    condition = states.condition(case.client.stored or {}, "QuotaReserved")
+    assert condition["message"] == "ClusterQueue cq doesn't exist"
+
+
+async def test_a_new_message_with_the_known_reason_may_wait_a_little() -> None:
+    case = Case(states.wait(workload(), "Misconfigured", "other", 0.0))
+    case.wait()
+    assert case.controller.keys[-1][1] > 0
+    fresh = Case(workload())
+    fresh.wait()
+    assert fresh.controller.keys == [(KEY, 0.0)]
+
+
+async def test_a_passing_reason_is_not_written() -> None:
+    case = Case(workload())
+    case.wait(transient=True)
+    assert case.controller.keys == []
+    await case.run()
+    assert case.client.patches == []
+
+
+async def test_the_newest_order_counts() -> None:
+    case = Case(workload())
+    case.wait()
+    case.admit()
+    await case.run()
+    assert case.recorder.events == ["QuotaReserved", "Admitted"]
+
+
+async def test_a_workload_with_quota_is_not_told_to_wait() -> None:
+    case = Case(states.reserve(workload(), {"clusterQueue": "cq"}, [], 0.0))
+    case.wait()
+    await case.run()
+    assert case.client.patches == []

@@ -1,0 +1,320 @@
+"""The queueing controllers at work on an embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kueuelib.api import kinds
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.status_writer import write_status
+
+if TYPE_CHECKING:
+    from .conftest import World
+
+OFF = {"stopPolicy": "HoldAndDrain"}
+ON = {"stopPolicy": "None"}
+
+
+def active_check(status: str = "True") -> dict[str, Any]:
+    condition = {"type": "Active", "status": status, "reason": "Active", "message": "m"}
+    return {"status": {"conditions": [{**condition, "lastTransitionTime": "2024-01-01T00:00:00Z"}]}}
+
+
+async def set_check(world: World, name: str, state: str) -> None:
+    wl = await world.get(kinds.WORKLOADS, name, "default")
+    (entry,) = wl["status"]["admissionChecks"]
+    body = {"status": {"admissionChecks": [{**entry, "state": state}]}}
+    await world.patch(kinds.WORKLOADS, name, body, "default", "status")
+
+
+async def release(world: World, name: str) -> None:
+    """What a job reconciler does once the job has stopped."""
+
+    async def released() -> bool:
+        wl = await world.get(kinds.WORKLOADS, name, "default")
+        await write_status(world.client, wl, states.release(wl, 1_700_000_000.0))
+        return True
+
+    await world.until(released)
+
+
+async def test_a_workload_that_fits_is_admitted_with_one_patch(world: World) -> None:
+    await world.queues()
+    async with world.running():
+        created = await world.workload("wl")
+        await world.is_("wl", "Admitted")
+        wl = await world.get(kinds.WORKLOADS, "wl", "default")
+        (assignment,) = wl["status"]["admission"]["podSetAssignments"]
+        assert assignment["flavors"] == {"cpu": "default"}
+        assert assignment["resourceUsage"] == {"cpu": "1"}
+        managers = {entry["manager"] for entry in wl["metadata"]["managedFields"]}
+        assert managers == {"kueuelib", "kueue-admission"}
+        versions = (
+            int(wl["metadata"]["resourceVersion"]),
+            int(created["metadata"]["resourceVersion"]),
+        )
+        assert versions[0] > versions[1]
+        text = world.telemetry.render().decode()
+        assert 'kueuelib_status_writes_total{purpose="admission",result="ok"} 1.0' in text
+        assert 'kueue_admitted_workloads_total{cluster_queue="cq"} 1.0' in text
+
+        async def told() -> bool:
+            events = dict(await world.events("wl"))
+            assert "cq" in events["QuotaReserved"]
+            assert "cq" in events["Admitted"]
+            return True
+
+        await world.until(told)
+
+
+async def test_a_workload_that_waits_says_why_once_and_follows_the_first(world: World) -> None:
+    await world.queues(cpu="1")
+    async with world.running():
+        await world.workload("first")
+        await world.is_("first", "Admitted")
+        await world.workload("second")
+        found = await world.is_("second", "QuotaReserved", "False")
+        assert found["reason"] == "WaitingForQuota"
+        await world.workload("large", cpu="2")
+        assert (await world.is_("large", "QuotaReserved", "False"))["reason"] == "ExceedsMaxQuota"
+
+        async def told() -> bool:
+            return "WaitingForQuota" in dict(await world.events("second"))
+
+        await world.until(told)
+        await world.finish("first")
+        await world.is_("second", "Admitted")
+        assert not states.has_quota(await world.get(kinds.WORKLOADS, "large", "default"))
+
+
+async def test_queues_show_counts_usage_and_activity(world: World) -> None:
+    async with world.running():
+        await world.cluster_queue(cpu="1")
+        await world.local_queue()
+
+        async def is_active(status: str, reason: str) -> None:
+            async def reached() -> bool:
+                found = await world.active(kinds.CLUSTER_QUEUES, "cq")
+                assert found == (status, reason), found
+                return True
+
+            await world.until(reached)
+
+        await is_active("False", "FlavorNotFound")
+        await world.workload("first")
+        inactive = await world.is_("first", "QuotaReserved", "False")
+        assert inactive["reason"] == "Misconfigured"
+        await world.flavor()
+        await is_active("True", "Ready")
+        await world.is_("first", "Admitted")
+        await world.workload("second")
+        await world.is_("second", "QuotaReserved", "False")
+
+        async def counted() -> bool:
+            for resource, namespace in (
+                (kinds.CLUSTER_QUEUES, ""),
+                (kinds.LOCAL_QUEUES, "default"),
+            ):
+                name = "cq" if resource is kinds.CLUSTER_QUEUES else "main"
+                status = (await world.get(resource, name, namespace))["status"]
+                counts = [
+                    status[f"{kind}Workloads"] for kind in ("pending", "reserving", "admitted")
+                ]
+                assert counts == [1, 1, 1], counts
+                (row,) = status["flavorsUsage"]
+                assert row["name"] == "default"
+                assert row["resources"][0]["total"] == "1"
+            return True
+
+        await world.until(counted)
+        assert 'kueue_pending_workloads{cluster_queue="cq",status="inadmissible"} 1.0' in (
+            world.telemetry.render().decode()
+        )
+
+
+async def test_a_local_queue_tells_about_its_cluster_queue(world: World) -> None:
+    async with world.running():
+        await world.local_queue()
+
+        async def is_active(status: str, reason: str) -> None:
+            async def reached() -> bool:
+                found = await world.active(kinds.LOCAL_QUEUES, "main", "default")
+                assert found == (status, reason), found
+                return True
+
+            await world.until(reached)
+
+        await is_active("False", "ClusterQueueDoesNotExist")
+        await world.flavor()
+        await world.cluster_queue()
+        await is_active("True", "Ready")
+        await world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "Hold"}})
+        await is_active("False", "ClusterQueueIsInactive")
+
+
+async def test_a_missing_local_queue_is_named_until_it_comes(world: World) -> None:
+    async with world.running():
+        await world.workload("wl", queue="later")
+        found = await world.is_("wl", "QuotaReserved", "False")
+        assert found["reason"] == "Misconfigured"
+        assert "later" in found["message"]
+        await world.flavor()
+        await world.cluster_queue()
+        await world.local_queue("later")
+        await world.is_("wl", "Admitted")
+
+
+async def test_used_objects_are_kept_until_nobody_needs_them(world: World) -> None:
+    await world.queues()
+    await world.create(kinds.ADMISSION_CHECKS, "check", {"controllerName": "example.com/c"})
+    async with world.running():
+        for resource, name in (
+            (kinds.RESOURCE_FLAVORS, "default"),
+            (kinds.CLUSTER_QUEUES, "cq"),
+            (kinds.ADMISSION_CHECKS, "check"),
+        ):
+
+            async def guarded(resource: Any = resource, name: str = name) -> bool:
+                found = await world.get(resource, name)
+                return IN_USE_FINALIZER in found["metadata"].get("finalizers", [])
+
+            await world.until(guarded)
+        await world.delete(kinds.ADMISSION_CHECKS, "check")
+        await world.until(lambda: world.gone(kinds.ADMISSION_CHECKS, "check"))
+        await world.workload("wl")
+        await world.is_("wl", "Admitted")
+        await world.delete(kinds.RESOURCE_FLAVORS, "default")
+        await world.delete(kinds.CLUSTER_QUEUES, "cq")
+
+        async def terminating() -> bool:
+            return await world.active(kinds.CLUSTER_QUEUES, "cq") == ("False", "Terminating")
+
+        await world.until(terminating)
+        assert not await world.gone(kinds.RESOURCE_FLAVORS, "default")
+        await world.finish("wl")
+        await world.until(lambda: world.gone(kinds.CLUSTER_QUEUES, "cq"))
+        await world.until(lambda: world.gone(kinds.RESOURCE_FLAVORS, "default"))
+
+
+async def test_deactivation_evicts_and_reactivation_queues_again(world: World) -> None:
+    await world.queues()
+    async with world.running():
+        await world.workload("wl")
+        await world.is_("wl", "Admitted")
+        await world.patch(kinds.WORKLOADS, "wl", {"spec": {"active": False}}, "default")
+        assert (await world.is_("wl", "Evicted"))["reason"] == "Deactivated"
+        assert world.engine.reserving("cq") == 1
+        await release(world, "wl")
+        await world.is_("wl", "Admitted", "False")
+        await world.until(lambda: world.engine.reserving("cq") == 0)
+        await world.patch(kinds.WORKLOADS, "wl", {"spec": {"active": True}}, "default")
+        await world.is_("wl", "Admitted")
+        assert (await world.condition("wl", "Evicted"))["status"] == "False"
+
+        async def told() -> bool:
+            return "EvictedDueToDeactivated" in dict(await world.events("wl"))
+
+        await world.until(told)
+
+
+async def test_draining_a_queue_evicts_and_restarting_admits_again(world: World) -> None:
+    await world.queues()
+    async with world.running():
+        await world.workload("wl")
+        await world.is_("wl", "Admitted")
+        await world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": OFF})
+        assert (await world.is_("wl", "Evicted"))["reason"] == "ClusterQueueStopped"
+        await release(world, "wl")
+        await world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": ON})
+        await world.is_("wl", "Admitted")
+        assert (await world.condition("wl", "Requeued"))["reason"] == "ClusterQueueRestarted"
+
+
+async def test_a_check_holds_admission_back_and_retry_takes_the_quota(world: World) -> None:
+    await world.flavor()
+    await world.create(kinds.ADMISSION_CHECKS, "check", {"controllerName": "example.com/c"})
+    await world.patch(kinds.ADMISSION_CHECKS, "check", active_check(), subresource="status")
+    strategy = {"admissionChecks": [{"name": "check"}]}
+    await world.cluster_queue(admissionChecksStrategy=strategy)
+    await world.local_queue()
+    async with world.running():
+        await world.workload("wl")
+        await world.is_("wl", "QuotaReserved")
+
+        async def listed() -> bool:
+            wl = await world.get(kinds.WORKLOADS, "wl", "default")
+            return states.checks_in(wl, "Pending") == ("check",)
+
+        await world.until(listed)
+        assert await world.condition("wl", "Admitted") == {}
+        await set_check(world, "wl", "Ready")
+        await world.is_("wl", "Admitted")
+        await set_check(world, "wl", "Retry")
+        assert (await world.is_("wl", "Evicted"))["reason"] == "AdmissionCheck"
+        await release(world, "wl")
+        await world.is_("wl", "QuotaReserved", "False")
+        await asyncio.sleep(0.2)
+        assert not states.has_quota(await world.get(kinds.WORKLOADS, "wl", "default"))
+        await set_check(world, "wl", "Pending")
+        await world.is_("wl", "QuotaReserved")
+        await set_check(world, "wl", "Rejected")
+
+        async def deactivated() -> bool:
+            wl = await world.get(kinds.WORKLOADS, "wl", "default")
+            return wl["spec"]["active"] is False and states.is_evicted(wl)
+
+        await world.until(deactivated)
+        await release(world, "wl")
+        wl = await world.get(kinds.WORKLOADS, "wl", "default")
+        assert states.checks_in(wl, "Pending") == ("check",)
+
+
+async def test_an_orphan_that_is_deleted_goes(world: World) -> None:
+    await world.queues()
+    await world.workload("wl")
+    body = {"metadata": {"finalizers": [IN_USE_FINALIZER]}}
+    await world.patch(kinds.WORKLOADS, "wl", body, "default")
+    async with world.running():
+        await world.is_("wl", "Admitted")
+        await world.delete(kinds.WORKLOADS, "wl", "default")
+        await world.until(lambda: world.gone(kinds.WORKLOADS, "wl", "default"))
+        await world.until(lambda: world.engine.reserving("cq") == 0)
+
+
+async def test_a_restarted_manager_knows_what_was_admitted(world: World) -> None:
+    await world.queues(cpu="1")
+    async with world.running():
+        await world.workload("first")
+        await world.is_("first", "Admitted")
+    async with world.running():
+        assert world.engine.holder(ObjectKey("default", "first")) is not None
+        await world.workload("second")
+        await world.is_("second", "QuotaReserved", "False")
+        await world.finish("first")
+        await world.is_("second", "Admitted")
+
+
+async def test_many_workloads_never_exceed_the_quota(world: World) -> None:
+    await world.queues(cpu="3")
+    async with world.running():
+        names = [f"wl-{number}" for number in range(12)]
+        for name in names:
+            await world.workload(name)
+        done: set[str] = set()
+        while len(done) < len(names):
+            page = await world.client.list(kinds.WORKLOADS, "default")
+            holding = [
+                wl["metadata"]["name"] for wl in page.items if states.phase_of(wl).holds_quota
+            ]
+            assert len(holding) <= 3
+            for wl in page.items:
+                assert states.violations(wl) == ()
+            for name in holding:
+                await world.finish(name)
+                done.add(name)
+            await asyncio.sleep(0.01)
+        text = world.telemetry.render().decode()
+        assert 'kueuelib_status_writes_total{purpose="admission",result="ok"} 12.0' in text
