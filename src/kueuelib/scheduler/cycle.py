@@ -12,6 +12,7 @@ in use) and in step 3 (victims taken out of the snapshot before the fit is teste
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -115,9 +116,9 @@ class Wait:
         cluster_queue: the queue in which it waits.
         reason: why.
         requeue: where it goes.
-        mode: the verdict of the flavors; None when they were not tried.
         progress: the flavors that were tried.
         skipped: whether it would have fit, had another head not been first.
+        held_back: whether that other head got nothing itself, but kept its own quota free.
         transient: whether the reason is a passing state of the caches, not worth a status write.
     """
 
@@ -127,9 +128,9 @@ class Wait:
     cluster_queue: str
     reason: Reason
     requeue: Requeue
-    mode: Mode | None = None
     progress: Progress = ()
     skipped: bool = False
+    held_back: bool = False
     transient: bool = False
 
     @property
@@ -185,19 +186,11 @@ def decide(found: CycleInput, now: float) -> Plan:
         else:
             entries.append(outcome)
     entries.sort(key=lambda entry: entry.order)
-    admissions: list[Admit] = []
-    waits: list[Wait] = []
-    ready = found.all_ready
+    turn = _Turns(snapshot, found, now)
     for entry in entries:
-        wait = _obstacle(snapshot, entry, ready=ready or not found.settings.block_admission)
-        if wait is not None:
-            waits.append(wait)
-            continue
-        snapshot.add(entry.queue, entry.assignment.usage)
-        admissions.append(_admit(entry, now))
-        ready = False
+        turn.take(entry)
     order = tuple(entry.head.info.key for entry in entries)
-    return Plan(tuple(admissions), (*waits, *refused), order)
+    return Plan(tuple(turn.admissions), (*turn.waits, *refused), order)
 
 
 def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> _Entry | Wait:
@@ -239,7 +232,7 @@ def best_assignment(
         return full
 
     def attempt(counts: tuple[int, ...]) -> Assignment | None:
-        found = assign(snapshot, queue, head.info, counts)
+        found = assign(snapshot, queue, head.info, counts, head.progress)
         return found if found.mode is Mode.FIT else None
 
     return search(pod_sets, attempt) or full
@@ -252,31 +245,61 @@ def _refuse(head: Head, reason: Reason, requeue: Requeue, *, transient: bool = F
     )
 
 
-def _obstacle(snapshot: Snapshot, entry: _Entry, *, ready: bool) -> Wait | None:
-    """Why an entry is not admitted when its turn comes; None when it is (4.3)."""
-    assignment, queue = entry.assignment, entry.queue
-    if assignment.mode is not Mode.FIT:
-        needs_preemption = assignment.mode is not Mode.NO_FIT
-        if needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
-            snapshot.add(queue, _reserved(snapshot, entry))
-        reason = NoFlavors(assignment.blocked, needs_preemption)
-        return _wait(entry, reason, Requeue.GENERIC, assignment.progress)
-    if not snapshot.fits(queue, assignment.usage):
-        lost = NoLongerFits(queue.spec.cohort)
-        return _wait(entry, lost, Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-    if not ready:
-        return _wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-    return None
+class _Turns:
+    """The nominated heads, one after the other, on a snapshot that follows the decisions (4.3)."""
+
+    def __init__(self, snapshot: Snapshot, found: CycleInput, now: float) -> None:
+        self._snapshot = snapshot
+        self._blocking = found.settings.block_admission
+        self._all_ready = found.all_ready
+        self._now = now
+        self._kept: list[tuple[FrozenQueue, Mapping[FlavorResource, int]]] = []
+        self.admissions: list[Admit] = []
+        self.waits: list[Wait] = []
+
+    def take(self, entry: _Entry) -> None:
+        """Decides one head."""
+        assignment, queue = entry.assignment, entry.queue
+        if assignment.mode is not Mode.FIT:
+            self._blocked(entry)
+        elif not self._snapshot.fits(queue, assignment.usage):
+            self.waits.append(
+                _wait(
+                    entry,
+                    NoLongerFits(queue.spec.cohort),
+                    Requeue.FAILED_AFTER_NOMINATION,
+                    progress=assignment.progress,
+                    skipped=True,
+                    held_back=self._is_held_back(entry),
+                )
+            )
+        elif self._blocking and not self._all_ready:
+            why = Requeue.FAILED_AFTER_NOMINATION
+            self.waits.append(_wait(entry, PodsNotReady(), why, skipped=True))
+        else:
+            self._snapshot.add(queue, assignment.usage)
+            self._all_ready = False
+            self.admissions.append(_admit(entry, self._now))
+
+    def _blocked(self, entry: _Entry) -> None:
+        assignment, queue = entry.assignment, entry.queue
+        reason = NoFlavors(assignment.blocked, assignment.mode)
+        if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
+            kept = _reserved(self._snapshot, entry)
+            self._snapshot.add(queue, kept)
+            self._kept.append((queue, kept))
+        self.waits.append(_wait(entry, reason, Requeue.GENERIC, progress=assignment.progress))
+
+    def _is_held_back(self, entry: _Entry) -> bool:
+        mark = self._snapshot.mark()
+        for queue, kept in self._kept:
+            self._snapshot.remove(queue, kept)
+        held_back = self._snapshot.fits(entry.queue, entry.assignment.usage)
+        self._snapshot.undo(mark)
+        return held_back
 
 
-def _wait(
-    entry: _Entry,
-    reason: Reason,
-    requeue: Requeue,
-    progress: Progress = (),
-    *,
-    skipped: bool = False,
-) -> Wait:
+def _wait(entry: _Entry, reason: Reason, requeue: Requeue, **details: Any) -> Wait:
     info = entry.head.info
     return Wait(
         info.key,
@@ -285,15 +308,12 @@ def _wait(
         entry.head.cluster_queue,
         reason,
         requeue,
-        entry.assignment.mode,
-        progress,
-        skipped,
+        **details,
     )
 
 
 def _reserved(snapshot: Snapshot, entry: _Entry) -> dict[FlavorResource, int]:
-    """What a blocked head keeps from the heads behind it: its own quota, as far as it is free
-    (4.3).
+    """What a blocked head keeps from the heads behind it: what is free of its own quota (4.3).
 
     A head that has to borrow keeps as much as it may ever borrow.
     """

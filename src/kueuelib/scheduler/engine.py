@@ -11,7 +11,7 @@ observed: a workload that changed meanwhile is neither admitted nor parked on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -23,7 +23,7 @@ from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.holders import Holder
-from kueuelib.scheduler.queues import Place
+from kueuelib.scheduler.queues import Place, Requeue
 from kueuelib.scheduler.reasons import BackingOff, ClusterQueueInactive, NotEvaluated
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.standing import Standing, Where
@@ -64,7 +64,6 @@ class Engine:
         self._facts = Facts(settings)
         self._cache = self._facts.cache
         self._queues = self._facts.queues
-        self._waits: dict[ObjectKey, Wait] = {}
 
     @property
     def cache(self) -> Cache:
@@ -102,11 +101,12 @@ class Engine:
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.
 
+        There may be no heads, when only verdicts are to be told that are known without a cycle.
         The heads are in flight until `settle` is called with the plan that was made of them.
         """
         while self._queues.has_work(now):
             popped = self._queues.pop_heads(now)
-            if not popped:
+            if not popped and not self._queues.has_untold:
                 continue
             heads = tuple(
                 Head(
@@ -137,9 +137,17 @@ class Engine:
         for wait in plan.waits:
             if self._still_stands(wait.key, wait.uid, wait.cluster_queue):
                 waits.append(wait)
-                self._waits[wait.key] = wait
-            self._queues.requeue(wait.key, wait.requeue, wait.progress, now=now)
+            alike = self._queues.requeue(
+                wait.key,
+                wait.requeue,
+                wait.reason,
+                wait.progress,
+                now=now,
+                held_back=wait.held_back,
+            )
+            waits += self._alike(alike)
             touched[wait.key] = wait.cluster_queue
+        waits += self._alike(item.info.key for item in self._queues.take_untold())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
             tuple(sorted({self._facts.local_queue_of(key) for key in touched})),
@@ -157,6 +165,14 @@ class Engine:
             and self.activity(cluster_queue).active
         )
 
+    def _alike(self, keys: Iterable[ObjectKey]) -> Iterator[Wait]:
+        """What to tell about workloads that got the verdict of another one of their shape."""
+        for key in keys:
+            item, home = self._queues.get(key), self._queues.home(key)
+            if item is not None and home is not None and item.reason is not None:
+                info = item.info
+                yield Wait(key, info.uid, info.workload, home, item.reason, Requeue.GENERIC)
+
     def _assume(self, admit: Admit) -> None:
         holder = holder_of(
             admit.workload,
@@ -165,7 +181,6 @@ class Engine:
             timestamp=self._settings.queue_timestamp,
         )
         self._facts.assume(attrs.evolve(holder, admitted=admit.admitted))
-        self._waits.pop(admit.key, None)
 
     # --- what to read
 
@@ -218,9 +233,11 @@ class Engine:
         queue = self._queues.queue(name)
         return () if queue is None else tuple(item.info for item in queue.in_order())
 
-    def last_wait(self, key: ObjectKey) -> Wait | None:
-        """The verdict of the last cycle that tried a pending workload."""
-        return self._waits.get(key) if self._queues.get(key) is not None else None
+    def places(self, name: str) -> dict[ObjectKey, Place]:
+        """The place of every workload that waits in a ClusterQueue, in its order."""
+        queue = self._queues.queue(name)
+        found = () if queue is None else queue.in_order()
+        return {item.info.key: item.place for item in found}
 
     def standing(self, key: ObjectKey) -> Standing:
         """Where a workload stands."""
@@ -237,10 +254,9 @@ class Engine:
             return Standing(Where.CLUSTER_QUEUE_INACTIVE, home, why)
         if item.not_before is not None and item.place is Place.INADMISSIBLE:
             return Standing(Where.BACKING_OFF, home, BackingOff(item.not_before))
-        last = self._waits.get(key)
         where = {
             Place.HEAP: Where.PENDING,
             Place.INADMISSIBLE: Where.INADMISSIBLE,
             Place.IN_FLIGHT: Where.IN_FLIGHT,
         }[item.place]
-        return Standing(where, home, last.reason if last else NotEvaluated())
+        return Standing(where, home, item.reason or NotEvaluated())

@@ -169,7 +169,7 @@ class _PodSetSearch:
     def run(self, resume: Mapping[str, int]) -> Mode:
         """Chooses flavors for all resources; the first group without any ends it."""
         mode = Mode.FIT
-        for resource in sorted(self._requests):
+        for resource in sorted(self._requests, reverse=True):
             if resource in self.flavors:
                 continue
             group = self._queue.spec.group_of(resource)

@@ -16,8 +16,10 @@ from typing import NamedTuple
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.workload_info import WorkloadInfo
+from kueuelib.scheduler.reasons import NoFlavors, Reason
+from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 
 class Scope(NamedTuple):
@@ -74,7 +76,11 @@ class Pending:
         not_before: the end of its back-off in seconds since the epoch, or None.
         progress: how far the flavors were tried.
         since: the cycle in which the current pass over the flavors began.
+        version: the version of its scope when it was popped.
+        held_at: that version when a blocked head kept it from quota that nobody used; None if none
+            did in the current pass.
         verdict: why it came back last, None before the first cycle.
+        reason: the reason that went with it, or that of another workload of its shape.
         changed: whether it changed while in flight, so that the verdict is void.
     """
 
@@ -83,7 +89,10 @@ class Pending:
     not_before: float | None = None
     progress: Progress = ()
     since: int | None = None
+    version: int = 0
+    held_at: int | None = None
     verdict: Requeue | None = None
+    reason: Reason | None = None
     changed: bool = False
 
 
@@ -105,7 +114,9 @@ class ClusterQueueHeap:
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self._heap: list[tuple[QueueOrder, ObjectKey]] = []
+        self._in_heap: Grouping[ObjectKey, Shape] = Grouping()
         self._inadmissible: dict[ObjectKey, None] = {}
+        self._hopeless: dict[Shape, Reason] = {}
 
     def put(self, item: Pending, place: Place) -> None:
         """Puts a new or popped workload into the heap or parks it."""
@@ -113,17 +124,43 @@ class ClusterQueueHeap:
         if self.in_flight == key:
             self.in_flight = None
         self._inadmissible.pop(key, None)
+        self._in_heap.drop(key)
         self.items[key] = item
         item.place = place
         if place is Place.HEAP:
             heappush(self._heap, (item.info.order, key))
+            self._in_heap.put(key, item.info.shape)
         else:
             self._inadmissible[key] = None
+
+    def give_up(self, shape: Shape, reason: Reason) -> tuple[ObjectKey, ...]:
+        """Parks all workloads of a shape that was tried in vain, and those still to come.
+
+        They would get the same verdict until something in the scope moves.
+
+        Returns:
+            The workloads that were in the heap.
+        """
+        self._hopeless[shape] = reason
+        alike = self._in_heap.members(shape)
+        for key in alike:
+            self.items[key].reason = reason
+            self.put(self.items[key], Place.INADMISSIBLE)
+        return alike
+
+    def hopeless(self, shape: Shape) -> Reason | None:
+        """Why the shape was tried in vain, None when it was not, or when something moved since."""
+        return self._hopeless.get(shape)
+
+    def hope(self) -> None:
+        """Something moved: every shape is worth a try again."""
+        self._hopeless.clear()
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a workload wherever it is; None when it is not here."""
         item = self.items.pop(key, None)
         self._inadmissible.pop(key, None)
+        self._in_heap.drop(key)
         if self.in_flight == key:
             self.in_flight = None
         return item
@@ -143,6 +180,7 @@ class ClusterQueueHeap:
             item = self.items.get(key)
             if item is not None and item.place is Place.HEAP and item.info.order == order:
                 item.place, item.changed = Place.IN_FLIGHT, False
+                self._in_heap.drop(key)
                 self.in_flight = key
                 return item
         return None
@@ -175,7 +213,9 @@ class Queues:
         self._dirty: dict[Scope, None] = {}
         self._woken: dict[Scope, None] = {}
         self._moved_in: dict[Scope, int] = {}
+        self._version: dict[Scope, int] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
+        self._untold: dict[ObjectKey, None] = {}
         self._cycle = 0
 
     # --- ClusterQueues
@@ -193,7 +233,7 @@ class Queues:
             self._members.setdefault(scope, {})[name] = None
         if (queue.strict, queue.active) != (strict, active):
             queue.strict, queue.active = strict, active
-            self._dirty[scope] = None
+            self.touch(scope)
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
         """Forgets a ClusterQueue; the workloads that waited in it."""
@@ -210,8 +250,10 @@ class Queues:
         del members[queue.name]
         if not members:
             del self._members[queue.scope]
-            for table in (self._dirty, self._woken, self._moved_in):
-                table.pop(queue.scope, None)
+            self._dirty.pop(queue.scope, None)
+            self._woken.pop(queue.scope, None)
+            self._moved_in.pop(queue.scope, None)
+            self._version.pop(queue.scope, None)
 
     def queue(self, name: str) -> ClusterQueueHeap | None:
         """The pending workloads of a ClusterQueue, or None. Not to be changed by the caller."""
@@ -253,7 +295,8 @@ class Queues:
             reordered = item.info.order != info.order
             item.info, item.not_before = info, info.not_before
             if not same:
-                item.progress, item.since, item.verdict = (), None, None
+                item.progress, item.since, item.held_at = (), None, None
+                item.verdict = item.reason = None
             if item.place is Place.IN_FLIGHT:
                 item.changed = item.changed or not same
                 return
@@ -266,8 +309,14 @@ class Queues:
             queue.put(item, Place.INADMISSIBLE)
             heappush(self._deadlines, (item.not_before, item.info.key))
             return
+        known = None if queue.strict or item.verdict else queue.hopeless(item.info.shape)
+        if known is not None:
+            item.reason = known
+            queue.put(item, Place.INADMISSIBLE)
+            self._untold[item.info.key] = None
+            return
         queue.put(item, Place.HEAP)
-        self._dirty[queue.scope] = None
+        self.touch(queue.scope)
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a workload; None when it did not wait."""
@@ -275,36 +324,72 @@ class Queues:
         if home is None:
             return None
         queue = self._queues[home]
-        self._dirty[queue.scope] = None
+        self.touch(queue.scope)
         return queue.take_out(key)
 
-    def requeue(self, key: ObjectKey, why: Requeue, progress: Progress, *, now: float) -> None:
+    def requeue(
+        self,
+        key: ObjectKey,
+        why: Requeue,
+        reason: Reason,
+        progress: Progress = (),
+        *,
+        now: float,
+        held_back: bool = False,
+    ) -> tuple[ObjectKey, ...]:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
-        It returns to the heap if it is to be tried again at once, or if something that could help
-        moved since its pass over the flavors began; otherwise it is parked. Nothing happens when
-        it left meanwhile.
+        It returns to the heap if flavors are left to try, or if something that could help moved
+        since its pass over the flavors began; otherwise its strategy and `why` decide.
+
+        Args:
+            key: the head; nothing happens when it left meanwhile.
+            why: why it comes back.
+            reason: what to tell about it; one about flavors holds for all workloads of its shape.
+            progress: the flavors that were tried.
+            now: seconds since the epoch.
+            held_back: whether it would have got quota, had a blocked head not kept it.
+
+        Returns:
+            Workloads that were parked together with it, because they ask for the same.
         """
         home = self._home.get(key)
         queue = self._queues[home] if home is not None else None
         if queue is None or queue.in_flight != key:
-            return
+            return ()
         item = queue.items[key]
-        began = item.since if item.since is not None else self._cycle
-        moved = self._moved_in.get(queue.scope, -1) >= began
         if item.changed:
             self._enter(queue, item, now)
-            return
-        item.verdict, item.progress = why, progress
-        unfinished = is_unfinished(progress)
-        item.since = began if unfinished else None
-        if unfinished or moved:
+            return ()
+        resumed, began = item.since is not None, self._cycle if item.since is None else item.since
+        if held_back and item.held_at is None:
+            item.held_at = item.version
+        item.verdict, item.reason = why, reason
+        item.progress, item.since = progress, None
+        if is_unfinished(progress):
+            item.since = began
+            queue.put(item, Place.HEAP)
+            self._dirty[queue.scope] = None
+        elif self._moved_in.get(queue.scope, -1) >= began:
+            item.held_at = None
             self._enter(queue, item, now)
-        elif why is Requeue.FAILED_AFTER_NOMINATION or (why is Requeue.GENERIC and queue.strict):
+        elif why is Requeue.FAILED_AFTER_NOMINATION or item.held_at is not None:
+            self._hold_on(queue, item)
+        elif why is Requeue.GENERIC and queue.strict:
             queue.put(item, Place.HEAP)
         else:
             queue.put(item, Place.INADMISSIBLE)
+            self.touch(queue.scope)
+            if isinstance(reason, NoFlavors) and not resumed:
+                return queue.give_up(item.info.shape, reason)
+        return ()
+
+    def _hold_on(self, queue: ClusterQueueHeap, item: Pending) -> None:
+        """Back to the heap for a fresh pass, as soon as anything in the scope differs."""
+        queue.put(item, Place.HEAP)
+        if item.held_at is not None and self._version.get(queue.scope, 0) != item.held_at:
             self._dirty[queue.scope] = None
+        item.held_at = None
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
@@ -326,15 +411,18 @@ class Queues:
         """Something in the scope may change what its heads get."""
         if scope in self._members:
             self._dirty[scope] = None
+            self._version[scope] = self._version.get(scope, 0) + 1
 
     def touch_all(self) -> None:
         """Something changed that matters everywhere."""
-        self._dirty.update(dict.fromkeys(self._members))
+        for scope in self._members:
+            self.touch(scope)
 
     def _move(self, scope: Scope, now: float) -> None:
-        self._dirty[scope] = None
+        self.touch(scope)
         for name in self._members[scope]:
             queue = self._queues[name]
+            queue.hope()
             for key in queue.parked():
                 item = queue.items[key]
                 if item.not_before is not None and now < item.not_before:
@@ -368,7 +456,21 @@ class Queues:
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head."""
         self._expire(now)
-        return bool(self._woken or self._dirty)
+        return bool(self._woken or self._dirty or self._untold)
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether `take_untold` may have something."""
+        return bool(self._untold)
+
+    def take_untold(self) -> tuple[Pending, ...]:
+        """Workloads parked without a cycle, because one of their shape was tried in vain."""
+        found = (self.get(key) for key in self._untold)
+        told = tuple(
+            item for item in found if item is not None and item.place is Place.INADMISSIBLE
+        )
+        self._untold.clear()
+        return told
 
     def pop_heads(self, now: float) -> tuple[tuple[str, Pending], ...]:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
@@ -390,5 +492,6 @@ class Queues:
                 queue = self._queues[name]
                 item = queue.pop() if queue.active else None
                 if item is not None:
+                    item.version = self._version.get(scope, 0)
                     heads.append((name, item))
         return tuple(sorted(heads, key=lambda head: head[0]))

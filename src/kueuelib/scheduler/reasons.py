@@ -235,7 +235,7 @@ class GroupBlocked:
     @property
     def severity(self) -> Severity:
         """The severity of the flavor closest to being usable, the first one among equals."""
-        return max(self.attempts, key=lambda attempt: attempt.mode).severity
+        return min(attempt.severity for attempt in self.attempts)
 
 
 @attrs.frozen
@@ -276,12 +276,16 @@ class NoFlavors:
 
     Attributes:
         pod_sets: the pod sets that are blocked, in the order of the workload.
-        needs_preemption: the request is within reach, if somebody else gave up quota; False when
-            preemption could not help.
+        mode: the verdict.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
-    needs_preemption: bool
+    mode: Mode
+
+    @property
+    def needs_preemption(self) -> bool:
+        """Whether others would have to give up quota; False when even that could not help."""
+        return self.mode is not Mode.NO_FIT
 
     @property
     def text(self) -> str:

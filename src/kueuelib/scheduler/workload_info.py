@@ -8,10 +8,12 @@ changed: what the queue holds, what a cycle evaluates and what is charged come f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 import attrs
 
 from kueuelib.api import conditions, names
+from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import RuntimeClass
 from kueuelib.api.kueue import (
     CHECK_REJECTED,
@@ -46,6 +48,10 @@ from kueuelib.scheduler.requests import (
 _GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)
 """Evictions that the workload itself is to blame for: they cost its place and may cost a back-off.
 """
+
+
+Shape = str
+"""Workloads of one ClusterQueue with equal shapes get equal verdicts from equal states."""
 
 
 @attrs.frozen(eq=False)
@@ -87,6 +93,7 @@ class WorkloadInfo:
         invalid: why it can't be admitted whatever the quota, or None.
         not_before: the end of its back-off in seconds since the epoch, or None.
         failed_checks: its checks in state Retry or Rejected.
+        shape: what its verdict depends on besides the state of its ClusterQueue.
     """
 
     workload: Workload
@@ -97,6 +104,7 @@ class WorkloadInfo:
     invalid: Reason | None
     not_before: float | None
     failed_checks: tuple[str, ...]
+    shape: Shape
 
     @property
     def key(self) -> ObjectKey:
@@ -183,7 +191,25 @@ def workload_info(
             for check in workload.status.admission_checks
             if check.state in (CHECK_RETRY, CHECK_REJECTED)
         ),
+        shape=_shape(workload, pod_sets),
     )
+
+
+def _shape(workload: Workload, pod_sets: list[PodSetInfo]) -> Shape:
+    """A text of all that flavors are chosen by; the priority counts, as preemption looks at it."""
+    parts: list[object] = [workload.spec.priority or 0]
+    for found in pod_sets:
+        spec = found.spec.template.spec
+        parts += (
+            found.name,
+            found.count,
+            found.min_count,
+            sorted(found.per_pod.items()),
+            sorted(spec.node_selector.items()),
+            spec.tolerations,
+            required_node_affinity(spec),
+        )
+    return sha256(repr(parts).encode()).hexdigest()
 
 
 def _request(

@@ -1,0 +1,209 @@
+"""Queueing objects in one call each, for tests and simulations.
+
+Every builder returns a typed object as the codec would make it from YAML. Amounts are texts or
+numbers as in a manifest: `{"cpu": "500m", "memory": "1Gi"}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.codec import decode
+from kueuelib.api.kinds import KUEUE, V1BETA2
+from kueuelib.api.kueue import AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from kueuelib.api.meta import Obj, format_time
+
+Amount = str | int
+Quota = Amount | Mapping[str, Amount]
+"""A nominal quota, or `{"nominal": ..., "borrowing": ..., "lending": ...}`."""
+
+
+def _object(kind: str, metadata: Mapping[str, Any], **parts: Any) -> Obj:
+    return {
+        "apiVersion": f"{KUEUE}/{V1BETA2}",
+        "kind": kind,
+        "metadata": dict(metadata),
+        **parts,
+    }
+
+
+def _quota(resource: str, quota: Quota) -> Obj:
+    if not isinstance(quota, Mapping):
+        return {"name": resource, "nominalQuota": str(quota)}
+    found: Obj = {"name": resource, "nominalQuota": str(quota["nominal"])}
+    for key, field in (("borrowing", "borrowingLimit"), ("lending", "lendingLimit")):
+        if key in quota:
+            found[field] = str(quota[key])
+    return found
+
+
+def make_cluster_queue(
+    name: str,
+    *groups: Mapping[str, Mapping[str, Quota]],
+    cohort: str = "",
+    selector: Mapping[str, Any] | None = None,
+    checks: Sequence[str | Mapping[str, Any]] = (),
+    **spec: Any,
+) -> ClusterQueue:
+    """A ClusterQueue.
+
+    Args:
+        name: its name.
+        groups: one mapping per resource group: flavor to resource to quota, in the order of the
+            trial.
+        cohort: its cohort.
+        selector: its namespace selector; None lets every namespace in.
+        checks: its admission checks, by name or with `onFlavors`.
+        spec: further fields of the spec, spelled as in YAML.
+    """
+    raw: Obj = {"namespaceSelector": {} if selector is None else dict(selector)}
+    raw["resourceGroups"] = [
+        {
+            "coveredResources": list(dict.fromkeys(r for quotas in group.values() for r in quotas)),
+            "flavors": [
+                {"name": flavor, "resources": [_quota(r, quota) for r, quota in quotas.items()]}
+                for flavor, quotas in group.items()
+            ],
+        }
+        for group in groups
+    ]
+    if cohort:
+        raw["cohortName"] = cohort
+    if checks:
+        rules = [{"name": rule} if isinstance(rule, str) else dict(rule) for rule in checks]
+        raw["admissionChecksStrategy"] = {"admissionChecks": rules}
+    return decode(ClusterQueue, _object("ClusterQueue", {"name": name}, spec={**raw, **spec}))
+
+
+def make_local_queue(
+    name: str, cluster_queue: str, namespace: str = "ns", **spec: Any
+) -> LocalQueue:
+    """A LocalQueue."""
+    meta = {"name": name, "namespace": namespace}
+    raw = {"clusterQueue": cluster_queue, **spec}
+    return decode(LocalQueue, _object("LocalQueue", meta, spec=raw))
+
+
+def make_flavor(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Mapping[str, Any]] = (),
+    tolerations: Iterable[Mapping[str, Any]] = (),
+) -> ResourceFlavor:
+    """A ResourceFlavor."""
+    spec = {
+        "nodeLabels": dict(labels or {}),
+        "nodeTaints": [dict(taint) for taint in taints],
+        "tolerations": [dict(toleration) for toleration in tolerations],
+    }
+    return decode(ResourceFlavor, _object("ResourceFlavor", {"name": name}, spec=spec))
+
+
+def make_check(name: str, *, active: bool = True, **spec: Any) -> AdmissionCheck:
+    """An AdmissionCheck whose controller is alive or not."""
+    status = "True" if active else "False"
+    condition = {"type": "Active", "status": status, "reason": "Active", "message": ""}
+    condition["lastTransitionTime"] = format_time(0)
+    raw = {"controllerName": "example.com/check", **spec}
+    found = _object("AdmissionCheck", {"name": name}, spec=raw, status={"conditions": [condition]})
+    return decode(AdmissionCheck, found)
+
+
+def make_pod_set(
+    requests: Mapping[str, Amount] | None = None,
+    name: str = "main",
+    count: int = 1,
+    min_count: int | None = None,
+    **pod: Any,
+) -> Obj:
+    """A raw pod set with one container.
+
+    Args:
+        requests: what the container asks for.
+        name: the pod set.
+        count: how many pods.
+        min_count: the fewest pods worth starting.
+        pod: fields of the pod spec, spelled as in YAML; `containers` replaces the container.
+    """
+    amounts = {resource: str(amount) for resource, amount in (requests or {}).items()}
+    container = {"name": "c", "image": "registry.example/c:1", "resources": {"requests": amounts}}
+    found: Obj = {"name": name, "count": count}
+    found["template"] = {"spec": {"containers": [container], **pod}}
+    if min_count is not None:
+        found["minCount"] = min_count
+    return found
+
+
+def make_workload(
+    name: str,
+    queue: str,
+    requests: Mapping[str, Amount] | None = None,
+    *,
+    namespace: str = "ns",
+    priority: int = 0,
+    created: float = 0,
+    count: int = 1,
+    pod_sets: Sequence[Obj] | None = None,
+    conditions: Sequence[Obj] = (),
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Workload:
+    """A Workload; its name is its UID too.
+
+    Args:
+        name: its name.
+        queue: its LocalQueue.
+        requests: what one pod of the only pod set asks for; unused when there are `pod_sets`.
+        namespace: its namespace.
+        priority: its priority.
+        created: its creation, in seconds since the epoch.
+        count: how many pods the only pod set has.
+        pod_sets: pod sets made with `make_pod_set`.
+        conditions: conditions made with `make_condition`.
+        status: further fields of the status, spelled as in YAML.
+        spec: further fields of the spec, spelled as in YAML.
+    """
+    meta = {
+        "name": name,
+        "namespace": namespace,
+        "uid": name,
+        "creationTimestamp": format_time(created),
+    }
+    raw: Obj = {"queueName": queue, "priority": priority}
+    raw["podSets"] = list(pod_sets or [make_pod_set(requests, count=count)])
+    state = {"conditions": list(conditions), **(status or {})}
+    return decode(Workload, _object("Workload", meta, spec={**raw, **spec}, status=state))
+
+
+def make_condition(type: str, status: bool = True, reason: str = "Test", at: float = 0) -> Obj:
+    """A raw condition that changed `at` that many seconds since the epoch."""
+    return {
+        "type": type,
+        "status": "True" if status else "False",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": format_time(at),
+    }
+
+
+def make_assignment(
+    usage: Mapping[str, Amount],
+    flavors: str | Mapping[str, str],
+    name: str = "main",
+    count: int | None = 1,
+) -> Obj:
+    """A raw pod set assignment.
+
+    Args:
+        usage: the amounts for all pods together.
+        flavors: one flavor for all resources, or the flavor of each.
+        name: the pod set.
+        count: the pods it is for.
+    """
+    chosen = dict.fromkeys(usage, flavors) if isinstance(flavors, str) else dict(flavors)
+    found: Obj = {"name": name, "flavors": chosen}
+    found["resourceUsage"] = {resource: str(amount) for resource, amount in usage.items()}
+    if count is not None:
+        found["count"] = count
+    return found

@@ -1,0 +1,355 @@
+"""Runs scheduling scenarios: small worlds as data, decisions as data.
+
+The input is the form of the scenario tables: ClusterQueues, flavors, workloads that hold quota and
+workloads that wait, over one or more cycles; the output says per cycle who was admitted, who waits
+and why, and who holds quota at the end. It drives the very engine that the manager runs, one head
+per ClusterQueue and cycle.
+
+    python -m kueuelib.testing.scenarios < in.jsonl > out.jsonl
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import orjson
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED
+from kueuelib.scheduler import events
+from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.queues import Place
+from kueuelib.scheduler.reasons import (
+    ClusterQueueInactive,
+    InvalidResources,
+    LimitRangeViolated,
+    NamespaceMismatch,
+    NoFlavors,
+    NoLongerFits,
+)
+from kueuelib.scheduler.settings import Settings
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
+
+_FIRST_CYCLE = 1_000_000
+_CYCLE = 1_000
+_FINISH_AT = 200
+_POLICIES = {"within": "withinClusterQueue", "reclaim": "reclaimWithinCohort"}
+_FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "preference": "preference"}
+_MAY_STOP = ("Borrow", "Preempt")
+
+
+def run(scenario: Mapping[str, Any]) -> Obj:
+    """Runs one scenario.
+
+    Args:
+        scenario: its description.
+
+    Returns:
+        `cycles`, each with `entries`, `admitted`, `pending`, `heap` and `inadmissible`; `final`
+        with `holding`.
+    """
+    return _Run(scenario).result()
+
+
+class _Run:
+    def __init__(self, scenario: Mapping[str, Any]) -> None:
+        self._scenario = scenario
+        gates = scenario.get("gates", {})
+        self._engine = Engine(
+            Settings(
+                partial_admission=gates.get("PartialAdmission", True),
+                priority_sorting=gates.get("PrioritySortingWithinCohort", True),
+            )
+        )
+        self._now: float = _FIRST_CYCLE
+        self._raw: dict[str, Obj] = {}
+        self._last: dict[ObjectKey, Any] = {}
+        self._arrivals: dict[int, list[Obj]] = {}
+        self._set_up()
+
+    def _observe(self, event: events.Event) -> None:
+        self._engine.observe(event, self._now)
+
+    # --- the world
+
+    def _set_up(self) -> None:
+        scenario = self._scenario
+        for name, labels in {"default": {}, **scenario.get("namespaces", {})}.items():
+            self._observe(events.NamespaceSet(name, labels))
+        flavors: dict[str, Any] = {
+            name: {}
+            for queue in scenario["cqs"].values()
+            for group in queue["groups"]
+            for name in group
+        }
+        flavors.update(scenario.get("flavors", {}))
+        for name, found in flavors.items():
+            if name not in scenario.get("missing_flavors", ()):
+                taints = [_taint(taint) for taint in found.get("taints", ())]
+                flavor = make_flavor(name, found.get("labels"), taints, found.get("tol", ()))
+                self._observe(events.FlavorSet(flavor))
+        for name, queue in scenario["cqs"].items():
+            self._observe(events.ClusterQueueSet(_cluster_queue(name, queue)))
+        workloads = [*scenario.get("admitted", ()), *scenario.get("pending", ())]
+        for namespace, name in sorted({(_namespace(one), one["cq"]) for one in workloads}):
+            local_queue = make_local_queue(name, name, namespace)
+            self._observe(events.LocalQueueSet(local_queue))
+        for one in scenario.get("admitted", ()):
+            self._put(_admitted(one))
+        for one in scenario.get("pending", ()):
+            if "arrive" in one:
+                self._arrivals.setdefault(one["arrive"], []).append(one)
+            else:
+                self._create(one)
+
+    def _create(self, found: Mapping[str, Any]) -> None:
+        workload = _pending(found)
+        self._put(workload)
+        if "last" in found:
+            sets = zip(workload.spec.pod_sets, found["last"], strict=True)
+            progress = tuple(
+                (pod_set.name, tuple(sorted(tried.items()))) for pod_set, tried in sets
+            )
+            self._last[workload.key] = progress
+
+    def _put(self, workload: Workload) -> None:
+        self._raw[workload.name] = encode(workload)
+        self._observe(events.WorkloadSet(workload))
+
+    def _patch(self, name: str, *conditions: Obj, **status: Any) -> None:
+        raw = self._raw[name]
+        old = raw.get("status", {})
+        types = {condition["type"] for condition in conditions}
+        kept = [found for found in old.get("conditions", ()) if found["type"] not in types]
+        merged = {**old, **status, "conditions": [*kept, *conditions]}
+        self._put(decode(Workload, {**raw, "status": merged}))
+
+    # --- the cycles
+
+    def result(self) -> Obj:
+        cycles = []
+        for number in range(1, self._scenario.get("cycles", 1) + 1):
+            self._now = _FIRST_CYCLE + _CYCLE * number
+            cycles.append(self._cycle(number))
+            self._between(number)
+        holding = {key.name: self._holding(key) for key in sorted(self._engine.cache.holders)}
+        return {"id": self._scenario.get("id"), "cycles": cycles, "final": {"holding": holding}}
+
+    def _cycle(self, number: int) -> Obj:
+        found = self._engine.next_cycle(self._now)
+        if found is None:
+            return {"cycle": number, "idle": True, "admitted": {}, "preempted": {}, "pending": {}}
+        if self._last:
+            heads = (
+                attrs.evolve(head, progress=self._last.pop(head.info.key, head.progress))
+                for head in found.heads
+            )
+            found = attrs.evolve(found, heads=tuple(heads))
+        plan = decide(found, self._now)
+        settled = self._engine.settle(plan, self._now)
+        report = {"cycle": number, **_report(found, plan), **self._content()}
+        for admit in settled.admissions:
+            conditions = (
+                make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=self._now),
+                make_condition(ADMITTED, reason="Admitted", at=self._now),
+            )
+            self._patch(admit.key.name, *conditions, admission=encode(admit.admission))
+        for wait in settled.waits:
+            waiting = make_condition(QUOTA_RESERVED, False, wait.condition_reason, self._now)
+            self._patch(wait.key.name, waiting)
+        return report
+
+    def _content(self) -> Obj:
+        places: Obj = {"heap": {}, "inadmissible": {}}
+        for name in self._engine.cache.names:
+            for key, place in self._engine.places(name).items():
+                table = "heap" if place is Place.HEAP else "inadmissible"
+                places[table].setdefault(name, []).append(key.name)
+        return {
+            table: {name: sorted(names) for name, names in content.items()}
+            for table, content in places.items()
+        }
+
+    def _between(self, number: int) -> None:
+        self._now += _FINISH_AT
+        for name in self._scenario.get("finish", {}).get(str(number), ()):
+            raw = self._raw.get(name)
+            if raw is not None and raw.get("status", {}).get("admission"):
+                self._patch(name, make_condition(FINISHED, reason="Succeeded", at=self._now))
+        for found in self._arrivals.pop(number, ()):
+            self._create(found)
+
+    def _holding(self, key: ObjectKey) -> Obj:
+        admission = self._raw[key.name]["status"]["admission"]
+        pod_sets = {
+            found["name"]: {"flavors": found.get("flavors", {}), "count": found["count"]}
+            for found in admission["podSetAssignments"]
+        }
+        return {"cq": admission["clusterQueue"], "podsets": pod_sets}
+
+
+# --- input
+
+
+def _namespace(found: Mapping[str, Any]) -> str:
+    namespace: str = found.get("ns", "default")
+    return namespace
+
+
+def _taint(found: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(found, str):
+        key, value, effect, _ = found.strip("{}").split(" ")
+        return {"key": key, "value": value, "effect": effect}
+    return found
+
+
+def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
+    spec: Obj = {"queueingStrategy": found.get("strategy", "BestEffortFIFO")}
+    policies = found.get("preemption", {})
+    preemption: Obj = {_POLICIES[key]: policies[key] for key in _POLICIES if key in policies}
+    if "bwc" in policies:
+        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        if (policies["bwc"] or {}).get("max") is not None:
+            preemption["borrowWithinCohort"]["maxPriorityThreshold"] = policies["bwc"]["max"]
+    spec["preemption"] = preemption
+    spec["flavorFungibility"] = {
+        _FUNGIBILITY[key]: "MayStopSearch" if value in _MAY_STOP else value
+        for key, value in found.get("fung", {}).items()
+    }
+    spec["stopPolicy"] = found.get("stopPolicy", "None" if found.get("active", True) else "Hold")
+    selector = found.get("nsSelector")
+    return make_cluster_queue(
+        name,
+        *(
+            {
+                flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
+                for flavor, quotas in group.items()
+            }
+            for group in found["groups"]
+        ),
+        cohort=found.get("cohort", ""),
+        selector=None if selector is None else {"matchLabels": selector},
+        **spec,
+    )
+
+
+def _quota(found: int | str) -> Mapping[str, str]:
+    parts = zip(("nominal", "borrowing", "lending"), str(found).split("/"), strict=False)
+    return {key: text for key, text in parts if text != "-"}
+
+
+def _pod_sets(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(found.get("podsets") or [{"req": found["req"], "flv": found.get("flv", {})}])
+
+
+def _workload(found: Mapping[str, Any], conditions: list[Obj], **status: Any) -> Workload:
+    pod_sets, reclaimable = [], []
+    for one in _pod_sets(found):
+        name = one.get("name", "main")
+        pod: Obj = {"nodeSelector": one.get("sel", {}), "tolerations": list(one.get("tol", ()))}
+        pod_sets.append(make_pod_set(one["req"], name, one.get("count", 1), one.get("min"), **pod))
+        if one.get("reclaimed"):
+            reclaimable.append({"name": name, "count": one["reclaimed"]})
+    return make_workload(
+        found["name"],
+        found["cq"],
+        namespace=_namespace(found),
+        priority=found.get("prio", 0),
+        created=found.get("created", 0),
+        pod_sets=pod_sets,
+        conditions=conditions,
+        status={"reclaimablePods": reclaimable, **status},
+    )
+
+
+def _pending(found: Mapping[str, Any]) -> Workload:
+    return _workload(found, [])
+
+
+def _admitted(found: Mapping[str, Any]) -> Workload:
+    at = found.get("t", 0)
+    conditions = [make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=at)]
+    if not found.get("reserved_only"):
+        conditions.append(make_condition(ADMITTED, reason="Admitted", at=at))
+    if found.get("evicted"):
+        conditions.append(make_condition(EVICTED, reason="Preempted", at=at))
+    assignments = []
+    for one in _pod_sets(found):
+        count = one.get("assigned", one.get("count", 1))
+        usage = {resource: amount * count for resource, amount in one["req"].items()}
+        flavors = one.get("flv") or found.get("flv", {})
+        if not isinstance(flavors, str) and "pods" in flavors:
+            usage["pods"] = count
+        assignments.append(make_assignment(usage, flavors, one.get("name", "main"), count))
+    admission = {"clusterQueue": found["cq"], "podSetAssignments": assignments}
+    return _workload(found, conditions, admission=admission)
+
+
+# --- output
+
+
+def _report(found: CycleInput, plan: Plan) -> Obj:
+    names = {head.info.key: head.cluster_queue for head in found.heads}
+    return {
+        "entries": [{"name": key.name, "cq": names[key]} for key in plan.order],
+        "admitted": {admit.key.name: _choices(admit) for admit in plan.admissions},
+        "preempted": {},
+        "pending": {
+            wait.key.name: {
+                "cq": wait.cluster_queue,
+                "class": _class_of(wait),
+                "message": wait.message,
+                "qr_reason": wait.condition_reason,
+            }
+            for wait in plan.waits
+        },
+    }
+
+
+def _choices(admit: Admit) -> Obj:
+    return {
+        found.name: {"flavors": dict(found.flavors), "count": found.count}
+        for found in admit.admission.pod_set_assignments
+    }
+
+
+def _class_of(wait: Wait) -> str:
+    match wait.reason:
+        case NoFlavors(needs_preemption=True):
+            return "needs-preemption-no-targets"
+        case NoFlavors():
+            return "no-fit"
+        case NoLongerFits():
+            return "skipped-cohort"
+        case NamespaceMismatch():
+            return "namespace-mismatch"
+        case ClusterQueueInactive():
+            return "inactive"
+        case InvalidResources() | LimitRangeViolated():
+            return "invalid"
+    return "other"
+
+
+def main() -> None:
+    """Reads one scenario per line and prints one result per line."""
+    for line in sys.stdin.buffer:
+        if line.strip():
+            sys.stdout.buffer.write(orjson.dumps(run(orjson.loads(line))) + b"\n")
+
+
+if __name__ == "__main__":
+    main()
