@@ -1,0 +1,215 @@
+"""What `kueuelib install` writes into a cluster, as raw objects, and how it gets there.
+
+Everything is applied server-side under one field manager, so installing again, or a newer version,
+changes what differs and leaves alone what others own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import attrs
+
+from kueuelib.api.crd import all_crds
+from kueuelib.api.kinds import CRDS, KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.app.configuration import InternalCertManagement
+from kueuelib.controllers.manifests import (
+    WEBHOOK_SERVICE,
+    cluster_role,
+    manager_manifests,
+)
+from kueuelib.controllers.webhooks import (
+    ClientConfig,
+    by_service,
+    by_url,
+    queueing_entries,
+    webhook_configurations,
+    with_conversion,
+)
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.builtin import builtin_registry
+from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
+from kueuelib.jobs.settings import JobSettings, system_excluded
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.webhook.certs import Names, host_names, service_names
+from kueuelib.runtime.webhook.trust import ensure_certificates, with_bundle
+
+FIELD_MANAGER = "kueuelib-install"
+JOBS_ROLE = "kueue-jobs-role"
+
+_PLURALS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "Service": "services",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+
+
+@attrs.frozen
+class Plan:
+    """How the manager will be reached, and the objects that say so.
+
+    Attributes:
+        namespace: of the manager.
+        webhook_url: `https://host:port`, or None for the Service in the cluster.
+    """
+
+    namespace: str
+    webhook_url: str | None = None
+
+    @property
+    def client_config(self) -> ClientConfig:
+        """How the API server reaches a path of the webhook server."""
+        if self.webhook_url:
+            return by_url(self.webhook_url)
+        return by_service(self.namespace, WEBHOOK_SERVICE)
+
+    @property
+    def names(self) -> Names:
+        """What the webhook server's certificate must name."""
+        found = service_names(WEBHOOK_SERVICE, self.namespace)
+        host = urlsplit(self.webhook_url).hostname if self.webhook_url else None
+        return found | host_names([host]) if host else found
+
+    def foundation(self) -> list[Obj]:
+        """Namespace, identities and permissions."""
+        integrations = builtin_registry().integrations
+        rules = [*shared_rbac_rules(), *rbac_rules(integrations)]
+        objects = manager_manifests(self.namespace)
+        binding = next(obj for obj in objects if obj["kind"] == "ClusterRoleBinding")
+        bound = {
+            **binding,
+            "metadata": {**binding["metadata"], "name": "kueue-jobs-rolebinding"},
+            "roleRef": {**binding["roleRef"], "name": JOBS_ROLE},
+        }
+        return [*objects, cluster_role(JOBS_ROLE, rules), bound]
+
+    def definitions(self) -> list[Obj]:
+        """The CRDs."""
+        return [with_conversion(crd, self.client_config) for crd in all_crds()]
+
+    def webhooks(self) -> list[Obj]:
+        """The two webhook configurations."""
+        settings = JobSettings(namespace_selector=system_excluded(self.namespace))
+        jobs = webhook_entries(builtin_registry().integrations, settings)
+        return webhook_configurations([*queueing_entries(), *jobs], self.client_config)
+
+    def manifests(self) -> list[Obj]:
+        """All of it, in the order in which it is written."""
+        return [*self.foundation(), *self.definitions(), *self.webhooks()]
+
+
+def checked_url(text: str | None) -> str | None:
+    """A webhook URL that an API server accepts.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if text is None:
+        return None
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good and not (parts.query or parts.fragment or parts.username)
+    if not good:
+        raise ConfigError(
+            f"--webhook-url {text}",
+            "is no address that an API server can call",
+            "write https://HOST:PORT",
+        )
+    return text.rstrip("/")
+
+
+def converted_crds() -> tuple[str, ...]:
+    """The names of the CRDs with a conversion webhook."""
+    return tuple(
+        crd["metadata"]["name"]
+        for crd in all_crds()
+        if crd["spec"]["conversion"]["strategy"] == "Webhook"
+    )
+
+
+async def install(client: Client, plan: Plan, deadline: float) -> list[str]:
+    """Writes everything, and waits until the new kinds are served; what was written, as text.
+
+    Args:
+        client: with an administrator's rights.
+        plan: what to write.
+        deadline: seconds that the cluster has to serve the new kinds.
+
+    Raises:
+        ApiError: the server refused something.
+        ConfigError: the kinds were not served in time.
+    """
+    written = [await _apply(client, obj) for obj in plan.foundation()]
+    secret = ObjectKey(plan.namespace, InternalCertManagement().webhook_secret_name)
+    certificates = await ensure_certificates(client, secret, plan.names)
+    written.append(f"secret/{secret.name}")
+    authority = certificates.ca_cert
+    written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.definitions()]
+    await _served(client, deadline)
+    written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.webhooks()]
+    return written
+
+
+def resource_of(obj: Obj) -> Resource:
+    """Where an object of the manifests lives."""
+    group, _, version = obj["apiVersion"].rpartition("/")
+    namespaced = "namespace" in obj["metadata"]
+    return Resource(group, version, _PLURALS[obj["kind"]], obj["kind"], namespaced)
+
+
+async def _apply(client: Client, obj: Obj) -> str:
+    resource = resource_of(obj)
+    await client.patch(
+        resource,
+        key_of(obj),
+        obj,
+        PatchType.APPLY,
+        field_manager=FIELD_MANAGER,
+        force=True,
+    )
+    return f"{resource.kind.lower()}/{obj['metadata']['name']}"
+
+
+async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Waits until every CRD is established and both versions are in discovery."""
+    wanted = {crd["metadata"]["name"]: crd["spec"]["names"]["kind"] for crd in all_crds()}
+    pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
+    started = clock.monotonic()
+    while True:
+        found = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
+        missing = [name for name in wanted if not is_true(found.get(name, {}), "Established")]
+        if not missing:
+            missing = await _undiscovered(client, wanted.values())
+        if not missing:
+            return
+        if clock.monotonic() - started > deadline:
+            raise ConfigError(
+                ", ".join(missing),
+                f"not served after {deadline:.0f} s",
+                "look at the conditions of the CRDs",
+            )
+        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
+
+
+async def _undiscovered(client: Client, kinds: Iterable[str]) -> list[str]:
+    missing: list[str] = []
+    for version in (V1BETA1, V1BETA2):
+        served = await client.served_kinds(KUEUE, version)
+        missing += [f"{kind} ({version})" for kind in kinds if kind not in served]
+    return missing

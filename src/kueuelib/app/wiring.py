@@ -1,0 +1,273 @@
+"""From a configuration to a running manager: which parts there are, and when they start."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import attrs
+
+from kueuelib import __version__
+from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import ObjectKey
+from kueuelib.app.configuration import OFF, Configuration
+from kueuelib.app.installation import converted_crds
+from kueuelib.app.webhooks import register
+from kueuelib.controllers.setup import ControllerSettings
+from kueuelib.controllers.setup import setup as setup_controllers
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.settings import JobSettings, system_excluded
+from kueuelib.jobs.setup import setup as setup_jobs
+from kueuelib.machinery.election import ElectionOptions
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.leader import Elector, default_identity
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.manager import Group, Manager, Signals
+from kueuelib.runtime.telemetry import RestMetrics, Telemetry
+from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
+from kueuelib.runtime.webhook.server import WebhookServer
+from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
+from kueuelib.scheduler.engine import Engine
+
+AVAILABLE_FRAMEWORKS = frozenset({"batch/job"})
+"""Frameworks that have an integration; other known names are accepted and left alone."""
+
+USER_AGENT = f"kueuelib/{__version__}"
+GC_THRESHOLDS = (100_000, 20, 50)
+NANOSECONDS = 1e9
+
+
+async def run_manager(
+    configuration: Configuration,
+    source: str,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> None:
+    """Runs the manager until SIGTERM or SIGINT.
+
+    Args:
+        configuration: what the user wants.
+        source: what to call the configuration in errors.
+        kubeconfig: where the cluster is; found by kubectl's rules when None.
+        server_timeout: seconds to wait for the API server at the start.
+
+    Raises:
+        ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
+    """
+    _check_addresses(configuration, source)
+    telemetry = Telemetry()
+    rate = configuration.client_connection
+    async with await connect(
+        kubeconfig,
+        observer=RestMetrics(telemetry),
+        user_agent=USER_AGENT,
+        field_manager="kueue",
+        qps=rate.qps,
+        burst=rate.burst,
+    ) as client:
+        await wait_for_server(client, server_timeout)
+        version = await queueing_version(client)
+        election = await _elector(configuration, source, kubeconfig, telemetry)
+        try:
+            manager = Manager(elector=election.elector if election else None)
+            await assemble(manager, configuration, client, telemetry, version, source)
+            with Signals(manager.stop):
+                await manager.run()
+        finally:
+            if election:
+                await election.client.close()
+
+
+async def queueing_version(client: Client) -> str:
+    """The version of the queueing API that this cluster serves and that we speak.
+
+    Raises:
+        ConfigError: the CRDs are not installed.
+    """
+    served = await client.served_versions(KUEUE)
+    for version in (V1BETA2, V1BETA1):
+        if version in served:
+            return version
+    endpoint = await client.transport.endpoint()
+    raise ConfigError(
+        endpoint.url,
+        f"the cluster does not serve {KUEUE} in {V1BETA2} or {V1BETA1}",
+        "run kueuelib install first",
+    )
+
+
+async def assemble(
+    manager: Manager,
+    configuration: Configuration,
+    client: Client,
+    telemetry: Telemetry,
+    version: str,
+    source: str,
+) -> None:
+    """Adds every part of the bundled manager."""
+    workers = configuration.controller.group_kind_concurrency
+    recorder = EventRecorder(client, "kueue", telemetry=telemetry)
+    manager.add(Group.EVENTS, recorder, "event recorder")
+    cache = Cache(
+        client,
+        sync_timeout=configuration.controller.cache_sync_timeout / NANOSECONDS,
+        telemetry=telemetry,
+    )
+    setup_controllers(
+        manager,
+        cache,
+        client,
+        Engine(),
+        recorder,
+        telemetry,
+        ControllerSettings(
+            version=version,
+            workers=workers,
+            resource_metrics=configuration.metrics.enable_cluster_queue_resources,
+        ),
+    )
+    wired = await setup_jobs(
+        client,
+        cache,
+        recorder,
+        job_settings(configuration),
+        version=version,
+        telemetry=telemetry,
+    )
+    for controller in wired.controllers:
+        manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+    manager.add(Group.CACHES, cache, "caches")
+    manager.add(Group.OTHERS, SettledMemory(), "memory")
+    webhooks = _webhooks(manager, configuration, client, telemetry)
+    register(webhooks, wired.webhooks)
+    _servers(manager, configuration, telemetry, webhooks, source)
+
+
+def job_settings(configuration: Configuration) -> JobSettings:
+    """What the configuration says about jobs."""
+    frameworks = configuration.integrations.frameworks
+    for name in frameworks:
+        if name not in AVAILABLE_FRAMEWORKS:
+            get_logger("app").warning(
+                "this integration is not available yet; its objects are left alone",
+                framework=name,
+            )
+    return JobSettings(
+        frameworks=tuple(name for name in frameworks if name in AVAILABLE_FRAMEWORKS),
+        manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
+        namespace_selector=system_excluded(configuration.manager_namespace),
+        workers=configuration.controller.group_kind_concurrency,
+    )
+
+
+class SettledMemory:
+    """Once the caches are full, keeps the garbage collector from walking them again and again."""
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Tunes the collector, then does nothing until cancelled."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        ready()
+        await anyio.sleep_forever()
+
+
+def _webhooks(
+    manager: Manager, configuration: Configuration, client: Client, telemetry: Telemetry
+) -> WebhookServer:
+    """The webhook server, and what keeps its certificate."""
+    certificates = configuration.internal_cert_management
+    namespace = configuration.manager_namespace
+    host = configuration.webhook.host
+    names = service_names(certificates.webhook_service_name, namespace)
+    if host and host not in ("0.0.0.0", "::"):
+        names |= host_names([host])
+    context = server_context()
+    trusting = [
+        Trusting(MUTATING_WEBHOOKS, MUTATING_CONFIGURATION),
+        Trusting(VALIDATING_WEBHOOKS, VALIDATING_CONFIGURATION),
+        *(Trusting(CRDS, name) for name in converted_crds()),
+    ]
+    secret = ObjectKey(namespace, certificates.webhook_secret_name)
+    keeper = CertificateKeeper(client, context, secret, names, trusting)
+    server = WebhookServer(host, configuration.webhook.port, context, telemetry=telemetry)
+    manager.add(Group.WEBHOOKS, keeper, "certificates")
+    manager.add(Group.WEBHOOKS, server, "webhook server")
+    return server
+
+
+def _servers(
+    manager: Manager,
+    configuration: Configuration,
+    telemetry: Telemetry,
+    webhooks: WebhookServer,
+    source: str,
+) -> None:
+    health = configuration.health
+    address = parse_address(
+        health.health_probe_bind_address, f"{source}: health.healthProbeBindAddress"
+    )
+    if address:
+        probes = ProbeServer(
+            *address,
+            live_path=health.liveness_endpoint_name,
+            ready_path=health.readiness_endpoint_name,
+        )
+        probes.add_ready_check("webhook", lambda: "" if webhooks.serving else "not serving yet")
+        probes.add_ready_check("manager", lambda: "" if manager.ready else "not started yet")
+        manager.add(Group.SERVERS, probes, "probes")
+    address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
+    if address:
+        manager.add(Group.SERVERS, MetricsServer(*address, telemetry), "metrics")
+
+
+def _check_addresses(configuration: Configuration, source: str) -> None:
+    """Refuses malformed addresses before anything is waited for."""
+    for key, text in (
+        ("health.healthProbeBindAddress", configuration.health.health_probe_bind_address),
+        ("metrics.bindAddress", configuration.metrics.bind_address),
+    ):
+        if text != OFF:
+            parse_address(text, f"{source}: {key}")
+    port = configuration.webhook.port
+    if not 0 < port < 65536:
+        raise ConfigError(
+            f"{source}: webhook.port", f"{port} is no port", "give one from 1 to 65535"
+        )
+
+
+@attrs.frozen
+class _Election:
+    elector: Elector
+    client: Client
+
+
+async def _elector(
+    configuration: Configuration, source: str, kubeconfig: Path | None, telemetry: Telemetry
+) -> _Election | None:
+    """The elector with a client of its own, so that other calls cannot delay a renewal."""
+    wanted = configuration.leader_election
+    if not wanted.leader_elect:
+        return None
+    namespace = wanted.resource_namespace or configuration.manager_namespace
+    try:
+        options = ElectionOptions(
+            lease=ObjectKey(namespace, wanted.resource_name),
+            identity=default_identity(),
+            lease_duration=wanted.lease_duration,
+            renew_deadline=wanted.renew_deadline,
+            retry_period=wanted.retry_period,
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"{source}: leaderElection", str(error), "correct the durations"
+        ) from error
+    client = await connect(kubeconfig, user_agent=USER_AGENT, field_manager="kueue")
+    return _Election(Elector(client, options, telemetry=telemetry), client)
