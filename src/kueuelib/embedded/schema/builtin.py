@@ -1,8 +1,8 @@
 """How the built-in kinds merge: list types and keys for server-side apply and strategic merge.
 
-The two ways of patching do not agree everywhere: a port of a container is found by its number alone in
-a strategic merge patch, by number and protocol in server-side apply; conditions of a Job are merged
-by type in the former, and replaced as a whole in the latter.
+The two ways of patching do not agree everywhere: a port of a container is found by its number alone
+in a strategic merge patch, by number and protocol in server-side apply; conditions of a Job are
+merged by type in the former, and replaced as a whole in the latter.
 """
 
 from __future__ import annotations

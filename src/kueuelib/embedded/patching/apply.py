@@ -1,0 +1,313 @@
+"""Server-side apply, and the ownership of fields that every other write leaves behind.
+
+Both work on objects of one API version, but managers may have written through another one. Because
+a conversion may need a webhook, the engines are generators: they yield `Convert` and are sent the
+converted object, or None when that version does not exist any more. `run` drives them with a plain
+function; a server drives them so:
+
+```
+steps = apply_steps(...)
+answer = None
+try:
+    while True:
+        asked = steps.send(answer)
+        answer = await convert(asked.obj, asked.api_version)
+except StopIteration as finished:
+    result = finished.value
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.patching.compare import Difference, compare, merge
+from kueuelib.embedded.patching.fieldsets import (
+    NO_FIELDS,
+    FieldSet,
+    Path,
+    field,
+    fields_of,
+    remove,
+    with_ancestors,
+)
+from kueuelib.embedded.patching.managers import (
+    APPLY,
+    BEFORE_FIRST_APPLY,
+    UNOWNED,
+    UPDATE,
+    Entries,
+    Entry,
+    apply_conflict,
+    capped,
+    entries_of,
+    is_reset,
+    owned,
+    raw_entries,
+)
+from kueuelib.embedded.schema.equality import same_json
+from kueuelib.embedded.schema.node import SchemaNode
+from kueuelib.errors import BadRequest
+
+R = TypeVar("R")
+
+
+@attrs.frozen
+class Convert:
+    """A question: this object at that version?"""
+
+    obj: Obj
+    api_version: str
+
+
+Steps = Generator[Convert, "Obj | None", R]
+Nodes = Callable[[str], SchemaNode]
+"""The schema of a kind at an `apiVersion`: `schema.builtin.builtin_node` or `custom_node`."""
+
+
+@attrs.frozen
+class FieldWrite:
+    """Who writes.
+
+    Attributes:
+        manager: the field manager.
+        time: RFC 3339.
+        subresource: through which; empty: the object itself.
+        has_status: whether `status` is a subresource, so that writes of the object do not own it.
+    """
+
+    manager: str
+    time: str
+    subresource: str = ""
+    has_status: bool = False
+
+    @property
+    def ignored(self) -> tuple[Path, ...]:
+        """What the write does not change whatever the request says."""
+        if self.subresource == "status":
+            return ((field("spec"),), (field("metadata"),))
+        return ((field("status"),),) if self.has_status else ()
+
+
+_STATUS_KEEPS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+_NEVER_REMOVED: Final = frozenset({*UNOWNED, (field("metadata"),)})
+
+
+def run(steps: Steps[R], convert: Callable[[Obj, str], Obj | None] | None = None) -> R:
+    """Drive steps whose conversions, if any, are plain calls."""
+    answer: Obj | None = None
+    try:
+        while True:
+            asked = steps.send(answer)
+            if convert is None:
+                raise ValueError(f"no way to convert to {asked.api_version}")
+            answer = convert(asked.obj, asked.api_version)
+    except StopIteration as finished:
+        found: R = finished.value
+        return found
+
+
+# ---- writes that are not apply ------------------------------------------------------------------
+
+
+def track_steps(nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite) -> Steps[list[Obj]]:
+    """The `managedFields` after a create, an update or a patch that is not apply.
+
+    Args:
+        nodes: the schema by apiVersion.
+        old: the state before, None for a create.
+        new: the state after, at the same version; its own `managedFields` are honoured only when
+            they ask to forget every owner.
+        write: who writes.
+    """
+    if is_reset(new.get("metadata", {}).get("managedFields")):
+        return []
+    entries = entries_of((old or {}).get("metadata", {}).get("managedFields"))
+    if old is None:
+        entries = entries_of(new.get("metadata", {}).get("managedFields"))
+    before, after = _bare(old or {"metadata": {}}), _bare(new)
+    version = new["apiVersion"]
+    mine = Entry(write.manager, UPDATE, version, NO_FIELDS, write.subresource, write.time)
+    views = _Views(nodes, version, before, after, write.ignored)
+    entries, _ = yield from _settle(views, entries, mine.identity)
+    change = (yield from views.difference(version)) or _NOTHING
+    known = entries.get(mine.identity, mine)
+    fields = owned((known.fields - change.removed) | change.written)
+    if fields != known.fields or change != _NOTHING:
+        entries[mine.identity] = attrs.evolve(mine, fields=fields)
+    if not fields:
+        entries.pop(mine.identity, None)
+    return raw_entries(capped(entries).values())
+
+
+# ---- apply --------------------------------------------------------------------------------------
+
+
+def apply_steps(
+    nodes: Nodes, live: Obj | None, config: Obj, write: FieldWrite, *, force: bool = False
+) -> Steps[Obj]:
+    """The object after an apply, with its `managedFields`.
+
+    What the manager applied before and does not mention any more goes, unless others own it too.
+
+    Args:
+        nodes: the schema by apiVersion.
+        live: the state before at the version of `config`; None creates the object.
+        config: the applied fields, with apiVersion, kind, name and namespace.
+        write: who applies.
+        force: take fields from other managers.
+
+    Returns:
+        a new object; `live` itself when nothing changes.
+
+    Raises:
+        Conflict: others own fields that would change, and `force` is off.
+        BadRequest: the configuration carries `managedFields`, or its lists are ambiguous.
+    """
+    version = config["apiVersion"]
+    node = nodes(version)
+    if config.get("metadata", {}).get("managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
+    config = _within(node, _bare(config), write)
+    before = _bare(live or {})
+    entries = entries_of((live or {}).get("metadata", {}).get("managedFields"))
+    if live is not None and not entries:
+        first = Entry(BEFORE_FIRST_APPLY, UPDATE, version, owned(fields_of(node, before)))
+        entries[first.identity] = first
+    merged = merge(node, before, config)
+    applied = fields_of(node, config)
+    mine = Entry(write.manager, APPLY, version, applied, write.subresource, write.time)
+    last = entries.get(mine.identity)
+    entries[mine.identity] = mine
+    after = merged
+    if last is not None and last.fields:
+        after = yield from _pruned(nodes, merged, version, entries, last)
+        after = merge(node, after, config)  # maps and lists that are applied empty stay
+    views = _Views(nodes, version, before, after, write.ignored)
+    entries, conflicts = yield from _settle(views, entries, mine.identity)
+    if conflicts and not force:
+        raise apply_conflict(conflicts)
+    fields = owned(applied)
+    changed = not same_json(before, after)
+    if last is not None and not changed and last.fields == fields and last.api_version == version:
+        mine = attrs.evolve(mine, time=last.time)
+    entries[mine.identity] = attrs.evolve(mine, fields=fields)
+    raw = raw_entries(capped(entries).values())
+    if live is not None and not changed and raw == live["metadata"].get("managedFields"):
+        return live
+    return {**after, "metadata": {**after.get("metadata", {}), "managedFields": raw}}
+
+
+def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
+    """The part of a configuration that the write may change."""
+    if write.subresource == "status":
+        meta = config.get("metadata", {})
+        kept = {name: value for name, value in config.items() if name in _STATUS_KEEPS}
+        names = {name: meta[name] for name in ("name", "namespace") if name in meta}
+        return {**kept, "metadata": names}
+    found: Obj = remove(node, config, frozenset(write.ignored))
+    return found
+
+
+def _pruned(nodes: Nodes, merged: Obj, version: str, entries: Entries, last: Entry) -> Steps[Obj]:
+    """The merged object without what the manager owned before and nobody owns now."""
+    node = nodes(last.api_version)
+    start = yield from _converted(merged, version, last.api_version)
+    if start is None:
+        return merged
+    dropped = with_ancestors(last.fields) - _NEVER_REMOVED
+    found, at = remove(node, start, dropped), last.api_version
+    for each in sorted({entry.api_version for entry in entries.values()}):
+        whole = yield from _converted(merged, version, each)
+        part = yield from _converted(found, at, each)
+        if whole is None or part is None:
+            continue
+        owners = [entry.fields for entry in entries.values() if entry.api_version == each]
+        gone = _lost(nodes(each), whole, part) - with_ancestors(NO_FIELDS.union(*owners))
+        found, at = remove(nodes(each), whole, gone - _NEVER_REMOVED), each
+    part = yield from _converted(found, at, last.api_version)
+    if part is None:
+        return merged
+    gone = _lost(node, start, part) & dropped
+    answer = yield from _converted(remove(node, start, gone), last.api_version, version)
+    return merged if answer is None else answer
+
+
+def _lost(node: SchemaNode, whole: Obj, part: Obj) -> FieldSet:
+    return with_ancestors(fields_of(node, whole)) - with_ancestors(fields_of(node, part))
+
+
+# ---- both ---------------------------------------------------------------------------------------
+
+_NOTHING: Final = Difference(NO_FIELDS, NO_FIELDS, NO_FIELDS)
+
+
+class _Views:
+    """One change, seen at every version that a manager used."""
+
+    def __init__(
+        self, nodes: Nodes, version: str, old: Obj, new: Obj, ignored: tuple[Path, ...]
+    ) -> None:
+        self._nodes, self._version = nodes, version
+        self._old, self._new = old, new
+        self._ignored = ignored
+        self._known: dict[str, Difference | None] = {}
+
+    def difference(self, api_version: str) -> Steps[Difference | None]:
+        """The change at a version; None when the version does not exist any more."""
+        if api_version not in self._known:
+            self._known[api_version] = yield from self._compared(api_version)
+        return self._known[api_version]
+
+    def _compared(self, api_version: str) -> Steps[Difference | None]:
+        old: Obj | None = self._old
+        if self._old.get("apiVersion"):
+            old = yield from _converted(self._old, self._version, api_version)
+        new = yield from _converted(self._new, self._version, api_version)
+        if old is None or new is None:
+            return None
+        return compare(self._nodes(api_version), old, new).without(self._ignored)
+
+
+def _settle(
+    views: _Views, entries: Entries, writer: tuple[str, str, str, str]
+) -> Steps[tuple[Entries, dict[Entry, FieldSet]]]:
+    """What others own after the change, and what they lose to the writer."""
+    left: Entries = {}
+    conflicts: dict[Entry, FieldSet] = {}
+    for identity, entry in entries.items():
+        if identity == writer:
+            left[identity] = entry
+            continue
+        change = yield from views.difference(entry.api_version)
+        if change is None:
+            continue
+        lost = entry.fields & change.written
+        if lost:
+            conflicts[entry] = lost
+        fields = entry.fields - lost - change.removed
+        if fields:
+            left[identity] = attrs.evolve(entry, fields=fields)
+    return left, conflicts
+
+
+def _converted(obj: Obj, version: str, wanted: str) -> Steps[Obj | None]:
+    if version == wanted:
+        return obj
+    answer = yield Convert(obj, wanted)
+    return answer
+
+
+def _bare(obj: Obj) -> Obj:
+    """The object without `managedFields`."""
+    meta: dict[str, Any] = obj.get("metadata") or {}
+    if "managedFields" not in meta:
+        return obj
+    return {
+        **obj,
+        "metadata": {name: value for name, value in meta.items() if name != "managedFields"},
+    }

@@ -1,0 +1,233 @@
+"""Sets of fields, as managers own them: paths, their JSON form (FieldsV1) and their algebra.
+
+A path is a tuple of elements, a set a frozenset of paths. An element is written as in FieldsV1:
+`f:name` a field, `k:{"name":"a"}` the item of a map list with that key, `v:"a"` a value of a set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.schema.equality import canonical
+from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
+from kueuelib.errors import BadRequest
+
+Path = tuple[str, ...]
+FieldSet = frozenset[Path]
+
+NO_FIELDS: Final[FieldSet] = frozenset()
+Tree = dict[str, "Tree"]
+_SELF: Final = "."
+
+
+def field(name: str) -> str:
+    """The element of a field."""
+    return f"f:{name}"
+
+
+def element(node: SchemaNode, item: Any) -> str:
+    """The element of an item of a set or map list."""
+    if node.list_type is ListType.SET:
+        return f"v:{canonical(item)}"
+    key = {}
+    for name in node.list_map_keys:
+        value = item.get(name)
+        if value is None:
+            default = node.item.child(name).default
+            value = None if default is MISSING else default
+        key[name] = value
+    return f"k:{canonical(key)}"
+
+
+def is_granular_map(node: SchemaNode, value: Any) -> bool:
+    """Whether the fields of a value are owned one by one."""
+    return isinstance(value, dict) and not node.atomic_map
+
+
+def is_granular_list(node: SchemaNode, value: Any) -> bool:
+    """Whether the items of a value are owned one by one."""
+    if not isinstance(value, list):
+        return False
+    if node.list_type is ListType.SET:
+        return True
+    return node.list_type is ListType.MAP and all(isinstance(item, dict) for item in value)
+
+
+def items_by_element(
+    node: SchemaNode, value: list[Any] | None, path: Path, *, strict: bool = False
+) -> dict[str, Any]:
+    """The items of a granular list by element; the first of equal ones.
+
+    Raises:
+        BadRequest: with `strict`, when two items are equal or one lacks its key.
+    """
+    found: dict[str, Any] = {}
+    for item in value or ():
+        if strict and node.list_type is ListType.MAP:
+            _check_key(node, item, path)
+        name = element(node, item)
+        if name in found and strict:
+            raise BadRequest(f"{show(path)}: duplicate entries for key {show_element(name)}")
+        found.setdefault(name, item)
+    return found
+
+
+def _check_key(node: SchemaNode, item: Obj, path: Path) -> None:
+    for name in node.list_map_keys:
+        if item.get(name) is None and node.item.child(name).default is MISSING:
+            raise BadRequest(
+                f"{show(path)}: element 0: associative list with keys has an element that omits "
+                f'key field "{name}" (and doesn\'t have default value)'
+            )
+
+
+# ---- from objects -------------------------------------------------------------------------------
+
+
+def fields_of(node: SchemaNode, value: Any) -> FieldSet:
+    """Every field that a value sets.
+
+    Leaves, atomic maps and lists, empty maps, entries of open maps, and items of granular lists.
+    """
+    found: set[Path] = set()
+    _collect(node, value, (), found)
+    return frozenset(found)
+
+
+def _collect(node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None:
+    if is_granular_map(node, value):
+        for name, each in value.items():
+            inner = (*path, field(name))
+            _collect(node.child(name), each, inner, found)
+            if name not in node.properties or each is None or each == {}:
+                found.add(inner)
+    elif is_granular_list(node, value):
+        for name, item in items_by_element(node, value, path).items():
+            inner = (*path, name)
+            _collect(node.item, item, inner, found)
+            found.add(inner)
+    else:
+        found.add(path)
+
+
+# ---- algebra ------------------------------------------------------------------------------------
+
+
+def with_ancestors(fields: Iterable[Path]) -> FieldSet:
+    """The fields and everything above them, without the root."""
+    return frozenset(path[:end] for path in fields for end in range(1, len(path) + 1))
+
+
+def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
+    """The fields that are neither one of the prefixes nor below one."""
+    cut = tuple(prefixes)
+    if not cut:
+        return fields
+    return frozenset(
+        path for path in fields if not any(path[: len(prefix)] == prefix for prefix in cut)
+    )
+
+
+def remove(node: SchemaNode, value: Any, fields: FieldSet) -> Any:
+    """A copy of the value without those fields and what is below them.
+
+    Maps and lists that lose their last entry go as well.
+    """
+    return _remove(node, value, _tree(fields))
+
+
+def _remove(node: SchemaNode, value: Any, tree: Tree) -> Any:
+    if is_granular_map(node, value):
+        kept: dict[str, Any] = {}
+        for name, each in value.items():
+            below = tree.get(field(name))
+            if below is None:
+                kept[name] = each
+            elif _SELF not in below:
+                left = _remove(node.child(name), each, below)
+                if left is not MISSING:
+                    kept[name] = left
+        return kept if kept or not value else MISSING
+    if is_granular_list(node, value):
+        items: list[Any] = []
+        for item in value:
+            below = tree.get(element(node, item))
+            if below is None:
+                items.append(item)
+            elif _SELF not in below:
+                left = _remove(node.item, item, below)
+                if left is not MISSING:
+                    items.append(left)
+        return items if items or not value else MISSING
+    return value
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def _tree(fields: FieldSet) -> Tree:
+    root: Tree = {}
+    for path in fields:
+        at = root
+        for each in path:
+            at = at.setdefault(each, {})
+        at[_SELF] = {}
+    return root
+
+
+def to_fields_v1(fields: FieldSet) -> Obj:
+    """The JSON form, elements in a fixed order."""
+    return _shortened(_tree(fields))
+
+
+def _shortened(tree: Tree) -> Obj:
+    if tree.keys() == {_SELF}:
+        return {}
+    return {name: _shortened(tree[name]) if name != _SELF else {} for name in sorted(tree)}
+
+
+def from_fields_v1(raw: Mapping[str, Any]) -> FieldSet:
+    """The set of a JSON form.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found: set[Path] = set()
+    _read(raw, (), found)
+    return frozenset(found)
+
+
+def _read(raw: Mapping[str, Any], path: Path, found: set[Path]) -> None:
+    for name, below in raw.items():
+        if name == _SELF:
+            found.add(path)
+            continue
+        if name[:2] not in ("f:", "k:", "v:", "i:") or not isinstance(below, Mapping):
+            raise ValueError(f"{name!r} is no element of a field path")
+        text = name if name[:2] in ("f:", "i:") else name[:2] + canonical(json.loads(name[2:]))
+        inner = (*path, text)
+        if below:
+            _read(below, inner, found)
+        else:
+            found.add(inner)
+
+
+def show(path: Path) -> str:
+    """A path for people: `.spec.containers[name="a"].image`."""
+    return "".join(show_element(each) for each in path) or "."
+
+
+def show_element(name: str) -> str:
+    """One element for people."""
+    kind, text = name[:2], name[2:]
+    if kind == "f:":
+        return f".{text}"
+    if kind == "v:":
+        return f"[={text}]"
+    if kind == "k:":
+        pairs = sorted(json.loads(text).items())
+        return "[" + ",".join(f"{key}={canonical(value)}" for key, value in pairs) + "]"
+    return f"[{text}]"

@@ -1,0 +1,182 @@
+"""Who owns which fields: the entries of `metadata.managedFields`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.patching.fieldsets import (
+    FieldSet,
+    Path,
+    field,
+    from_fields_v1,
+    show,
+    to_fields_v1,
+    without,
+)
+from kueuelib.errors import Conflict
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+ANCIENT_CHANGES: Final = "ancient-changes"
+MAX_UPDATE_MANAGERS: Final = 10
+
+_META: Final = field("metadata")
+UNOWNED: Final[tuple[Path, ...]] = (
+    (field("apiVersion"),),
+    (field("kind"),),
+    *(
+        (_META, field(name))
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+"""What nobody owns."""
+
+
+@attrs.frozen
+class Entry:
+    """What one manager owns.
+
+    Attributes:
+        manager: its name.
+        operation: `Apply` or `Update`.
+        api_version: in which `fields` are named.
+        fields: what it owns.
+        subresource: through which it wrote.
+        time: RFC 3339, when the entry changed last; empty: unknown.
+    """
+
+    manager: str
+    operation: str
+    api_version: str
+    fields: FieldSet
+    subresource: str = ""
+    time: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """One entry exists per identity; an applier has one whatever its version."""
+        version = self.api_version if self.operation == UPDATE else ""
+        return self.manager, self.operation, self.subresource, version
+
+    def __str__(self) -> str:
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        if self.operation == UPDATE:
+            text += f" using {self.api_version}"
+            if self.time:
+                text += f" at {self.time}"
+        return text
+
+
+Entries = dict[tuple[str, str, str, str], Entry]
+
+
+def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
+    """The entries of raw `managedFields`; unreadable ones are left out, as Kubernetes does."""
+    found: Entries = {}
+    for each in raw or ():
+        try:
+            fields = from_fields_v1(each.get("fieldsV1") or {})
+        except ValueError:
+            continue
+        entry = Entry(
+            each.get("manager") or "",
+            each.get("operation") or UPDATE,
+            each.get("apiVersion") or "",
+            fields,
+            each.get("subresource") or "",
+            each.get("time") or "",
+        )
+        if fields or entry.operation == APPLY:
+            found[entry.identity] = entry
+    return found
+
+
+def is_reset(raw: Any) -> bool:
+    """Whether raw `managedFields` ask to forget every owner: a list of one empty entry."""
+    return isinstance(raw, list) and len(raw) == 1 and not raw[0]
+
+
+def raw_entries(entries: Iterable[Entry]) -> list[Obj]:
+    """The raw `managedFields`, appliers first, then by time and name."""
+    ordered = sorted(
+        entries, key=lambda e: (e.operation, e.time, e.manager, e.api_version, e.subresource)
+    )
+    return [_raw(entry) for entry in ordered]
+
+
+def _raw(entry: Entry) -> Obj:
+    raw: Obj = {
+        "manager": entry.manager,
+        "operation": entry.operation,
+        "apiVersion": entry.api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": to_fields_v1(entry.fields),
+    }
+    if entry.time:
+        raw["time"] = entry.time
+    if entry.subresource:
+        raw["subresource"] = entry.subresource
+    return raw
+
+
+def owned(fields: FieldSet) -> FieldSet:
+    """Only what can be owned."""
+    return without(fields, UNOWNED)
+
+
+def capped(entries: Entries) -> Entries:
+    """Forget who made old changes when too many made some."""
+    updates = sorted(
+        (each for each in entries.values() if each.operation == UPDATE),
+        key=lambda each: (each.manager != ANCIENT_CHANGES, each.time, each.manager),
+    )
+    if len(updates) <= MAX_UPDATE_MANAGERS:
+        return entries
+    surplus = updates[: len(updates) - MAX_UPDATE_MANAGERS + 1]  # their merged entry counts too
+    kept = {key: each for key, each in entries.items() if each not in surplus}
+    for each in surplus:
+        bucket = attrs.evolve(each, manager=ANCIENT_CHANGES)
+        found = kept.get(bucket.identity)
+        if found is not None:
+            bucket = attrs.evolve(bucket, fields=found.fields | each.fields)
+        kept[bucket.identity] = bucket
+    return kept
+
+
+def apply_conflict(conflicts: Mapping[Entry, FieldSet]) -> Conflict:
+    """The answer to an apply that would take fields from others without force."""
+    pairs = [
+        (str(entry), show(path))
+        for entry, fields in sorted(conflicts.items(), key=lambda pair: str(pair[0]))
+        for path in sorted(fields)
+    ]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": where}
+        for who, where in pairs
+    ]
+    if len(pairs) == 1:
+        text = f"1 conflict: conflict with {pairs[0][0]}: {pairs[0][1]}"
+    else:
+        lines: list[str] = []
+        for who in dict.fromkeys(who for who, _ in pairs):
+            lines.append(f"conflicts with {who}:")
+            lines += [f"- {where}" for name, where in pairs if name == who]
+        text = f"{len(pairs)} conflicts: " + "\n".join(lines)
+    return Conflict(f"Apply failed with {text}", details={"causes": causes})
