@@ -229,7 +229,6 @@ _DEFINITIONS: Final[Mapping[str, _Definition]] = {
         ("queue", "queues", "lq"),
         (_Column("ClusterQueue", ".spec.clusterQueue"), _PENDING, _ADMITTED),
         _local_queue_v1beta1,
-        (".spec.clusterQueue",),
     ),
     "ResourceFlavor": _Definition(ResourceFlavor, ("flavor", "flavors", "rf")),
     "Workload": _Definition(
@@ -243,7 +242,7 @@ _DEFINITIONS: Final[Mapping[str, _Definition]] = {
             _Column("Age", ".metadata.creationTimestamp", "date"),
         ),
         _workload_v1beta1,
-        (".spec.queueName", ".status.admission.clusterQueue"),
+        (".status.admission.clusterQueue",),
     ),
     "AdmissionCheck": _Definition(AdmissionCheck, ("ac",)),
     "WorkloadPriorityClass": _Definition(
