@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from kueuelib.embedded.builtins.fields import (
 from kueuelib.embedded.builtins.job_defaults import generated_labels
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.decoding import copy_json
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -196,7 +196,7 @@ def _validate_template_update(
     template, was = section(spec, "template"), section(before, "template")
     if template == was:
         return []
-    allowed: Obj = copy.deepcopy(dict(was))
+    allowed: Obj = copy_json(dict(was))
     if accepts_directives(old):
         _take_directives(allowed, template)
     if allowed == template:

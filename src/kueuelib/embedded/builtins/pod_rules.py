@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.resources import qos_class
 from kueuelib.embedded.builtins.shapes import POD, check_shape
+from kueuelib.embedded.decoding import copy_json
 from kueuelib.errors import FieldError
 
 _SPEC_TEXT = (
@@ -104,7 +104,7 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     if len(listed(spec, "initContainers")) != len(listed(before, "initContainers")):
         return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
     errors = validate_pod_spec(spec, "spec")
-    rest: Obj = copy.deepcopy(dict(spec))
+    rest: Obj = copy_json(dict(spec))
     errors += _allow_images(rest, before)
     errors += _allow_deadline(rest, before)
     errors += _allow_tolerations(rest, before)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, annotations_of, is_true
 from kueuelib.embedded.cluster.contract import COMPLETION_INDEX
 from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.decoding import copy_json
 
 _PREFIX_LIMIT = 57
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
@@ -62,7 +62,7 @@ def new_pod(job: Mapping[str, Any], index: int | None) -> Obj:
                 }
             ],
         },
-        "spec": copy.deepcopy(template["spec"]),
+        "spec": copy_json(template["spec"]),
     }
     for key in ("labels", "annotations"):
         if given.get(key):
