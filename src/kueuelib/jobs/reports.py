@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, find_condition, format_time
@@ -16,7 +17,7 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.status_writes import status_writes
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.commands import Command, PatchStatus
-from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.generic_job import GenericJob, PodSet
 from kueuelib.jobs.situation import Situation
 
 WAIT_FOR_START = "WaitForStart"
@@ -30,7 +31,7 @@ def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
     """What the Workload has to be told about the job's pods (spec/jobs 1.5, steps 4 and 5)."""
     if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
         return ()
-    return (*_reclaimable(job, workload), *_pods_ready(situation, job, workload))
+    return (*_reclaimable(situation, job, workload), *_pods_ready(situation, job, workload))
 
 
 def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
@@ -59,13 +60,13 @@ def _condition(changed: Obj, type: str) -> Command:
     return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{type}")
 
 
-def _reclaimable(job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Tells which pods need no quota any more; never fewer while quota is reserved."""
     if not isinstance(job, JobWithReclaimablePods):
         return ()
     entries = states.status_of(workload).get("reclaimablePods") or ()
     stored = {entry["name"]: entry["count"] for entry in entries}
-    wanted = dict(job.reclaimable_pods())
+    wanted = reclaimable_counts(job.reclaimable_pods(), situation.pod_sets(job), workload)
     if states.has_quota(workload):
         wanted = {name: max(wanted.get(name, 0), stored.get(name, 0)) for name in wanted | stored}
     if wanted == stored:
@@ -76,6 +77,28 @@ def _reclaimable(job: GenericJob, workload: Obj) -> tuple[Command, ...]:
             WORKLOADS, workload, "apply", {"reclaimablePods": listed}, RECLAIMABLE_PODS_MANAGER
         ),
     )
+
+
+def reclaimable_counts(
+    spare: Mapping[str, int], pod_sets: Sequence[PodSet], workload: Mapping[str, Any]
+) -> dict[str, int]:
+    """How many pods of each pod set of a Workload need no quota any more.
+
+    What counts is how many are still needed: a job that was admitted with fewer pods than its
+    Workload asks for spares the others as well (spec/scheduling 1.5).
+
+    Args:
+        spare: what the job says of the pods that it wants at present.
+        pod_sets: these pods.
+        workload: the raw Workload.
+    """
+    present = {entry.name: entry.count for entry in pod_sets}
+    asked = {entry["name"]: entry.get("count", 1) for entry in workload["spec"]["podSets"]}
+    return {
+        name: asked[name] - max(0, present[name] - count)
+        for name, count in spare.items()
+        if count > 0
+    }
 
 
 def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:

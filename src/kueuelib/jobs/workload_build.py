@@ -12,6 +12,7 @@ from kueuelib.api.names import (
     is_label_value,
     workload_name,
 )
+from kueuelib.controllers.workload_state import has_quota
 from kueuelib.jobs.generic_job import GenericJob, PodSet
 from kueuelib.jobs.priority import (
     Priority,
@@ -103,7 +104,7 @@ def with_priority(
     """The Workload with the priority class that the job names; the same object when it has it.
 
     A priority that was changed in the Workload itself stays as long as the class is the same
-    (spec/jobs 7.6, 108).
+    (spec/jobs 7.6, 108). While quota is held only the name of the class can change, not its kind.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -115,8 +116,11 @@ def with_priority(
             return workload
     elif not found or found.get("kind") != WORKLOAD_PRIORITY_CLASSES.kind:
         return workload
-    spec = _without(workload["spec"], "priorityClassRef")
-    return {**workload, "spec": {**spec, **resolve(job, pod_sets, classes).spec()}}
+    chosen = resolve(job, pod_sets, classes).spec()
+    kinds = [(ref or {}).get("kind") for ref in (found, chosen.get("priorityClassRef"))]
+    if kinds[0] != kinds[1] and has_quota(workload):
+        return workload
+    return {**workload, "spec": {**_without(workload["spec"], "priorityClassRef"), **chosen}}
 
 
 def _without(spec: Obj, *fields: str) -> Obj:

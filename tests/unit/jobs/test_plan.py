@@ -378,6 +378,15 @@ def test_a_priority_that_was_edited_in_the_workload_stays(build):
     assert plan(build.situation(job, workload, classes=classes)) == ()
 
 
+def test_a_priority_class_of_another_kind_is_followed_once_quota_is_free(build):
+    classes = PriorityClasses({"high": {"metadata": {"name": "high"}, "value": 7}})
+    job = build.job(labels={f"{KUEUE}/priority-class": "high"})
+    reserved = build.workload(job, reserved=True)
+    assert plan(build.situation(job, reserved, classes=classes)) == ()
+    (change, _) = plan(build.situation(job, build.workload(job), classes=classes))
+    assert change.patch["spec"]["priority"] == 7
+
+
 def test_a_waiting_job_that_leaves_its_queue_loses_its_workload(build):
     job = build.job()
     workload = build.workload(job, reserved=True)
@@ -465,6 +474,15 @@ def test_reclaimable_pods_are_told(build):
     assert told.status == {"reclaimablePods": [{"name": "main", "count": 1}]}
     workload["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
     assert plan(build.situation(running, workload)) == ()
+
+
+def test_of_a_partially_admitted_job_all_pods_but_the_needed_ones_are_reclaimable(build):
+    job = build.job(parallelism=4, completions=4, annotations={f"{KUEUE}/job-min-parallelism": "1"})
+    workload = build.workload(job, admitted=True, count=2)
+    running = build.started(job, active=1, succeeded=3)
+    running["spec"]["parallelism"] = 2
+    (told,) = plan(build.situation(running, workload))
+    assert told.status == {"reclaimablePods": [{"name": "main", "count": 3}]}
 
 
 def test_reclaimable_pods_never_shrink_while_quota_is_held(build):
