@@ -1,8 +1,9 @@
 """Objects at other API versions than the stored one.
 
-A custom resource with several versions is converted by its webhook (`spec.conversion`), many objects per
-call; with the strategy `None` only the version is replaced. Afterwards the schema of the new version prunes
-and defaults (spec/api 7.3). What a state looks like at another version is kept beside it.
+A custom resource with several versions is converted by its webhook (`spec.conversion`), many
+objects per call; with the strategy `None` only the version is replaced. Afterwards the schema of
+the new version prunes and defaults (spec/api 7.3). What a state looks like at another version is
+kept beside it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class HookFailed(KueuelibError):
 class HookCaller(Protocol):
     """Posts a review to a webhook."""
 
-    async def call(self, client: Any, body: Obj, *, timeout: float) -> Obj:
+    async def call(self, client: Any, body: Obj, *, seconds: float) -> Obj:
         """The decoded answer.
 
         Args:
             client: the `clientConfig` of the webhook.
             body: the review.
-            timeout: seconds.
+            seconds: after which it is given up.
 
         Raises:
             HookFailed: no answer, or none that can be read.
@@ -128,7 +129,7 @@ class Converter:
             "request": {"uid": uid, "desiredAPIVersion": target, "objects": objs},
         }
         try:
-            answer = await self._hooks.call(hook.get("clientConfig") or {}, body, timeout=30)
+            answer = await self._hooks.call(hook.get("clientConfig") or {}, body, seconds=30)
         except HookFailed as error:
             raise ServerError(failed + str(error)) from error
         return _converted(answer, uid, objs, target, failed)

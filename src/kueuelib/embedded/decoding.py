@@ -1,7 +1,7 @@
 """From the body of a request to an object that the rest of the server can rely on.
 
-What leaves here has the right apiVersion and kind, metadata of the right JSON types, no unknown fields and
-all defaults.
+What leaves here has the right apiVersion and kind, metadata of the right JSON types, no unknown
+fields and all defaults.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from jsonpointer import JsonPointerException
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import copy_json
+from kueuelib.embedded.patching.strategic import strategic_merge
+from kueuelib.embedded.schema.node import SchemaNode
 from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import Invalid, TooLarge
 
@@ -56,13 +58,18 @@ def json_patch(target: Obj, operations: Any) -> Any:
         ) from error
 
 
-def patched(target: Obj, body: Any, type_: PatchType) -> Any:
+def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
     """The object that a patch asks for; the target is not changed.
+
+    Args:
+        target: the present object.
+        body: the patch.
+        type_: any but an apply patch.
+        node: how lists of the kind merge, for strategic merge patches.
 
     Raises:
         BadRequest: the patch is malformed.
         Invalid: it cannot be done.
-        UnsupportedMediaType: the kind does not support this type of patch.
     """
     if type_ is PatchType.JSON:
         return json_patch(target, body)
@@ -70,4 +77,5 @@ def patched(target: Obj, body: Any, type_: PatchType) -> Any:
         if not isinstance(body, dict):
             raise failures.bad_request("error decoding patch: a merge patch is an object")
         return merge_patch(target, body)
-    raise failures.unsupported_media_type([PatchType.JSON, PatchType.MERGE])
+    assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"
+    return strategic_merge(node, target, body)

@@ -1,6 +1,6 @@
 """The API server without transport: every verb on every kind.
 
-`ApiService` implements `kueuelib.embedded.verbs.Verbs`. The HTTP face uses `kinds`, `reads`, `writes`,
+`ApiService` implements `kueuelib.embedded.verbs.Verbs`. The HTTP face uses `reads`, `writes`,
 `deletes` and `stream` directly, because it wants JSON bytes rather than decoded objects.
 """
 
@@ -27,14 +27,19 @@ from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import copy_json, decode
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
+from kueuelib.embedded.managing import Managers, configuration
 from kueuelib.embedded.patches import patched
 from kueuelib.embedded.reading import Reads
 from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.schema.node import ANYTHING
 from kueuelib.embedded.storage import Storage
 from kueuelib.embedded.verbs import (
+    ALL,
+    DELETE,
+    FROM_NOW,
     DeleteOptions,
     ListOptions,
     ObjectList,
@@ -44,8 +49,8 @@ from kueuelib.embedded.verbs import (
     WriteOptions,
 )
 from kueuelib.embedded.watching import Stream
-from kueuelib.embedded.writing import STATUS, Target, Writes
-from kueuelib.errors import FieldError, NotFound
+from kueuelib.embedded.writing import STATUS, Target, Writes, place
+from kueuelib.errors import AlreadyExists, FieldError, NotFound
 
 BINDING = "binding"
 
@@ -73,7 +78,8 @@ class ApiService:
         self.commits = Commits(self.storage)
         webhooks = WebhookChain(hooks, self.reader, self.converter, self.commits)
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, webhooks)
-        self.writes = Writes(self.commits, self.converter, chain)
+        self.managers = Managers(self.converter)
+        self.writes = Writes(self.commits, self.converter, chain, self.managers)
         self.deletes = Deletes(self.commits, self.converter, chain)
         self._definitions = Definitions(
             self.storage, self.registry, self.commits, self.deletes, self._withdrawn
@@ -99,7 +105,7 @@ class ApiService:
         return orjson.loads(await self.reads.get(kind, version.name, key))  # type: ignore[no-any-return]
 
     async def list(
-        self, resource: Resource, namespace: str = "", options: ListOptions = ListOptions()
+        self, resource: Resource, namespace: str = "", options: ListOptions = ALL
     ) -> ObjectList:
         """The objects of one namespace, or of all."""
         kind, version = self.registry.require(resource)
@@ -112,7 +118,7 @@ class ApiService:
         )
 
     def watch(
-        self, resource: Resource, namespace: str = "", options: WatchOptions = WatchOptions()
+        self, resource: Resource, namespace: str = "", options: WatchOptions = FROM_NOW
     ) -> Stream:
         """Changes from now on, or from a resource version on."""
         kind, version = self.registry.require(resource)
@@ -207,17 +213,55 @@ class ApiService:
     ) -> tuple[Obj, bool]:
         """`patch` for those who have looked the kind up; also whether the object is new."""
         self._check_subresource(target)
+        if type_ is PatchType.APPLY:
+            return await self._apply(target, body, options)
+        if type_ is PatchType.STRATEGIC and not target.kind.builtin:
+            raise failures.unsupported_media_type(self.patch_types(target.kind))
+        node = self.managers.node(target.kind, target.version.name)
 
         async def transform(old: Obj) -> Obj:
-            wanted = patched(old, body, type_)
+            wanted = patched(old, body, type_, node)
             return decode(target.kind, target.version, wanted, options)
 
         return await self.writes.change(target, transform, options), False
 
+    async def _apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
+        kind, version, key = target.kind, target.version, target.key
+        config = configuration(kind, version, body, options)
+        meta = config["metadata"]
+        if meta.setdefault("name", key.name) != key.name:
+            raise failures.mismatch(key, meta["name"])
+        if kind.namespaced:
+            place(kind, config, key.namespace)
+        insisted = meta.pop("resourceVersion", "")
+        target = attrs.evolve(target, applied=True)
+
+        async def applied(live: Obj | None) -> Obj:
+            found = await self.managers.apply(
+                kind, version, live, config, target.subresource, options, time.time()
+            )
+            return decode(kind, version, found, options)
+
+        for _ in range(2):
+            if not target.subresource and self.commits.present(kind, key) is None:
+                if meta.get("uid") or insisted:
+                    raise failures.conflict(kind, key.name, "uid or resourceVersion mismatch")
+                new = await applied(None)
+                try:
+                    created = await self.writes.create(
+                        kind, version, new, key.namespace, options, applied=True
+                    )
+                except AlreadyExists:
+                    continue
+                return created, True
+            changed = await self.writes.change(target, applied, options, given_version=insisted)
+            return changed, False
+        raise failures.conflict(kind, key.name)
+
     async def bind(
         self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
     ) -> None:
-        """Puts a pod on a node, as a scheduler does. Raises Conflict when the pod cannot be bound."""
+        """Puts a pod on a node, as a scheduler does. Raises Conflict when it cannot be bound."""
         binding: Obj = {"metadata": {"uid": uid}, "target": {"kind": "Node", "name": node}}
         await self.bind_pod(key, binding, options or WriteOptions())
 
@@ -241,7 +285,8 @@ class ApiService:
         async def transform(old: Obj) -> Obj:
             given = body
             if type_ is not None:
-                given = patched(subresources.scale_of(version, old), body, type_)
+                scale = subresources.scale_of(version, old)
+                given = patched(scale, body, type_, ANYTHING)
             if not isinstance(given, dict):
                 raise failures.bad_request("a Scale is expected")
             return subresources.scaled(version, old, given)
@@ -249,26 +294,29 @@ class ApiService:
         plain = attrs.evolve(target, subresource=subresources.SCALE)
         return await self.writes.change(plain, transform, options)
 
-    def patch_types(self, kind: Kind) -> list[str]:
+    def patch_types(self, kind: Kind) -> Sequence[str]:
         """The media types of patches that a kind accepts."""
-        del kind
-        return [PatchType.JSON, PatchType.MERGE]
+        found = [PatchType.JSON, PatchType.MERGE]
+        if kind.builtin:
+            found.append(PatchType.STRATEGIC)
+        return [*found, PatchType.APPLY]
 
     # ---- deleting
 
     @staticmethod
-    def deletion_warnings(kind: Kind, options: DeleteOptions) -> list[str]:
+    def deletion_warnings(kind: Kind, options: DeleteOptions) -> Sequence[str]:
         """What a client should know before it deletes."""
         if kind.propagation == Propagation.ORPHAN and options.propagation is None:
-            return [
+            text = (
                 f"child pods are preserved by default when {kind.plural} are deleted; set "
                 "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
                 "suppress this warning"
-            ]
+            )
+            return [text]
         return []
 
     async def delete(
-        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DeleteOptions()
+        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DELETE
     ) -> Obj:
         """Deletes, or begins to: the last state of the object, which may wait for finalizers."""
         kind, version = self.registry.require(resource)
@@ -279,9 +327,9 @@ class ApiService:
         self,
         resource: Resource,
         namespace: str = "",
-        selection: ListOptions = ListOptions(),
-        options: DeleteOptions = DeleteOptions(),
-    ) -> list[Obj]:
+        selection: ListOptions = ALL,
+        options: DeleteOptions = DELETE,
+    ) -> Sequence[Obj]:
         """Deletes every selected object; what `delete` returned for each."""
         kind, version = self.registry.require(resource)
         page = await self.reads.list(kind, version.name, namespace, selection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import ssl
 import tempfile
@@ -82,9 +82,9 @@ class Authority:
     """A certificate authority that lives as long as the process."""
 
     def __init__(self, now: float, name: str = "kueuelib-ca") -> None:
-        moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
-        self._from = moment - datetime.timedelta(minutes=5)
-        self._until = moment + datetime.timedelta(days=VALID_DAYS)
+        moment = dt.datetime.fromtimestamp(now, dt.UTC)
+        self._from = moment - dt.timedelta(minutes=5)
+        self._until = moment + dt.timedelta(days=VALID_DAYS)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         public = self._key.public_key()
@@ -118,7 +118,7 @@ class Authority:
     def issue(
         self, common: str, organizations: tuple[str, ...] = (), hosts: tuple[str, ...] = ()
     ) -> tuple[bytes, bytes]:
-        """A certificate and its key, as PEM; for a server when `hosts` are given, else for a client."""
+        """A certificate and its key as PEM, for a server when `hosts` are given, else a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         public = key.public_key()
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH

@@ -1,12 +1,12 @@
 """The verbs of the API without any transport: what the HTTP face and the simulated cluster call.
 
-`Verbs` is the whole of it; `kueuelib.embedded.service.ApiService` is the implementation. Objects that are
-returned belong to the caller. Failures are `kueuelib.errors.ApiError`s.
+`Verbs` is the whole of it; `kueuelib.embedded.service.ApiService` is the implementation. Objects
+that are returned belong to the caller. Failures are `kueuelib.errors.ApiError`s.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol, Self
 
@@ -113,11 +113,11 @@ class WatchOptions:
     Attributes:
         label_selector: as in a URL.
         field_selector: as in a URL.
-        resource_version: events after this one; empty or `0`: the present objects first, as ADDED.
+        resource_version: events after this one; empty or `0`: the present objects come first.
         resource_version_match: `NotOlderThan` or empty; only with `send_initial_events`.
         timeout: seconds after which the stream ends, None for never.
         bookmarks: whether BOOKMARK events are wanted.
-        send_initial_events: the present objects first, then a BOOKMARK that says so; None: not said.
+        send_initial_events: the present objects come first, then a BOOKMARK that says so.
     """
 
     label_selector: str = ""
@@ -127,6 +127,14 @@ class WatchOptions:
     timeout: float | None = None
     bookmarks: bool = False
     send_initial_events: bool | None = None
+
+
+ALL = ListOptions()
+"""Every object, as fresh as can be."""
+DELETE = DeleteOptions()
+"""What `delete` does when nothing is said."""
+FROM_NOW = WatchOptions()
+"""The present objects, then every change."""
 
 
 @attrs.frozen
@@ -148,7 +156,12 @@ class ObjectList:
 
 @attrs.frozen
 class WatchEvent:
-    """One change. `type` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (then `object` is a Status)."""
+    """One change.
+
+    Attributes:
+        type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
+        object: the object; a Status with ERROR.
+    """
 
     type: str
     object: Obj
@@ -173,15 +186,15 @@ class Watch(Protocol):
 class Verbs(Protocol):
     """What can be done with the objects of one API server.
 
-    `resource` names the kind *and* the version in which objects are given and returned. For namespaced
-    kinds the namespace of a new object is its own or, when that is empty, the `namespace` given.
+    `resource` names the kind *and* the version in which objects are given and returned. For
+    namespaced kinds the namespace of a new object is its own or else the `namespace` given.
     """
 
     async def get(self, resource: Resource, key: ObjectKey) -> Obj:
         """The object. Raises NotFound."""
 
     async def list(
-        self, resource: Resource, namespace: str = "", options: ListOptions = ListOptions()
+        self, resource: Resource, namespace: str = "", options: ListOptions = ALL
     ) -> ObjectList:
         """The objects of one namespace, or of all."""
 
@@ -225,10 +238,10 @@ class Verbs(Protocol):
     async def bind(
         self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
     ) -> None:
-        """Puts a pod on a node, as a scheduler does. Raises Conflict when the pod cannot be bound."""
+        """Puts a pod on a node, as a scheduler does. Raises Conflict when it cannot be bound."""
 
     async def delete(
-        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DeleteOptions()
+        self, resource: Resource, key: ObjectKey, options: DeleteOptions = DELETE
     ) -> Obj:
         """Deletes, or begins to: the last state of the object, which may wait for finalizers."""
 
@@ -236,12 +249,12 @@ class Verbs(Protocol):
         self,
         resource: Resource,
         namespace: str = "",
-        selection: ListOptions = ListOptions(),
-        options: DeleteOptions = DeleteOptions(),
-    ) -> list[Obj]:
+        selection: ListOptions = ALL,
+        options: DeleteOptions = DELETE,
+    ) -> Sequence[Obj]:
         """Deletes every selected object; what `delete` returned for each."""
 
     def watch(
-        self, resource: Resource, namespace: str = "", options: WatchOptions = WatchOptions()
+        self, resource: Resource, namespace: str = "", options: WatchOptions = FROM_NOW
     ) -> Watch:
         """Changes from now on, or from a resource version on."""

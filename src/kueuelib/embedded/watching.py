@@ -1,7 +1,7 @@
 """watch: the log of a table as a stream of events for one selection.
 
-A watcher pulls. It keeps a position in the log and nothing else, so a thousand idle or slow ones cost nothing;
-one that falls behind the log's window gets a 410 and ends.
+A watcher pulls. It keeps a position in the log and nothing else, so a thousand idle or slow ones
+cost nothing; one that falls behind the log's window gets a 410 and ends.
 """
 
 from __future__ import annotations

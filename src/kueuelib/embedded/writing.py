@@ -1,4 +1,4 @@
-"""create, and every change of an object that stays: the common path of update, patch and subresources."""
+"""create, and every change of an object: the common path of update, patch and subresources."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kueuelib.embedded.builtins.metadata import validate_metadata, validate_meta
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine
+from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
@@ -40,6 +41,7 @@ class Target:
         key: namespace and name.
         subresource: empty for the object itself.
         verb: the options kind that webhooks are told of: `Update` or `Patch`.
+        applied: whether the owners of fields are known already, from an apply.
     """
 
     kind: Kind
@@ -47,13 +49,17 @@ class Target:
     key: ObjectKey
     subresource: str = ""
     verb: str = "Update"
+    applied: bool = False
 
 
 class Writes:
     """Turns requests into stored states."""
 
-    def __init__(self, commits: Commits, converter: Converter, chain: Chain) -> None:
+    def __init__(
+        self, commits: Commits, converter: Converter, chain: Chain, managers: Managers
+    ) -> None:
         self._commits = commits
+        self._managers = managers
         self._converter = converter
         self._chain = chain
 
@@ -66,7 +72,8 @@ class Writes:
         given: Mapping[str, Any],
         namespace: str,
         options: WriteOptions,
-        verb: str = "Create",
+        *,
+        applied: bool = False,
     ) -> Obj:
         """Stores a new object and returns it at the version of the request."""
         if kind.terminating:
@@ -81,8 +88,14 @@ class Writes:
         prefix = "" if meta.get("name") else meta.get("generateName", "")
         key = ObjectKey(meta.get("namespace", ""), meta.get("name", ""))
         request = self._request(
-            Operation.CREATE, Target(kind, version, key, "", verb), obj, None, options
+            Operation.CREATE,
+            Target(kind, version, key, "", "Patch" if applied else "Create"),
+            obj,
+            None,
+            options,
         )
+        if not applied:
+            await self._managers.track(kind, version, None, obj, "", options, request.now)
         await self._mutate(kind, version, request)
         new = _object_of(request)
         self._check_placed(kind, new, key)
@@ -124,7 +137,7 @@ class Writes:
         *,
         given_version: str = "",
     ) -> Obj:
-        """Replaces the stored state by what `transform` makes of it; tries again when it is overtaken.
+        """Stores what `transform` makes of the present state; tries again when it is overtaken.
 
         Args:
             target: what is written.
@@ -166,6 +179,10 @@ class Writes:
         check_metadata(kind, version, wanted)
         request = self._request(Operation.UPDATE, target, wanted, old, options)
         self._keep_other_half(target, wanted, old)
+        if not target.applied:
+            await self._managers.track(
+                kind, version, old, wanted, subresource, options, request.now
+            )
         await self._mutate(kind, version, request)
         new = _object_of(request)
         self._keep_other_half(target, new, old)
@@ -196,7 +213,7 @@ class Writes:
                     new[key] = copy_json(value)
             meta = new["metadata"]
             kept = copy_json(old["metadata"])
-            given = ("managedFields",)
+            given: tuple[str, ...] = ("managedFields",)
             if target.kind.builtin:
                 given = ("managedFields", "labels", "annotations")
             for key in given:

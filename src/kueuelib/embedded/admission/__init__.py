@@ -1,1 +1,1 @@
-"""What happens to an object between its arrival and the store: defaults, plug-ins, webhooks, rules."""
+"""What happens to an object between arrival and store: defaults, plug-ins, webhooks, rules."""

@@ -32,13 +32,13 @@ class HookClient:
             await self._session.close()
             self._session = None
 
-    async def call(self, client: Mapping[str, Any], body: Obj, *, timeout: float) -> Obj:
+    async def call(self, client: Mapping[str, Any], body: Obj, *, seconds: float) -> Obj:
         """The decoded answer.
 
         Args:
             client: the `clientConfig` of the webhook.
             body: the review.
-            timeout: seconds.
+            seconds: after which it is given up.
 
         Raises:
             HookFailed: no answer, or none that can be read.
@@ -53,7 +53,7 @@ class HookClient:
                 data=orjson.dumps(body),
                 headers={"Content-Type": "application/json", "Accept": "application/json"},
                 ssl=context,
-                timeout=aiohttp.ClientTimeout(total=timeout),
+                timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as response:
                 raw = await response.content.read(ANSWER_LIMIT + 1)
@@ -63,7 +63,7 @@ class HookClient:
         except TimeoutError as error:
             raise HookFailed(f'Post "{url}": context deadline exceeded') from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
-            raise HookFailed(f'Post "{url}": {error or type(error).__name__}') from error
+            raise HookFailed(f'Post "{url}": {str(error) or type(error).__name__}') from error
         if len(raw) > ANSWER_LIMIT:
             raise HookFailed(f'Post "{url}": the answer is longer than {ANSWER_LIMIT} bytes')
         if status != 200:

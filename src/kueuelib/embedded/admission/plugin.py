@@ -1,13 +1,13 @@
 """The two seams at which built-in kinds get their behaviour.
 
-`KindRules` belongs to one kind and says what its strategy is: defaults, what a client may not set, what
-counts as valid. `AdmissionPlugin` cuts across kinds and may look at other objects (LimitRange,
+`KindRules` belongs to one kind and says what its strategy is: defaults, what a client may not set,
+what counts as valid. `AdmissionPlugin` cuts across kinds and may look at other objects (LimitRange,
 PriorityClass, namespace life cycle). Both are synchronous: they decide, they never wait.
 
-The order of one write is that of kube-apiserver: `default` (on decoding), `AdmissionPlugin.admit`, mutating
-webhooks (then `default` again), `prepare_*`, `validate_*`, `AdmissionPlugin.validate`, validating webhooks.
-Objects handed to these methods are private copies and are changed in place; `old` and whatever a `Reader`
-returns must not be changed.
+The order of one write is that of kube-apiserver: `default` (on decoding), `AdmissionPlugin.admit`,
+mutating webhooks (then `default` again), `prepare_*`, `validate_*`, `AdmissionPlugin.validate`,
+validating webhooks. Objects handed to these methods are private copies and are changed in place;
+`old` and whatever a `Reader` returns must not be changed.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ SYSTEM = Caller("system:apiserver", groups=("system:masters",), agent="kueuelib-
 
 
 class Reader(Protocol):
-    """Stored objects, at the version of the given resource; no conversion webhook is called."""
+    """Stored objects, as they are stored."""
 
     def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
         """The object, or None."""
 
     def items(self, resource: Resource, namespace: str = "") -> Iterator[Obj]:
-        """All objects of the kind, of one namespace when it is given, in the order of their keys."""
+        """All objects of the kind, or of one namespace, in the order of their keys."""
 
 
 @attrs.define
@@ -116,10 +116,12 @@ class KindRules:
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The broken rules of a new object; its metadata has been checked."""
+        del obj
         return ()
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The broken rules of a changed object, immutable fields included."""
+        del obj, old, subresource
         return ()
 
     def grace_period(self, obj: Obj, asked: int | None) -> int:
@@ -129,6 +131,7 @@ class KindRules:
             obj: the stored object.
             asked: `gracePeriodSeconds` of the request, None when it does not say.
         """
+        del obj, asked
         return 0
 
     def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
@@ -136,6 +139,7 @@ class KindRules:
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
         """What the client should be warned of; `old` is None at creation."""
+        del obj, old
         return ()
 
 
@@ -150,6 +154,7 @@ class AdmissionPlugin:
 
     def handles(self, request: AdmissionRequest) -> bool:
         """Whether the other methods are to be called for the request."""
+        del request
         return True
 
     def admit(self, request: AdmissionRequest, reader: Reader) -> None:

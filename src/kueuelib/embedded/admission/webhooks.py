@@ -149,10 +149,8 @@ class WebhookChain:
             "request": await self._review(kind, request, version, uid),
         }
         try:
-            answer = await self._hooks.call(hook.client, body, timeout=hook.timeout)
-            response = answer.get("response")
-            if not isinstance(response, dict) or response.get("uid") != uid:
-                raise HookFailed("expected response.uid to be that of the request")
+            answer = await self._hooks.call(hook.client, body, seconds=hook.timeout)
+            response = _response(answer, uid)
         except HookFailed as error:
             if hook.ignore:
                 return {}
@@ -197,6 +195,13 @@ class WebhookChain:
         if request.key.namespace:
             found["namespace"] = request.key.namespace
         return found
+
+
+def _response(answer: Obj, uid: str) -> Obj:
+    found = answer.get("response")
+    if not isinstance(found, dict) or found.get("uid") != uid:
+        raise HookFailed(f'expected response.uid="{uid}"')
+    return found
 
 
 def _bytes(request: AdmissionRequest) -> bytes:

@@ -9,7 +9,7 @@ import orjson
 import yaml
 from aiohttp import web
 
-from kueuelib.embedded.http.negotiation import JSON, YAML, Wanted
+from kueuelib.embedded.http.negotiation import JSON, PLAIN, YAML, Wanted
 from kueuelib.errors import ApiError
 
 WARNING_LIMIT = 256
@@ -29,7 +29,7 @@ def answer(
     body: Any,
     *,
     status: int = 200,
-    wanted: Wanted = Wanted(),
+    wanted: Wanted = PLAIN,
     warnings: Iterable[str] = (),
     media_type: str = "",
 ) -> web.Response:
@@ -51,7 +51,7 @@ def answer(
     return web.Response(body=raw, status=status, headers=headers)
 
 
-def failure(error: ApiError, wanted: Wanted = Wanted()) -> web.Response:
+def failure(error: ApiError, wanted: Wanted = PLAIN) -> web.Response:
     """The Status of a failure."""
     response = answer(error.status(), status=error.code, wanted=Wanted(wanted.format or JSON))
     if error.retry_after is not None:

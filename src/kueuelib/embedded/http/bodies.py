@@ -36,7 +36,7 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
         UnsupportedMediaType: it is neither JSON nor YAML.
     """
     media = media_type(content_type)
-    if media in YAML_TYPES and not body.lstrip()[:1] == b"{":
+    if media in YAML_TYPES and not body.lstrip().startswith(b"{"):
         return parse_yaml(body), []
     if (
         media

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any
 
 from kueuelib.api.meta import Obj
@@ -245,8 +247,5 @@ def _aggregated_resource(kind: Kind, version: Version) -> Obj:
 
 
 def _hash(kind: Kind) -> str:
-    import base64
-    import hashlib
-
     text = f"{kind.group}/{kind.storage}/{kind.kind}".encode()
     return base64.b64encode(hashlib.sha256(text).digest()[:8]).decode()

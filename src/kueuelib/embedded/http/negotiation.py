@@ -37,6 +37,9 @@ class Wanted:
         return f"{self.format};g={self.group};v={self.version};as={self.view}"
 
 
+PLAIN = Wanted()
+"""JSON, as it is."""
+
 VIEWS = frozenset(
     {
         ("Table", "meta.k8s.io", "v1"),

@@ -24,8 +24,9 @@ _PATCH_TYPES = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+"""Strategic merge is accepted but not announced: clients then use what they know of the types
+themselves, which is more than these documents tell."""
 
 
 class OpenApi:

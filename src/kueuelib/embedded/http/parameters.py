@@ -163,7 +163,8 @@ def _propagation(given: Mapping[str, Any], query: Query) -> Propagation | None:
         raise _invalid(
             "DeleteOptions",
             "propagationPolicy",
-            f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set',
+            f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be '
+            "both set",
             "FieldValueInvalid",
         )
     if orphan is not None:
@@ -176,6 +177,7 @@ def _propagation(given: Mapping[str, Any], query: Query) -> Propagation | None:
         raise _invalid(
             "DeleteOptions",
             "propagationPolicy",
-            f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"',
+            f'Unsupported value: "{policy}": supported values: '
+            '"Background", "Foreground", "Orphan"',
             "FieldValueNotSupported",
         ) from error

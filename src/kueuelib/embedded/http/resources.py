@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -328,7 +329,7 @@ class Resources:
         version: Version,
         wanted: Wanted,
         request: web.BaseRequest,
-        warnings: list[str],
+        warnings: Sequence[str],
         status: int = 200,
     ) -> web.Response:
         if wanted.view:

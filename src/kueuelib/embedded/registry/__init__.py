@@ -1,1 +1,1 @@
-"""Which kinds there are: built-in ones, and those that CustomResourceDefinitions add at run time."""
+"""Which kinds there are: built-in ones, and those that CustomResourceDefinitions add."""

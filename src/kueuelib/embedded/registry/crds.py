@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def kind_of(crd: Obj, revision: int, previous: Kind | None) -> Kind:
     for given in sorted(
         spec["versions"], key=lambda each: version_rank(each["name"]), reverse=True
     ):
-        schema = (given.get("schema") or {}).get("openAPIV3Schema")
+        schema: Obj = (given.get("schema") or {}).get("openAPIV3Schema") or {}
         old = same.get(given["name"])
         keep = old is not None and old.openapi == schema
         changed |= not keep
@@ -122,13 +123,12 @@ def _text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    import json
-
     return json.dumps(value, separators=(",", ":"))
 
 
 def _number(value: Any, type_: str) -> Any:
-    fitting = {"integer": int, "number": (int, float), "boolean": bool}.get(type_, str)
-    if isinstance(value, bool) and type_ != "boolean":
-        return None
-    return value if isinstance(value, fitting) else None
+    if isinstance(value, bool):
+        return value if type_ == "boolean" else None
+    if type_ == "integer":
+        return value if isinstance(value, int) else None
+    return value if type_ == "number" and isinstance(value, int | float) else None

@@ -1,4 +1,7 @@
-"""The part of JSONPath that printer columns use: `.a.b[0].c`, `[*]`, `[?(@.type=="x")]`, `['a.b']`."""
+"""The part of JSONPath that printer columns use.
+
+For example `.a.b[0].c`, `[*]`, `[?(@.type=="x")]`, `['a.b']`.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Version:
         name: for example `v1beta2`.
         served: whether requests may use it.
         openapi: the schema as OpenAPI v3, None when the kind has none of its own.
-        schema: what prunes, defaults and validates (`kueuelib.embedded.schema`), None without schema.
+        schema: what prunes, defaults and validates, None without schema.
         columns: for tables, after NAME.
         status: whether `status` is a subresource.
         scale: the paths of the scale subresource, or None.

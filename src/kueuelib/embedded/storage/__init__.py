@@ -1,4 +1,4 @@
-"""Objects in memory: one table per kind, one counter of resource versions, a bounded log of changes."""
+"""Objects in memory: a table per kind, one counter of versions, a bounded log of changes."""
 
 from __future__ import annotations
 

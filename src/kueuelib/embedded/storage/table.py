@@ -81,8 +81,8 @@ class Change:
 class Table:
     """All objects of one kind, ordered by namespace and name, and a log of their changes.
 
-    The log is a window: readers hold an absolute position in it and pull. A reader that is overtaken by the
-    end of the window gets `Compacted`; so a slow reader costs nothing but its position.
+    The log is a window: readers hold an absolute position in it and pull. A reader that is
+    overtaken by the end of the window gets `Compacted`; so a slow reader costs only its position.
     """
 
     def __init__(self, name: str, revision: int) -> None:
@@ -201,7 +201,7 @@ class Table:
         return self._log[start : start + limit]
 
     def as_of(self, revision: int) -> Mapping[ObjectKey, Entry | None]:
-        """What differs between a past revision and now: the states then, None for what was not there.
+        """What differs between a past revision and now: the states then, None for absent ones.
 
         Raises:
             Compacted: the past is no longer known.
@@ -214,11 +214,11 @@ class Table:
 
     # ---- waiting
 
-    async def changed(self, timeout: float) -> None:
-        """Returns after the next change, or after `timeout` seconds."""
+    async def changed(self, seconds: float) -> None:
+        """Returns after the next change, or after so many seconds."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(max(0.0, timeout), _resolve, waiter)
+        timer = loop.call_later(max(0.0, seconds), _resolve, waiter)
         self._waiters.add(waiter)
         try:
             await waiter

@@ -1,0 +1,180 @@
+"""`metadata.managedFields`: which field manager owns what, and server-side apply.
+
+The rules are in `kueuelib.embedded.patching`; this gives them schemas and conversions.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.embedded import failures
+from kueuelib.embedded.admission.plugin import SYSTEM
+from kueuelib.embedded.conversion import Converter
+from kueuelib.embedded.decoding import check_metadata, copy_json, report_unknown
+from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.schema.builtin import builtin_node, custom_node
+from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
+from kueuelib.embedded.schema.structural import StructuralSchema
+from kueuelib.embedded.verbs import WriteOptions
+from kueuelib.errors import FieldError, Invalid
+
+MANAGER_LIMIT = 128
+UNKNOWN_MANAGER = "unknown"
+R = TypeVar("R")
+
+
+class Managers:
+    """Keeps the owners of fields."""
+
+    def __init__(self, converter: Converter) -> None:
+        self._converter = converter
+        self._nodes: weakref.WeakKeyDictionary[Version, SchemaNode] = weakref.WeakKeyDictionary()
+
+    def node(self, kind: Kind, version: str) -> SchemaNode:
+        """How objects of a kind merge at a version."""
+        if kind.builtin:
+            return builtin_node(kind.group, kind.kind)
+        found = kind.versions.get(version)
+        if found is None:
+            return custom_node(ANYTHING)
+        node = self._nodes.get(found)
+        if node is None:
+            schema = found.schema
+            known = schema.node if isinstance(schema, StructuralSchema) else ANYTHING
+            node = self._nodes[found] = custom_node(known)
+        return node
+
+    async def track(
+        self,
+        kind: Kind,
+        version: Version,
+        old: Obj | None,
+        new: Obj,
+        subresource: str,
+        options: WriteOptions,
+        now: float,
+    ) -> None:
+        """Writes into `new` who owns its fields after a write that is not an apply.
+
+        What the server itself does without naming a manager is not tracked.
+        """
+        if options.caller is SYSTEM and not options.field_manager:
+            _keep(new, old)
+            return
+        write = FieldWrite(
+            manager_of(options), format_time(now), subresource, has_status=version.status
+        )
+        steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write)
+        entries = await self._drive(kind, steps)
+        if entries:
+            new["metadata"]["managedFields"] = entries
+        else:
+            new["metadata"].pop("managedFields", None)
+
+    async def apply(
+        self,
+        kind: Kind,
+        version: Version,
+        live: Obj | None,
+        config: Obj,
+        subresource: str,
+        options: WriteOptions,
+        now: float,
+    ) -> Obj:
+        """The object after an apply, owners included.
+
+        Raises:
+            Conflict: other managers own fields, and the apply is not forced.
+        """
+        write = FieldWrite(
+            options.field_manager, format_time(now), subresource, has_status=version.status
+        )
+        steps = apply_steps(
+            lambda name: self.node(kind, _short(name)),
+            live,
+            config,
+            write,
+            force=options.force,
+        )
+        return await self._drive(kind, steps)
+
+    async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R]) -> R:
+        answer: Obj | None = None
+        try:
+            while True:
+                asked = steps.send(answer)
+                version = _short(asked.api_version)
+                answer = None
+                if kind.api_version(version) == asked.api_version and version in kind.versions:
+                    answer = await self._converter.convert_one(kind, asked.obj, version)
+        except StopIteration as finished:
+            found: R = finished.value
+            return found
+
+
+def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions) -> Obj:
+    """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
+
+    Raises:
+        BadRequest: it is no object of the kind, or has unknown fields under strict validation.
+        Invalid: no field manager is named.
+    """
+    if not options.field_manager:
+        error = FieldError(
+            "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
+        )
+        raise Invalid(
+            f'PatchOptions.meta.k8s.io "" is invalid: {error}',
+            details={
+                "group": "meta.k8s.io",
+                "kind": "PatchOptions",
+                "causes": [{"reason": error.reason, "message": error.message, "field": error.path}],
+            },
+        )
+    if not isinstance(body, Mapping):
+        raise failures.bad_request("error decoding YAML: an apply patch is an object")
+    config: Obj = copy_json(body)
+    expected = kind.api_version(version.name)
+    if config.get("apiVersion") != expected:
+        raise failures.bad_request(
+            f"Incorrect version specified in apply patch. Specified patch version: "
+            f"{config.get('apiVersion') or ''}, expected: {expected}"
+        )
+    if config.get("kind") != kind.kind:
+        raise failures.bad_request(
+            f"the kind in the data ({config.get('kind') or ''}) does not match the expected kind "
+            f"({kind.kind})"
+        )
+    managed = (config.get("metadata") or {}).get("managedFields")
+    unknown = check_metadata(kind, version, config)
+    if managed is not None:
+        config["metadata"]["managedFields"] = managed
+    if version.schema is not None:
+        unknown += version.schema.prune(config)
+    report_unknown(kind, version, options, unknown)
+    return config
+
+
+def manager_of(options: WriteOptions) -> str:
+    """The field manager of a write: as given, else the program that asks."""
+    if options.field_manager:
+        return options.field_manager
+    prefix = options.caller.agent.partition("/")[0]
+    plain = "".join(letter for letter in prefix if letter.isprintable())
+    return plain[:MANAGER_LIMIT] or UNKNOWN_MANAGER
+
+
+def _short(api_version: str) -> str:
+    return api_version.rpartition("/")[2]
+
+
+def _keep(new: Obj, old: Obj | None) -> None:
+    known = None if old is None else old["metadata"].get("managedFields")
+    if known:
+        new["metadata"]["managedFields"] = known
+    else:
+        new["metadata"].pop("managedFields", None)
