@@ -435,7 +435,7 @@ def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 async def _authorization(config: Any) -> str | None:
     header = await config.get_api_key_with_prefix("BearerToken")
-    return header.strip() if header else None
+    return " ".join(header.split()) if header else None  # files end with a newline
 
 
 def _fingerprint(url: str, tls: TlsFiles) -> str:

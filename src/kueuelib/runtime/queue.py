@@ -67,6 +67,7 @@ class WorkQueue(Generic[K]):
             if item is not None:
                 if self._times is not None:
                     self._times.waited(item.waited)
+                self._wake()
                 return item
             if self.core.exhausted:
                 return None
@@ -100,15 +101,18 @@ class WorkQueue(Generic[K]):
         self._wake()
 
     def _wake(self) -> None:
-        """Wake a waiter for each ready key, and set the timer for the next delayed one."""
+        """Wake a worker if there is something to do, else set the timer for the next delayed key.
+
+        One at a time: who gets a key wakes the next. Keys that wait for their own earlier run do
+        not count, so nobody is woken in vain.
+        """
         now = self._clock.monotonic()
         deadline = self.core.next_deadline(now)
-        ready = len(self._waiters) if self.core.exhausted else len(self.core)
-        while ready > 0 and self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                ready -= 1
+        if self.core.exhausted:
+            while self._waiters:
+                self._wake_one()
+        elif deadline is not None and deadline <= now:
+            self._wake_one()
         if deadline is None or deadline <= now or not self._waiters:
             self._stop_timer()
         elif self._timer is None or self._timer_at != deadline:
@@ -116,6 +120,13 @@ class WorkQueue(Generic[K]):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(deadline - now, self._on_timer)
             self._timer_at = deadline
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
     def _on_timer(self) -> None:
         self._timer = None
