@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+import structlog
+import yaml
+from aiohttp import web
+
+from kueuelib.errors import ConfigError
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.endpoint import Endpoint, TlsFiles, client_tls
+from kueuelib.runtime.throttle import Throttle
+from kueuelib.runtime.transport import Transport
+from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
+
+
+def client_for(url: str, **more) -> Client:
+    return Client(Transport(Endpoint(url=url, source="the.kubeconfig", **more)))
+
+
+async def test_a_server_that_comes_late_is_waited_for_visibly(serve, clock):
+    answers = iter([503, 500, 200])
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.path == "/version"
+        return web.json_response({}, status=next(answers))
+
+    async with client_for(await serve(handler)) as client:
+        with structlog.testing.capture_logs() as logs:
+            await wait_for_server(client, clock=clock)
+    assert [line["event"] for line in logs] == ["waiting for the API server"] * 2
+    assert clock.slept[1] > clock.slept[0]
+
+
+async def test_an_unreachable_server_is_given_up_in_time(clock):
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{found.getsockname()[1]}"
+        async with client_for(url) as client:
+            with pytest.raises(ConfigError) as caught:
+                await wait_for_server(client, 60, clock=clock)
+    text = str(caught.value)
+    assert text.startswith(f"{url} (from the.kubeconfig): the API server did not answer within 60")
+    assert "Connection refused" in text
+    assert sum(clock.slept) == pytest.approx(60)
+
+
+async def test_refused_credentials_are_told_at_once(serve, clock):
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "message": "who?"}, status=401)
+
+    async with client_for(await serve(handler)) as client:
+        with pytest.raises(ConfigError, match=r"refused the credentials \(who\?\)"):
+            await wait_for_server(client, clock=clock)
+    assert clock.slept == []
+
+
+async def test_a_user_who_may_do_little_has_reached_the_server(serve, clock):
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status"}, status=403)
+
+    async with client_for(await serve(handler)) as client:
+        await wait_for_server(client, clock=clock)
+    assert clock.slept == []
+
+
+async def test_something_else_than_an_api_server_is_told_at_once(serve, clock):
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=404, text="nothing here")
+
+    async with client_for(await serve(handler)) as client:
+        with pytest.raises(ConfigError, match="is no API server"):
+            await wait_for_server(client, clock=clock)
+
+
+async def test_an_untrusted_server_is_told_at_once(serve, clock):
+    made = renewed(None, host_names(["127.0.0.1"]), time.time())
+    context = server_context()
+    load(context, made)
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({})
+
+    url = await serve(handler, context)
+    other = renewed(None, host_names(["x"]), time.time())
+    tls = client_tls(TlsFiles(ca_data=other.ca_cert), "test")
+    async with client_for(url, tls=tls) as client:
+        with pytest.raises(ConfigError, match="check the cluster's server and certificate-auth"):
+            await wait_for_server(client, clock=clock)
+    assert clock.slept == []
+
+
+async def test_connecting_checks_the_configuration_without_a_request(tmp_path):
+    path = tmp_path / "config"
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1/"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    async with await connect(path, qps=5) as client:
+        assert (await client.transport.endpoint()).url == "http://127.0.0.1:1"
+    path.write_text("{")
+    with pytest.raises(ConfigError):
+        await connect(path)
+
+
+async def test_a_throttle_spreads_calls(clock):
+    throttle = Throttle(10, 2, clock)
+    for _ in range(4):
+        await throttle()
+    assert clock.slept == pytest.approx([0.1, 0.1])

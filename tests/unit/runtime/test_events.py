@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.events import QUEUE_SIZE, TRIES, EventRecorder, reference
+from kueuelib.runtime.transport import Transport
+
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7"},
+}
+
+
+class FakeEvents:
+    """Takes events; answers with the statuses that a test lines up."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.writes: list[tuple[str, str, dict[str, Any]]] = []
+        self.wrote = asyncio.Event()
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        self.writes.append((request.method, request.path, await request.json()))
+        self.wrote.set()
+        status = self.statuses.pop(0) if self.statuses else 200
+        reasons = {409: "AlreadyExists", 404: "NotFound", 403: "Forbidden"}
+        body = {"kind": "Status", "reason": reasons.get(status, "x")} if status > 299 else {}
+        return web.json_response(body, status=status)
+
+    async def count(self, number: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.writes) < number:
+                self.wrote.clear()
+                await self.wrote.wait()
+
+
+@pytest.fixture
+async def events(serve, clock):
+    fake = FakeEvents()
+    async with Client(Transport(Endpoint(url=await serve(fake)))) as client:
+        fake.recorder = EventRecorder(client, "tester", instance="tester-1", clock=clock)
+        fake.task = asyncio.create_task(fake.recorder.run(lambda: None))
+        yield fake
+        fake.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fake.task
+
+
+async def test_an_event_says_what_happened_in_both_ways(events):
+    events.recorder.event(JOB, "Normal", "Started", "it runs")
+    await events.count(1)
+    method, path, body = events.writes[0]
+    assert (method, path) == ("POST", "/api/v1/namespaces/ns/events")
+    assert body["involvedObject"] == {
+        "kind": "Job",
+        "namespace": "ns",
+        "name": "a",
+        "uid": "u",
+        "apiVersion": "batch/v1",
+        "resourceVersion": "7",
+    }
+    assert (body["type"], body["reason"], body["message"]) == ("Normal", "Started", "it runs")
+    assert body["count"] == 1
+    assert body["firstTimestamp"] == body["lastTimestamp"]
+    assert body["source"] == {"component": "tester"}
+    assert (body["reportingComponent"], body["reportingInstance"]) == ("tester", "tester-1")
+
+
+async def test_the_same_again_is_counted(events):
+    for _ in range(2):
+        events.recorder.event(JOB, "Normal", "Started", "it runs", component="other")
+    await events.count(2)
+    method, path, body = events.writes[1]
+    assert method == "PATCH"
+    assert path.startswith("/api/v1/namespaces/ns/events/a.")
+    assert body["count"] == 2
+
+
+async def test_an_event_about_a_cluster_scoped_object_goes_to_default(events):
+    events.recorder.event({"kind": "Node", "name": "n"}, "Warning", "Bad", "m")
+    await events.count(1)
+    assert events.writes[0][1] == "/api/v1/namespaces/default/events"
+
+
+async def test_a_failing_server_is_tried_again_later(events, clock):
+    events.statuses = [500, 503]
+    events.recorder.event(JOB, "Normal", "Started", "it runs")
+    await events.count(3)
+    assert len(clock.slept) == 2
+    assert all(7.5 <= pause <= 12.5 for pause in clock.slept)
+    assert events.writes[0][2] == events.writes[2][2]
+
+
+async def test_an_event_is_given_up_after_the_last_try_and_others_follow(events):
+    events.statuses = [500] * TRIES
+    events.recorder.event(JOB, "Normal", "Lost", "m")
+    events.recorder.event(JOB, "Normal", "Kept", "m")
+    await events.count(TRIES + 1)
+    assert events.writes[-1][2]["reason"] == "Kept"
+
+
+async def test_a_refused_event_is_dropped_at_once(events, clock):
+    events.statuses = [403]
+    events.recorder.event(JOB, "Normal", "Refused", "m")
+    events.recorder.event(JOB, "Normal", "Next", "m")
+    await events.count(2)
+    assert (events.writes[1][2]["reason"], clock.slept) == ("Next", [])
+
+
+async def test_a_counted_event_that_is_gone_is_created_anew(events):
+    events.statuses = [200, 404]
+    for _ in range(2):
+        events.recorder.event(JOB, "Normal", "Started", "m")
+    await events.count(3)
+    assert [method for method, _, _ in events.writes] == ["POST", "PATCH", "POST"]
+    assert events.writes[2][2]["count"] == 2
+
+
+async def test_recording_never_waits_and_drops_when_too_much_is_queued(events):
+    for number in range(QUEUE_SIZE + 5):
+        events.recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
+    assert events.recorder.dropped == 5
+    await events.count(10)
+
+
+async def test_what_is_queued_is_written_when_the_recorder_stops(serve):
+    fake = FakeEvents()
+    async with Client(Transport(Endpoint(url=await serve(fake)))) as client:
+        recorder = EventRecorder(client, "tester")
+        task = asyncio.create_task(recorder.run(lambda: None))
+        await asyncio.sleep(0)
+        for number in range(5):
+            recorder.event({"kind": "Job", "name": f"j{number}"}, "Normal", "R", "m")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(fake.writes) == 5
+
+
+async def test_an_unknown_type_is_a_mistake(events):
+    with pytest.raises(ValueError, match="'Odd'"):
+        events.recorder.event(JOB, "Odd", "R", "m")
+
+
+def test_a_reference_is_taken_as_it_is():
+    assert reference({"kind": "Job", "name": "a"}) == {"kind": "Job", "name": "a"}

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import LeadershipLost
+from kueuelib.machinery.election import ElectionOptions
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.leader import Elector, default_identity
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.transport import Transport
+
+
+class FakeLeases:
+    """One Lease with optimistic locking; may be told to fail."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.broken = False
+        self.writes = 0
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        if self.broken:
+            return web.Response(status=500)
+        if request.method == "GET":
+            if self.lease is None:
+                return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
+            return web.json_response(self.lease)
+        body = await request.json()
+        held = (self.lease or {}).get("metadata", {}).get("resourceVersion")
+        if request.method == "PUT" and body["metadata"]["resourceVersion"] != held:
+            return web.json_response({"kind": "Status", "reason": "Conflict"}, status=409)
+        self.version += 1
+        self.writes += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = body
+        return web.json_response(body)
+
+    @property
+    def holder(self) -> str:
+        return (self.lease or {}).get("spec", {}).get("holderIdentity", "")
+
+
+@pytest.fixture
+async def leases(serve):
+    fake = FakeLeases()
+    async with Client(Transport(Endpoint(url=await serve(fake)))) as client:
+        fake.client = client
+        yield fake
+
+
+def elector(leases: FakeLeases, name: str, **more: Any) -> Elector:
+    quick = {"lease_duration": 1.0, "renew_deadline": 0.5, "retry_period": 0.05, **more}
+    options = ElectionOptions(ObjectKey("ns", "lock"), name, **quick)
+    return Elector(leases.client, options, telemetry=Telemetry())
+
+
+async def leading(found: Elector) -> asyncio.Task[None]:
+    ready = asyncio.Event()
+    task = asyncio.create_task(found.run(ready.set))
+    await asyncio.wait_for(ready.wait(), 10)
+    return task
+
+
+async def test_the_first_leads_and_keeps_renewing(leases):
+    found = elector(leases, "a")
+    task = await leading(found)
+    assert found.is_leader()
+    assert leases.holder == "a"
+    async with asyncio.timeout(10):
+        while leases.writes < 4:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert leases.holder == "a"
+    assert not found.is_leader()
+
+
+async def test_the_second_waits_until_the_first_lets_go(leases):
+    first, second = elector(leases, "a", release_on_cancel=True), elector(leases, "b")
+    task = await leading(first)
+    won = asyncio.Event()
+    waiting = asyncio.create_task(second.run(won.set))
+    await asyncio.sleep(0.2)
+    assert not won.is_set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(won.wait(), 10)
+    assert leases.holder == "b"
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_leader_that_cannot_renew_gives_up_in_time(leases):
+    found = elector(leases, "a")
+    task = await leading(found)
+    leases.broken = True
+    with pytest.raises(LeadershipLost, match="renewed in time"):
+        await asyncio.wait_for(task, 10)
+    assert found.lost
+    assert not found.leading
+
+
+async def test_a_leader_whose_lease_was_taken_gives_up(leases):
+    found = elector(leases, "a")
+    task = await leading(found)
+    leases.lease["spec"]["holderIdentity"] = "thief"
+    leases.lease["metadata"]["resourceVersion"] = "stolen"
+    with pytest.raises(LeadershipLost, match="thief"):
+        await asyncio.wait_for(task, 10)
+
+
+def test_identities_differ():
+    assert default_identity() != default_identity()
