@@ -11,7 +11,7 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
-from kueuelib.errors import AlreadyExists, Conflict, NotFound
+from kueuelib.errors import AlreadyExists, Conflict, Invalid, NotFound
 from kueuelib.jobs.commands import (
     Change,
     Command,
@@ -89,8 +89,8 @@ class Executor:
             except AlreadyExists:
                 run.wait = 1.0
                 break
-            except Conflict:
-                if not _depends_on_version(command):
+            except (Conflict, Invalid) as error:
+                if not _was_outdated(command, error):
                     raise
                 run.behind(command)
                 break
@@ -102,7 +102,7 @@ class Executor:
             case Create(resource, obj):
                 wire = self._wire(resource)
                 created = await self._client.create(wire, self._speak(resource, obj))
-                run.writes.append(Write(resource, key_of(created), ""))
+                run.writes.append(Write(resource, key_of(created)))
             case Change():
                 await self._change(command, run)
             case PatchStatus():
@@ -204,18 +204,20 @@ class _Run:
 
     def wrote(self, resource: Resource, before: Obj, after: Obj) -> None:
         """Note what the server answered."""
+        known = self.latest(before)
         self._latest[before["metadata"]["uid"]] = after
-        if version_of(before) != version_of(after):
-            self.writes.append(write_of(resource, before))
+        if version_of(known) != version_of(after):
+            self.writes.append(write_of(resource, before, known))
 
     def behind(self, command: Command) -> None:
         """Note that the cache does not know the newest version of an object."""
         match command:
-            case Change(resource, old):
-                self.writes.append(write_of(resource, old))
-            case PatchStatus(resource, obj):
-                self.writes.append(write_of(resource, obj))
+            case Change(resource, obj) | PatchStatus(resource, obj) | DropFinalizer(resource, obj):
+                self.writes.append(write_of(resource, obj, self.latest(obj)))
 
 
-def _depends_on_version(command: Command) -> bool:
+def _was_outdated(command: Command, error: Conflict | Invalid) -> bool:
+    """Whether a command was refused because it was made from an old state of the object."""
+    if isinstance(error, Invalid):
+        return isinstance(command, DropFinalizer)  # the finalizer is not where it was
     return isinstance(command, Change | PatchStatus) and command.versioned

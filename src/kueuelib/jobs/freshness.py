@@ -26,17 +26,17 @@ class Write:
     Attributes:
         resource: the kind that was written.
         key: the object.
-        before: its resource version in the cache at that time; empty when it did not exist.
+        outdated: the resource versions that it had before; empty when it did not exist.
     """
 
     resource: Resource
     key: ObjectKey
-    before: str
+    outdated: frozenset[str] = frozenset()
 
 
-def write_of(resource: Resource, obj: Mapping[str, Any]) -> Write:
-    """The write to an object that was in the cache."""
-    return Write(resource, key_of(obj), version_of(obj))
+def write_of(resource: Resource, *states: Mapping[str, Any]) -> Write:
+    """The write to an object that was in these states before."""
+    return Write(resource, key_of(states[0]), frozenset(map(version_of, states)))
 
 
 def version_of(obj: Mapping[str, Any]) -> str:
@@ -82,5 +82,5 @@ class Freshness:
 def _seen(write: Write, lookup: Lookup) -> bool:
     found = lookup(write.resource, write.key)
     if found is None:
-        return write.before != ""
-    return version_of(found) != write.before
+        return bool(write.outdated)
+    return version_of(found) not in write.outdated

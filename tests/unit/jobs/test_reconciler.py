@@ -95,7 +95,9 @@ class World:
                 await self._running
             self._running = None
 
-    async def job(self, name, *, queue="main", cpu="1", parallelism=1, pod=None, **spec):
+    async def job(
+        self, name, *, queue="main", cpu="1", parallelism=1, pod=None, labels=None, **spec
+    ):
         template = {
             "spec": {
                 "restartPolicy": "Never",
@@ -114,7 +116,7 @@ class World:
                 "metadata": {
                     "name": name,
                     "namespace": NS,
-                    "labels": {f"{KUEUE}/queue-name": queue},
+                    "labels": {f"{KUEUE}/queue-name": queue, **(labels or {})},
                 },
                 "spec": {
                     "suspend": True,
@@ -400,18 +402,7 @@ async def test_a_prebuilt_workload_is_used_when_it_comes(world):
         "metadata": {"name": "made", "namespace": NS},
         "spec": wl["spec"],
     }
-    other = await world.client.create(
-        JOBS,
-        {
-            **{key: job[key] for key in ("apiVersion", "kind")},
-            "metadata": {
-                "name": "other",
-                "namespace": NS,
-                "labels": {**job["metadata"]["labels"], **labels},
-            },
-            "spec": {key: value for key, value in job["spec"].items() if key != "selector"},
-        },
-    )
+    other = await world.job("other", labels=labels)
     await world.client.create(WORKLOADS, made)
     adopted = await world.workload(other)
     assert adopted["metadata"]["name"] == "made"
