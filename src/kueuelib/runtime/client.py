@@ -14,8 +14,9 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport, decode_json
+from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport
 from kueuelib.runtime.watch import WatchStream
+from kueuelib.runtime.wire import decode_json
 
 RETRIES = 8
 """How often a call is sent again that the server refused with 429."""

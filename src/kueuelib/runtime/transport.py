@@ -7,26 +7,29 @@ that calls need. Neither reads proxies or passwords from the environment per req
 from __future__ import annotations
 
 import asyncio
-import io
-import json
-import os
 import ssl
 import time
-from collections.abc import Sequence
-from typing import Any, Protocol, Self
-from urllib.parse import quote, urlencode
+from typing import Protocol, Self
 
 import aiohttp
 import attrs
-import orjson
 from yarl import URL
 
-from kueuelib.errors import ApiError, ConfigError, NotConnected, TransportError, api_error
+from kueuelib.errors import ConfigError, NotConnected, TransportError
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
 from kueuelib.runtime.lines import MAX_LINE
 from kueuelib.runtime.sessions import Sessions
 from kueuelib.runtime.watch import WatchStream
+from kueuelib.runtime.wire import (
+    Params,
+    Response,
+    failure,
+    headers_of,
+    in_words,
+    payload,
+    url_of,
+)
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS."""
@@ -34,26 +37,6 @@ REQUEST_TIMEOUT = 60.0
 """Seconds from sending a call to the last byte of its answer, unless the call says otherwise."""
 FORCED_REFRESH_PAUSE = 10.0
 """Seconds between two credential refreshes that a 401 asked for."""
-THREAD_DECODE = 256 * 1024
-"""Bodies of more bytes are decoded in a worker thread."""
-LARGE_BODY = 2**20
-"""Bodies of more bytes are sent in pieces."""
-Params = Sequence[tuple[str, str]]
-
-
-@attrs.frozen
-class Response:
-    """A successful answer.
-
-    Attributes:
-        status: the HTTP status, 200 to 299.
-        headers: header names in lower case; repeated `warning` headers are joined by newlines.
-        body: the raw body.
-    """
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
 
 class Observer(Protocol):
@@ -161,7 +144,7 @@ class Transport:
                 )
         if response.status >= 300:
             raise failure(response.status, response.headers.get("Retry-After"), data)
-        return Response(response.status, _headers(response), data)
+        return Response(response.status, headers_of(response), data)
 
     async def watch(
         self,
@@ -229,7 +212,7 @@ class Transport:
         may_renew = True
         while True:
             endpoint, sessions = await self._ready()
-            url = _url(endpoint.url, path, params)
+            url = url_of(endpoint.url, path, params)
             session = sessions.watches if watch else sessions.calls
             sessions.join()
             try:
@@ -274,7 +257,7 @@ class Transport:
                 return await session.request(
                     method,
                     url,
-                    data=_payload(body),
+                    data=payload(body),
                     headers=headers,
                     proxy=endpoint.proxy,
                     server_hostname=endpoint.server_hostname,
@@ -282,9 +265,9 @@ class Transport:
                     timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotConnected(str(url.origin()), _words(error)) from error
+            raise NotConnected(str(url.origin()), in_words(error)) from error
         except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:
-            raise TransportError(str(url), _words(error)) from error
+            raise TransportError(str(url), in_words(error)) from error
 
     async def _ready(self) -> tuple[Endpoint, Sessions]:
         """The endpoint and sessions that fit it; loads at most once at a time."""
@@ -356,7 +339,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise TransportError(str(response.url), _words(error)) from error
+        raise TransportError(str(response.url), in_words(error)) from error
 
 
 async def _check_watch(response: aiohttp.ClientResponse) -> None:
@@ -365,77 +348,7 @@ async def _check_watch(response: aiohttp.ClientResponse) -> None:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 data = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise TransportError(str(response.url), _words(error)) from error
+            raise TransportError(str(response.url), in_words(error)) from error
         raise failure(response.status, response.headers.get("Retry-After"), data)
     if response.content_type != "application/json":
         raise TransportError(str(response.url), f"a watch answered with {response.content_type}")
-
-
-def _url(base: str, path: str, params: Params) -> URL:
-    query = f"?{urlencode(params)}" if params else ""
-    return URL(f"{base}{quote(path, safe='/:@!$&()*+,;=~')}{query}", encoded=True)
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Large bodies are sent in pieces, so that the event loop is not held up."""
-    return io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body
-
-
-def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    if "warning" in headers:
-        headers["warning"] = "\n".join(response.headers.getall("warning"))
-    return headers
-
-
-def failure(status: int, retry_after: str | None, body: bytes) -> ApiError:
-    """The error for an answer that is no success.
-
-    Args:
-        status: the HTTP status.
-        retry_after: the header in seconds, or None.
-        body: the raw body; a `Status`, or anything a proxy may have sent.
-    """
-    try:
-        decoded = orjson.loads(body) if body else None
-    except orjson.JSONDecodeError:
-        decoded = None
-    seconds = float(retry_after) if retry_after and retry_after.strip().isdigit() else None
-    text = "" if isinstance(decoded, dict) else body[:200].decode("utf-8", "replace").strip()
-    return api_error(
-        status,
-        decoded if isinstance(decoded, dict) else None,
-        text=f"the server answered {status}: {text}" if text else "",
-        retry_after=seconds,
-    )
-
-
-async def decode_json(body: bytes, what: str) -> Any:
-    """Decode a body, in a thread when it is large.
-
-    Raises:
-        TransportError: it is no JSON.
-    """
-    try:
-        if len(body) > THREAD_DECODE:
-            return await asyncio.to_thread(orjson.loads, body)
-        return orjson.loads(body)
-    except json.JSONDecodeError as error:
-        raise TransportError(what, f"the answer is no JSON ({error})") from error
-
-
-def _words(error: BaseException) -> str:
-    """An error in words that help."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"the server's certificate is not trusted ({error.certificate_error})"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection ({_reason(error.os_error)})"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return str(error) or type(error).__name__
-
-
-def _reason(error: OSError) -> str:
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error)

@@ -18,7 +18,6 @@ from kueuelib.api.meta import Obj
 from kueuelib.errors import ServerError, TransportError
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.transport import decode_json
 from kueuelib.runtime.webhook.admission import (
     AdmissionHandler,
     Mutator,
@@ -35,6 +34,7 @@ from kueuelib.runtime.webhook.conversion import (
     convert_all,
     review_answer,
 )
+from kueuelib.runtime.wire import decode_json
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry

@@ -1,0 +1,111 @@
+"""What goes over the wire: URLs, bodies, answers and failures, between values and bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import attrs
+import orjson
+from yarl import URL
+
+from kueuelib.errors import ApiError, TransportError, api_error
+
+THREAD_DECODE = 256 * 1024
+"""Bodies of more bytes are decoded in a worker thread."""
+LARGE_BODY = 2**20
+"""Bodies of more bytes are sent in pieces."""
+Params = Sequence[tuple[str, str]]
+
+
+@attrs.frozen
+class Response:
+    """A successful answer.
+
+    Attributes:
+        status: the HTTP status, 200 to 299.
+        headers: header names in lower case; repeated `warning` headers are joined by newlines.
+        body: the raw body.
+    """
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def url_of(base: str, path: str, params: Params) -> URL:
+    """The URL of a path under a server, quoted once."""
+    query = f"?{urlencode(params)}" if params else ""
+    return URL(f"{base}{quote(path, safe='/:@!$&()*+,;=~')}{query}", encoded=True)
+
+
+def payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Large bodies are sent in pieces, so that the event loop is not held up."""
+    return io.BytesIO(body) if body is not None and len(body) > LARGE_BODY else body
+
+
+def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Header names in lower case to values; all warnings in one."""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    if "warning" in headers:
+        headers["warning"] = "\n".join(response.headers.getall("warning"))
+    return headers
+
+
+def failure(status: int, retry_after: str | None, body: bytes) -> ApiError:
+    """The error for an answer that is no success.
+
+    Args:
+        status: the HTTP status.
+        retry_after: the header in seconds, or None.
+        body: the raw body; a `Status`, or anything a proxy may have sent.
+    """
+    try:
+        decoded = orjson.loads(body) if body else None
+    except orjson.JSONDecodeError:
+        decoded = None
+    seconds = float(retry_after) if retry_after and retry_after.strip().isdigit() else None
+    text = "" if isinstance(decoded, dict) else body[:200].decode("utf-8", "replace").strip()
+    return api_error(
+        status,
+        decoded if isinstance(decoded, dict) else None,
+        text=f"the server answered {status}: {text}" if text else "",
+        retry_after=seconds,
+    )
+
+
+async def decode_json(body: bytes, what: str) -> Any:
+    """Decode a body, in a thread when it is large.
+
+    Raises:
+        TransportError: it is no JSON.
+    """
+    try:
+        if len(body) > THREAD_DECODE:
+            return await asyncio.to_thread(orjson.loads, body)
+        return orjson.loads(body)
+    except json.JSONDecodeError as error:
+        raise TransportError(what, f"the answer is no JSON ({error})") from error
+
+
+def in_words(error: BaseException) -> str:
+    """An error in words that help."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the server's certificate is not trusted ({error.certificate_error})"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection ({_reason(error.os_error)})"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__
+
+
+def _reason(error: OSError) -> str:
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
