@@ -196,6 +196,8 @@ def apply_steps(
     if last is not None and not changed and last.fields == fields and last.api_version == version:
         mine = attrs.evolve(mine, time=last.time)
     entries[mine.identity] = attrs.evolve(mine, fields=fields)
+    if not fields:
+        del entries[mine.identity]
     raw = raw_entries(capped(entries).values())
     if live is not None and not changed and raw == live["metadata"].get("managedFields"):
         return live
@@ -226,15 +228,22 @@ def _pruned(nodes: Nodes, merged: Obj, version: str, entries: Entries, last: Ent
         part = yield from _converted(found, at, each)
         if whole is None or part is None:
             continue
-        owners = [entry.fields for entry in entries.values() if entry.api_version == each]
-        gone = _lost(nodes(each), whole, part) - with_ancestors(NO_FIELDS.union(*owners))
-        found, at = remove(nodes(each), whole, gone - _NEVER_REMOVED), each
+        kept = _owned_at(entries, each)
+        gone = _lost(nodes(each), whole, part) - with_ancestors(kept) - _NEVER_REMOVED
+        found, at = remove(nodes(each), whole, gone, kept), each
     part = yield from _converted(found, at, last.api_version)
     if part is None:
         return merged
     gone = _lost(node, start, part) & dropped
-    answer = yield from _converted(remove(node, start, gone), last.api_version, version)
+    kept = _owned_at(entries, last.api_version)
+    answer = yield from _converted(remove(node, start, gone, kept), last.api_version, version)
     return merged if answer is None else answer
+
+
+def _owned_at(entries: Entries, api_version: str) -> FieldSet:
+    return NO_FIELDS.union(
+        *(entry.fields for entry in entries.values() if entry.api_version == api_version)
+    )
 
 
 def _lost(node: SchemaNode, whole: Obj, part: Obj) -> FieldSet:

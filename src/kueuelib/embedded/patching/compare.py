@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -62,30 +62,23 @@ class _Walk:
         self.removed: set[Path] = set()
 
     def walk(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
-        if old is MISSING or new is MISSING:
-            found, value = (self.added, new) if old is MISSING else (self.removed, old)
-            found.update((*path, *below) for below in fields_of(node, value))
-            found.add(path)
-        elif is_granular_map(node, old) and is_granular_map(node, new):
-            if old or new:
-                for name in dict.fromkeys((*old, *new)):
-                    self.walk(
-                        node.child(name),
-                        old.get(name, MISSING),
-                        new.get(name, MISSING),
-                        (*path, field(name)),
-                    )
-        elif is_granular_list(node, old) and is_granular_list(node, new):
-            before = items_by_element(node, old, path)
-            after = items_by_element(node, new, path)
-            for name in dict.fromkeys((*before, *after)):
-                self.walk(
-                    node.item,
-                    before.get(name, MISSING),
-                    after.get(name, MISSING),
-                    (*path, name),
-                )
-        elif not same_json(old, new):
+        if old is MISSING:
+            self.added.add(path)
+        elif new is MISSING:
+            self.removed.add(path)
+        if _walkable(is_granular_map, node, old, new):
+            before, after = _or_empty(old, {}), _or_empty(new, {})
+            for name in {**before, **after}:
+                inner = (*path, field(name))
+                child = node.child(name)
+                self.walk(child, before.get(name, MISSING), after.get(name, MISSING), inner)
+        elif _walkable(is_granular_list, node, old, new):
+            before = items_by_element(node, _or_empty(old, []), path)
+            after = items_by_element(node, _or_empty(new, []), path)
+            for name in {**before, **after}:
+                inner = (*path, name)
+                self.walk(node.item, before.get(name, MISSING), after.get(name, MISSING), inner)
+        elif old is not MISSING and new is not MISSING and not same_json(old, new):
             self._replaced(node, old, new, path)
 
     def _replaced(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
@@ -95,6 +88,17 @@ class _Walk:
         self.removed |= before - after - {path}
         self.added |= after - before - {path}
         self.modified.add(path)
+
+
+def _walkable(
+    is_granular: Callable[[SchemaNode, Any], bool], node: SchemaNode, old: Any, new: Any
+) -> bool:
+    """Whether every side that exists is owned part by part."""
+    return all(each is MISSING or is_granular(node, each) for each in (old, new))
+
+
+def _or_empty(value: Any, empty: Any) -> Any:
+    return empty if value is MISSING else value
 
 
 def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:

@@ -131,38 +131,37 @@ def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
     )
 
 
-def remove(node: SchemaNode, value: Any, fields: FieldSet) -> Any:
+def remove(node: SchemaNode, value: Any, fields: FieldSet, kept: FieldSet = NO_FIELDS) -> Any:
     """A copy of the value without those fields and what is below them.
 
-    Maps and lists that lose their last entry go as well.
+    Maps and lists that lose their last entry go as well, unless they are among `kept`.
     """
-    return _remove(node, value, _tree(fields))
+    return _remove(node, value, _tree(fields), _tree(kept))
 
 
-def _remove(node: SchemaNode, value: Any, tree: Tree) -> Any:
+def _remove(node: SchemaNode, value: Any, tree: Tree, kept: Tree) -> Any:
     if is_granular_map(node, value):
-        kept: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, each in value.items():
-            below = tree.get(field(name))
-            if below is None:
-                kept[name] = each
-            elif _SELF not in below:
-                left = _remove(node.child(name), each, below)
-                if left is not MISSING:
-                    kept[name] = left
-        return kept if kept or not value else MISSING
+            left = _remove_part(node.child(name), each, field(name), tree, kept)
+            if left is not MISSING:
+                fields[name] = left
+        return fields if fields or not value or _SELF in kept else MISSING
     if is_granular_list(node, value):
         items: list[Any] = []
         for item in value:
-            below = tree.get(element(node, item))
-            if below is None:
-                items.append(item)
-            elif _SELF not in below:
-                left = _remove(node.item, item, below)
-                if left is not MISSING:
-                    items.append(left)
-        return items if items or not value else MISSING
+            left = _remove_part(node.item, item, element(node, item), tree, kept)
+            if left is not MISSING:
+                items.append(left)
+        return items if items or not value or _SELF in kept else MISSING
     return value
+
+
+def _remove_part(node: SchemaNode, value: Any, name: str, tree: Tree, kept: Tree) -> Any:
+    below = tree.get(name)
+    if below is None:
+        return value
+    return MISSING if _SELF in below else _remove(node, value, below, kept.get(name, {}))
 
 
 # ---- text ---------------------------------------------------------------------------------------
