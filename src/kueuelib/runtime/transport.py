@@ -264,6 +264,8 @@ class Transport:
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT),
                 )
+        except aiohttp.ClientSSLError as error:
+            raise TransportError(str(url.origin()), in_words(error)) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotConnected(str(url.origin()), in_words(error)) from error
         except (aiohttp.ClientError, TimeoutError, ssl.SSLError, OSError) as error:

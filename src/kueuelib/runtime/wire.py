@@ -98,6 +98,8 @@ def in_words(error: BaseException) -> str:
     """An error in words that help."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the server's certificate is not trusted ({error.certificate_error})"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"no TLS connection ({error.os_error})"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection ({_reason(error.os_error)})"
     if isinstance(error, TimeoutError):
