@@ -11,6 +11,7 @@ import attrs
 from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
 from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.job_decision import (
     Backoff,
     JobDecision,
@@ -19,6 +20,7 @@ from kueuelib.embedded.cluster.job_decision import (
     first_memory,
     is_ours,
 )
+from kueuelib.embedded.cluster.job_events import told_by
 from kueuelib.embedded.cluster.job_pods import new_pod
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
@@ -27,6 +29,7 @@ from kueuelib.embedded.verbs import DeleteOptions, Propagation
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.store import Delta
 
+COMPONENT = "job-controller"
 _SETTLE = 0.02
 """Seconds in which further events of the same pods are waited for: one status instead of three.
 
@@ -47,12 +50,14 @@ class JobController:
         jobs: Mirror,
         pods: Mirror,
         clock: Clock,
+        events: Events,
         backoff: Backoff | None = None,
     ) -> None:
         self._service = service
         self._jobs = jobs
         self._pods = pods
         self._clock = clock
+        self._events = events
         self._backoff = backoff or Backoff()
         self._memories: dict[str, JobMemory] = {}
         self._settling: dict[ObjectKey, asyncio.TimerHandle] = {}
@@ -109,6 +114,9 @@ class JobController:
         if decision.status != (job.get("status") or {}):
             written = await self._service.update_status(JOBS, {**job, "status": decision.status})
             self._jobs.written(written)
+            for said in told_by(job.get("status") or {}, decision.status):
+                tell = self._events.normal if said.type == "Normal" else self._events.warning
+                tell(job, COMPONENT, said.reason, said.message)
         self._memories[uid] = decision.memory
         if problem is not None:
             raise problem
@@ -122,10 +130,14 @@ class JobController:
                 self._pods.written(await self._service.delete(PODS, key_of(pod), options))
             except NotFound:
                 continue
+            text = f"Deleted pod: {pod['metadata']['name']}"
+            self._events.normal(job, COMPONENT, "SuccessfulDelete", text)
         for done, index in enumerate(decision.create):
             try:
-                self._pods.written(await self._service.create(PODS, new_pod(job, index)))
+                pod = await self._service.create(PODS, new_pod(job, index))
             except ApiError as error:
+                text = f"Error creating: {error.message}"
+                self._events.warning(job, COMPONENT, "FailedCreate", text)
                 missing = len(decision.create) - done
                 active = decision.status.get("active", 0) - missing
                 if active > 0:
@@ -133,6 +145,9 @@ class JobController:
                 else:
                     decision.status.pop("active", None)
                 return error
+            self._pods.written(pod)
+            text = f"Created pod: {pod['metadata']['name']}"
+            self._events.normal(job, COMPONENT, "SuccessfulCreate", text)
         return None
 
     async def _expire(self, job: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.contract import KILLED
+from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.nodes import is_simulated
@@ -26,7 +27,10 @@ class Kubelet:
         loop: the work queue; run it.
     """
 
-    def __init__(self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock) -> None:
+    def __init__(
+        self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock, events: Events
+    ) -> None:
+        self._events = events
         self._service = service
         self._pods = pods
         self._nodes = nodes
@@ -86,6 +90,9 @@ class Kubelet:
                 status = finished_status(pod, KILLED, now, "DeadlineExceeded")
             case Action.KILL:
                 status = killed_status(pod, now)
+                for container in pod["spec"]["containers"]:
+                    text = f"Stopping container {container['name']}"
+                    self._events.normal(pod, "kubelet", "Killing", text)
             case Action.REMOVE:
                 await self._remove(pod)
                 return
@@ -99,9 +106,9 @@ class Kubelet:
         self._pods.written(await self._service.delete(PODS, key, options))
 
     def _next_address(self) -> str:
-        self._addresses = (self._addresses + 1) % (2**24 - 2)
+        self._addresses = (self._addresses + 1) % (2**23 - 2)
         number = self._addresses + 1
-        return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        return f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
 def _host(node: Mapping[str, Any]) -> str:

@@ -103,7 +103,11 @@ def finished_status(pod: Mapping[str, Any], code: int, now: float, reason: str =
     status, spec = pod.get("status") or {}, pod["spec"]
     at = format_time(now)
     why = "PodFailed" if code else "PodCompleted"
-    changes = [("ContainersReady", "False", why), ("Ready", "False", why)]
+    changes = [
+        ("PodReadyToStartContainers", "False", ""),
+        ("ContainersReady", "False", why),
+        ("Ready", "False", why),
+    ]
     if not code:
         changes.append(("Initialized", "True", why))
     started = status.get("startTime") or at

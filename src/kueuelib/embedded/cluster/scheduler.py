@@ -12,6 +12,7 @@ from kueuelib.embedded.builtins.fields import listed
 from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER
+from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.nodes import Room, place, room_of
@@ -63,7 +64,10 @@ class Scheduler:
         loop: the work queue; run it.
     """
 
-    def __init__(self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock) -> None:
+    def __init__(
+        self, service: ApiService, pods: Mirror, nodes: Mirror, clock: Clock, events: Events
+    ) -> None:
+        self._events = events
         self._service = service
         self._pods = pods
         self._nodes = nodes
@@ -141,6 +145,7 @@ class Scheduler:
             if status is not None:
                 written = await self._service.update_status(PODS, {**pod, "status": status})
                 self._pods.written(written)
+                self._events.warning(pod, DEFAULT_SCHEDULER, "FailedScheduling", found.message)
             return None
         self._take(uid, found.node, pod)
         try:
@@ -148,4 +153,6 @@ class Scheduler:
         except ApiError:
             self._release(uid)
             raise
+        text = f"Successfully assigned {key} to {found.node}"
+        self._events.normal(pod, DEFAULT_SCHEDULER, "Scheduled", text)
         return None

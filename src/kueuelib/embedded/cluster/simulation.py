@@ -9,6 +9,7 @@ from typing import Self
 from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS
 from kueuelib.embedded.cluster.clock import Clock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
+from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.job_controller import JobController
 from kueuelib.embedded.cluster.job_decision import Backoff
 from kueuelib.embedded.cluster.kinds import Kinds
@@ -51,12 +52,15 @@ class SimulatedCluster:
         full = frozenset(kind.group_kind for kind in (PODS, JOBS, NODES, NAMESPACES))
         self._kinds = Kinds(service, full)
         pods, node_mirror = self._kinds.of(PODS), self._kinds.of(NODES)
+        self._events = Events(service, self._clock)
         self._collector = Collector(service, self._kinds, self._clock)
         namespaces = NamespaceController(service, self._kinds, self._collector, self._clock)
-        self._jobs = JobController(service, self._kinds.of(JOBS), pods, self._clock, backoff)
+        self._jobs = JobController(
+            service, self._kinds.of(JOBS), pods, self._clock, self._events, backoff
+        )
         self._loops = (
-            Scheduler(service, pods, node_mirror, self._clock).loop,
-            Kubelet(service, pods, node_mirror, self._clock).loop,
+            Scheduler(service, pods, node_mirror, self._clock, self._events).loop,
+            Kubelet(service, pods, node_mirror, self._clock, self._events).loop,
             self._jobs.loop,
             self._collector.loop,
             namespaces.loop,
@@ -101,7 +105,7 @@ class SimulatedCluster:
     @property
     def idle(self) -> bool:
         """Whether no part has anything to do now."""
-        return self._jobs.idle and all(loop.idle for loop in self._loops)
+        return self._jobs.idle and self._events.idle and all(loop.idle for loop in self._loops)
 
     async def settle(self) -> None:
         """Returns when everything is done that is due at the present time of the clock.
@@ -122,6 +126,7 @@ class SimulatedCluster:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._kinds.run())
+            group.create_task(self._events.run())
             await self._kinds.synced()
             for loop in self._loops:
                 group.create_task(loop.run())

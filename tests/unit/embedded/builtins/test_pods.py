@@ -87,22 +87,22 @@ REFUSED = [
     (
         {"restartPolicy": "Sometimes"},
         (
-            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", '
-            '"OnFailure"'
+            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", '
+            '"Never", "OnFailure"'
         ),
     ),
     (
         {"containers": [container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})]},
         (
-            'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to '
-            "cpu limit of 1"
+            'spec.containers[0].resources.requests: Invalid value: "2": must be less than or '
+            "equal to cpu limit of 1"
         ),
     ),
     (
         {"containers": [container(resources={"requests": {"cpu": "-1"}})]},
         (
-            'spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or '
-            "equal to 0"
+            'spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than '
+            "or equal to 0"
         ),
     ),
     (
@@ -119,8 +119,8 @@ REFUSED = [
     (
         {"containers": [container(resources={"limits": {"example.com/gpu": "500m"}})]},
         (
-            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "500m": must be an '
-            "integer"
+            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "500m": must be '
+            "an integer"
         ),
     ),
     ({"nodeSelector": {"a b": "c"}}, 'spec.nodeSelector: Invalid value: "a b": name part must'),
@@ -205,8 +205,8 @@ async def test_what_may_change_of_a_gated_pod(writer, name) -> None:
             [{"name": "a"}],
             lambda spec: spec["schedulingGates"].append({"name": "b"}),
             (
-                "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling "
-                "gate 'b'"
+                "spec.schedulingGates: Forbidden: only deletion is allowed, but found new "
+                "scheduling gate 'b'"
             ),
         ),
         (

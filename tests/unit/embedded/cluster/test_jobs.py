@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.kinds import JOBS, PODS
+from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, PODS
 from kueuelib.api.meta import find_condition, format_time, is_true
 from kueuelib.embedded.verbs import Propagation
 from kueuelib.errors import Invalid
@@ -253,3 +253,36 @@ async def test_a_job_deleted_in_the_foreground_waits_for_its_pods(sandbox) -> No
     await sandbox.pass_time(31)
     assert not await sandbox.exists(JOBS, "job")
     assert await sandbox.pods() == []
+
+
+async def test_the_life_of_a_job_is_told_in_events(sandbox) -> None:
+    await sandbox.job(suspend=True, run=1)
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": False}})
+    await sandbox.pass_time(1)
+    events = (await sandbox.service.list(EVENTS)).items
+    of_job = {each["reason"]: each for each in events if each["involvedObject"]["kind"] == "Job"}
+    assert set(of_job) == {"Suspended", "Resumed", "SuccessfulCreate", "Completed"}
+    assert of_job["Completed"]["source"]["component"] == "job-controller"
+    of_pod = {each["reason"] for each in events if each["involvedObject"]["kind"] == "Pod"}
+    assert of_pod == {"Scheduled"}
+
+
+async def test_a_job_whose_pods_are_refused_says_so_and_tries_again(sandbox) -> None:
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "limits", "namespace": "default"},
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "500m"}}]},
+    }
+    await sandbox.create(LIMIT_RANGES, limits)
+    await sandbox.job()
+    messages = [
+        each["message"]
+        for each in (await sandbox.service.list(EVENTS)).items
+        if each["reason"] == "FailedCreate"
+    ]
+    assert "maximum cpu usage per Container is 500m" in messages[0]
+    assert "active" not in await sandbox.status()
+    await sandbox.delete(LIMIT_RANGES, "limits")
+    await sandbox.pass_time(10)
+    assert (await sandbox.status())["active"] == 1

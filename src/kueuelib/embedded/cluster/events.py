@@ -1,0 +1,93 @@
+"""The events of the simulated cluster: written aside, a few per second, dropped under load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.kinds import EVENTS
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.service import ApiService
+from kueuelib.errors import ApiError, NotFound
+from kueuelib.machinery.event_series import CreateEvent, EventFacts, EventSeries, PatchEvent
+from kueuelib.machinery.rate_limits import TokenBucket
+
+BACKLOG = 256
+_PER_SECOND = 200.0
+_BURST = 50
+_REMEMBERED = 512
+_REFERENCE = ("kind", "apiVersion")
+_IDENTITY = ("namespace", "name", "uid", "resourceVersion")
+
+
+def reference_to(obj: Mapping[str, Any]) -> Obj:
+    """What an event says of its object."""
+    meta = obj["metadata"]
+    found = {key: obj[key] for key in _REFERENCE if obj.get(key)}
+    return found | {key: meta[key] for key in _IDENTITY if meta.get(key)}
+
+
+class Events:
+    """Writes events one after the other; what comes faster than it can write is dropped."""
+
+    def __init__(self, service: ApiService, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+        self._series = EventSeries(remembered=_REMEMBERED)
+        self._bucket = TokenBucket(_PER_SECOND, _BURST)
+        self._backlog: deque[EventFacts] = deque(maxlen=BACKLOG)
+        self._wake = asyncio.Event()
+        self._writing = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything is written."""
+        return not self._backlog and not self._writing
+
+    def normal(self, obj: Mapping[str, Any], component: str, reason: str, message: str) -> None:
+        """Something went as it should."""
+        self._add("Normal", obj, component, reason, message)
+
+    def warning(self, obj: Mapping[str, Any], component: str, reason: str, message: str) -> None:
+        """Something did not."""
+        self._add("Warning", obj, component, reason, message)
+
+    def _add(
+        self, type_: str, obj: Mapping[str, Any], component: str, reason: str, message: str
+    ) -> None:
+        self._backlog.append(EventFacts(reference_to(obj), type_, reason, message, component))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes until it is cancelled."""
+        timer = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._backlog:
+                self._writing = True
+                await self._write(self._backlog.popleft())
+                self._writing = False
+                delay = self._bucket.when("", timer.time())
+                if delay > 0:
+                    await asyncio.sleep(delay)
+
+    async def _write(self, facts: EventFacts) -> None:
+        now = self._clock.now()
+        write: CreateEvent | PatchEvent | None = self._series.record(facts, now)
+        if isinstance(write, PatchEvent):
+            try:
+                await self._service.patch(EVENTS, write.key, write.patch)
+            except NotFound:
+                write = self._series.lost(write.series, now)
+            except ApiError:
+                return
+        if isinstance(write, CreateEvent):
+            try:
+                await self._service.create(EVENTS, write.obj)
+            except ApiError:
+                # Its namespace is going away: nobody will read it.
+                self._series.forget(write.series)

@@ -1,0 +1,38 @@
+"""What a new status of a Job is worth saying in an event: a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kueuelib.api.meta import find_condition
+
+
+class Said(NamedTuple):
+    """One event: `Normal` or `Warning`, its reason and its message."""
+
+    type: str
+    reason: str
+    message: str
+
+
+def told_by(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
+    """The events of the way from one status to the next."""
+    found = []
+
+    def became(type_: str, value: str = "True") -> Mapping[str, Any] | None:
+        condition = find_condition(new.get("conditions"), type_)
+        before = find_condition(old.get("conditions"), type_)
+        changed = condition.get("status") == value != before.get("status")
+        return condition if changed else None
+
+    if became("Suspended"):
+        found.append(Said("Normal", "Suspended", "Job suspended"))
+    if became("Suspended", "False"):
+        found.append(Said("Normal", "Resumed", "Job resumed"))
+    if became("Complete"):
+        found.append(Said("Normal", "Completed", "Job completed"))
+    failed = became("FailureTarget")
+    if failed is not None:
+        found.append(Said("Warning", failed.get("reason", ""), failed.get("message", "")))
+    return found
