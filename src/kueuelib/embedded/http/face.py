@@ -20,7 +20,7 @@ from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
 from kueuelib.embedded.http.routes import parse
 from kueuelib.embedded.service import ApiService
-from kueuelib.errors import ApiError, Forbidden, ServerError, TooLarge, Unauthorized
+from kueuelib.errors import ApiError, BadRequest, Forbidden, ServerError, TooLarge, Unauthorized
 
 log = logging.getLogger("kueuelib.embedded")
 
@@ -64,6 +64,8 @@ class Face:
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {bodies.LIMIT}"
             return failure(TooLarge(text))
+        except RecursionError:
+            return failure(BadRequest("the body of the request is nested too deeply"))
         except asyncio.CancelledError:
             raise
         except ConnectionError:

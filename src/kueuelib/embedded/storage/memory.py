@@ -26,7 +26,7 @@ class Storage:
         """The table of that name, made when it is not there."""
         found = self._tables.get(name)
         if found is None:
-            found = self._tables[name] = Table(name, self.revision)
+            found = self._tables[name] = Table(name)
         return found
 
     def put(

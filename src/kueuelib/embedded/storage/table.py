@@ -85,7 +85,7 @@ class Table:
     overtaken by the end of the window gets `Compacted`; so a slow reader costs only its position.
     """
 
-    def __init__(self, name: str, revision: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self._spaces: dict[str, dict[str, Entry]] = {}
         self._names: dict[str, list[str]] = {}
@@ -94,7 +94,7 @@ class Table:
         self._log: list[Change] = []
         self._first = 0
         self._log_bytes = 0
-        self._compacted = revision
+        self._compacted = 0
         self._waiters: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:

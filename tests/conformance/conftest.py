@@ -1,0 +1,95 @@
+"""An API server and a plain HTTP client for each test."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from kueuelib.embedded.server import ApiServer
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class Answer:
+    """Status and decoded body of one answer."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self.text = response.text
+        kind = response.headers.get("content-type", "")
+        self.body: Any = response.json() if "json" in kind and response.content else None
+
+    def __repr__(self) -> str:
+        return f"<{self.status} {self.text[:300]}>"
+
+
+class Api:
+    """One client with the administrator's token."""
+
+    def __init__(self, server: ApiServer, client: httpx.AsyncClient) -> None:
+        self.server = server
+        self.client = client
+
+    async def call(self, method: str, path: str, body: Any = None, **kwargs: Any) -> Answer:
+        if body is not None:
+            kwargs.setdefault("headers", {}).setdefault("Content-Type", "application/json")
+            kwargs["content"] = body if isinstance(body, str | bytes) else json.dumps(body)
+        return Answer(await self.client.request(method, path, **kwargs))
+
+    async def get(self, path: str, **kwargs: Any) -> Answer:
+        return await self.call("GET", path, **kwargs)
+
+    async def post(self, path: str, body: Any, **kwargs: Any) -> Answer:
+        return await self.call("POST", path, body, **kwargs)
+
+    async def put(self, path: str, body: Any, **kwargs: Any) -> Answer:
+        return await self.call("PUT", path, body, **kwargs)
+
+    async def patch(self, path: str, body: Any, type: str = MERGE, **kwargs: Any) -> Answer:
+        return await self.call("PATCH", path, body, headers={"Content-Type": type}, **kwargs)
+
+    async def delete(self, path: str, body: Any = None, **kwargs: Any) -> Answer:
+        return await self.call("DELETE", path, body, **kwargs)
+
+    async def watch(self, path: str, count: int, **params: Any) -> list[dict[str, Any]]:
+        """The first events of a watch; fewer when it ends by itself."""
+        found: list[dict[str, Any]] = []
+        params = {"watch": "true", "timeoutSeconds": "5", **params}
+        async with self.client.stream("GET", path, params=params) as response:
+            assert response.status_code == 200, await response.aread()
+            async for line in response.aiter_lines():
+                found.append(json.loads(line))
+                if len(found) == count:
+                    break
+        return found
+
+
+def config_map(name: str = "a", **fields: Any) -> dict[str, Any]:
+    meta = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "1"}, **fields}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[Api]:
+    context = ssl.create_default_context(cadata=server.ca.decode())
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    headers = {"Authorization": f"Bearer {server.token}", "User-Agent": "suite/1.0"}
+    async with httpx.AsyncClient(
+        base_url=server.url, headers=headers, verify=context, trust_env=False, timeout=10
+    ) as client:
+        yield Api(server, client)

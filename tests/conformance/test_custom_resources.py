@@ -1,0 +1,279 @@
+"""Kinds that are defined at run time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def version(name="v1", storage=True, **fields):
+    spec = {
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1},
+            "color": {"type": "string", "default": "red", "enum": ["red", "blue"]},
+            "parts": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+                },
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        },
+    }
+    status = {"type": "object", "properties": {"ready": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        **fields,
+    }
+
+
+def crd(*versions, **spec):
+    names = {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": list(versions) or [version()],
+            **spec,
+        },
+    }
+
+
+def widget(name="w", **spec):
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": 1, **spec},
+    }
+
+
+@pytest.fixture
+async def defined(api):
+    made = await api.post(CRDS, crd())
+    assert made.status == 201
+    return made.body
+
+
+async def test_a_definition_is_served_at_once(api, defined):
+    conditions = {each["type"]: each["status"] for each in defined["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert defined["status"]["storedVersions"] == ["v1"]
+    assert defined["status"]["acceptedNames"]["listKind"] == "WidgetList"
+    found = (await api.get("/apis/example.com/v1")).body["resources"]
+    assert [each["name"] for each in found] == ["widgets", "widgets/status"]
+    assert found[0]["shortNames"] == ["wd"]
+    empty = (await api.get(WIDGETS)).body
+    assert (empty["kind"], empty["items"]) == ("WidgetList", [])
+
+
+async def test_the_schema_defaults_prunes_and_refuses(api, defined):
+    made = await api.post(WIDGETS, widget(odd=1))
+    assert made.status == 201
+    assert made.body["spec"] == {"size": 1, "color": "red"}
+    assert made.headers["warning"] == '299 - "unknown field \\"spec.odd\\""'
+    assert made.body["metadata"]["generation"] == 1
+    strict = await api.post(WIDGETS, widget("x", odd=1), params={"fieldValidation": "Strict"})
+    assert 'unknown field "spec.odd"' in strict.body["message"]
+    wrong = await api.post(WIDGETS, widget("x", size=0, color="green"))
+    assert (wrong.status, wrong.body["reason"]) == (422, "Invalid")
+    assert wrong.body["message"].startswith('Widget.example.com "x" is invalid: [')
+    fields = {each["field"] for each in wrong.body["details"]["causes"]}
+    assert fields == {"spec.size", "spec.color"}
+    typed = await api.post(WIDGETS, widget("x", size="big"))
+    assert typed.status == 422
+
+
+async def test_generation_counts_wishes_and_status_is_apart(api, defined):
+    await api.post(WIDGETS, {**widget(), "status": {"ready": 5}})
+    first = (await api.get(f"{WIDGETS}/w")).body
+    assert "status" not in first
+    reported = await api.patch(f"{WIDGETS}/w/status", {"status": {"ready": 1}, "spec": {"size": 9}})
+    assert reported.body["status"] == {"ready": 1}
+    assert reported.body["spec"]["size"] == 1
+    assert reported.body["metadata"]["generation"] == 1
+    labelled = await api.patch(f"{WIDGETS}/w", {"metadata": {"labels": {"a": "b"}}})
+    assert labelled.body["metadata"]["generation"] == 1
+    wished = await api.patch(f"{WIDGETS}/w", {"spec": {"size": 2}, "status": {"ready": 9}})
+    assert wished.body["metadata"]["generation"] == 2
+    assert wished.body["status"] == {"ready": 1}
+
+
+async def test_a_replacement_needs_a_version(api, defined):
+    await api.post(WIDGETS, widget())
+    found = await api.put(f"{WIDGETS}/w", widget())
+    assert found.status == 422
+    assert found.body["message"] == (
+        'Widget.example.com "w" is invalid: metadata.resourceVersion: Invalid value: 0x0: '
+        "must be specified for an update"
+    )
+
+
+async def test_a_strategic_patch_is_not_for_custom_resources(api, defined):
+    await api.post(WIDGETS, widget())
+    assert (await api.patch(f"{WIDGETS}/w", {}, STRATEGIC)).status == 415
+
+
+async def test_items_keep_their_kind_in_lists(api, defined):
+    await api.post(WIDGETS, widget())
+    (item,) = (await api.get(WIDGETS)).body["items"]
+    assert (item["kind"], item["apiVersion"]) == ("Widget", "example.com/v1")
+
+
+async def test_printer_columns_follow_the_definition(api):
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "First", "type": "string", "jsonPath": ".spec.parts[0].name"},
+        {"name": "Hub", "type": "integer", "jsonPath": ".spec.parts[?(@.name=='hub')].count"},
+        {"name": "None", "type": "string", "jsonPath": ".spec.none", "priority": 1},
+    ]
+    await api.post(CRDS, crd(version(additionalPrinterColumns=columns)))
+    parts = [{"name": "rim"}, {"name": "hub", "count": 3}]
+    await api.post(WIDGETS, widget(parts=parts))
+    found = (await api.get(WIDGETS, headers={"Accept": TABLE})).body
+    assert [each["name"] for each in found["columnDefinitions"]] == [
+        "Name",
+        "Size",
+        "First",
+        "Hub",
+        "None",
+    ]
+    assert found["rows"][0]["cells"] == ["w", 1, "rim", 3, None]
+
+
+async def test_selectable_fields_select(api):
+    fields = [{"jsonPath": ".spec.color"}]
+    await api.post(CRDS, crd(version(selectableFields=fields)))
+    await api.post(WIDGETS, widget("a", color="blue"))
+    await api.post(WIDGETS, widget("b"))
+    found = await api.get(WIDGETS, params={"fieldSelector": "spec.color=blue"})
+    assert [each["metadata"]["name"] for each in found.body["items"]] == ["a"]
+    assert (await api.get(WIDGETS, params={"fieldSelector": "spec.size=1"})).status == 400
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"scope": "Nowhere"}, "spec.scope"),
+        ({"group": "other.com"}, "metadata.name"),
+        ({"versions": []}, "spec.versions"),
+        ({"versions": [version(storage=False)]}, "spec.versions"),
+        ({"versions": [version(schema={})]}, "spec.versions[0].schema.openAPIV3Schema"),
+        (
+            {"versions": [version(additionalPrinterColumns=[{"name": "a", "type": "string"}])]},
+            "spec.versions[0].additionalPrinterColumns[0].jsonPath",
+        ),
+        ({"conversion": {"strategy": "Odd"}}, "spec.conversion.strategy"),
+        ({"conversion": {"strategy": "Webhook"}}, "spec.conversion.webhook.clientConfig"),
+    ],
+)
+async def test_a_broken_definition_is_invalid(api, change, field):
+    body = crd()
+    body["spec"].update(change)
+    made = await api.post(CRDS, body)
+    assert (made.status, made.body["reason"]) == (422, "Invalid")
+    assert field in {each["field"] for each in made.body["details"]["causes"]}
+
+
+async def test_names_of_others_are_not_accepted(api, defined):
+    body = crd(names={"plural": "gadgets", "kind": "Widget"})
+    body["metadata"]["name"] = "gadgets.example.com"
+    made = (await api.post(CRDS, body)).body
+    conditions = {each["type"]: each for each in made["status"]["conditions"]}
+    assert conditions["NamesAccepted"]["status"] == "False"
+    assert conditions["Established"]["status"] == "False"
+    assert (await api.get("/apis/example.com/v1/namespaces/default/gadgets")).status == 404
+
+
+async def test_versions_without_conversion_differ_by_name_only(api):
+    await api.post(CRDS, crd(version("v1beta1", storage=False), version("v1")))
+    await api.post(WIDGETS, widget())
+    beta = WIDGETS.replace("/v1/", "/v1beta1/")
+    old = (await api.get(f"{beta}/w")).body
+    assert old["apiVersion"] == "example.com/v1beta1"
+    changed = await api.patch(f"{beta}/w", {"spec": {"size": 3}})
+    assert changed.body["apiVersion"] == "example.com/v1beta1"
+    new = (await api.get(f"{WIDGETS}/w")).body
+    assert (new["apiVersion"], new["spec"]["size"]) == ("example.com/v1", 3)
+    (event,) = await api.watch(beta, 1)
+    assert event["object"]["apiVersion"] == "example.com/v1beta1"
+    group = (await api.get("/apis/example.com")).body
+    assert [each["version"] for each in group["versions"]] == ["v1", "v1beta1"]
+
+
+async def test_a_changed_schema_shows_in_old_objects(api, defined):
+    await api.post(WIDGETS, widget())
+    changed = version()
+    properties = changed["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties["weight"] = {"type": "integer", "default": 7}
+    body = {**defined, "spec": {**defined["spec"], "versions": [changed]}}
+    assert (await api.put(f"{CRDS}/widgets.example.com", body)).status == 200
+    assert (await api.get(f"{WIDGETS}/w")).body["spec"]["weight"] == 7
+    assert (await api.get(WIDGETS)).body["items"][0]["spec"]["weight"] == 7
+
+
+async def test_a_version_that_is_stored_cannot_go(api, defined):
+    body = {**defined, "spec": {**defined["spec"], "versions": [version("v2")]}}
+    found = await api.put(f"{CRDS}/widgets.example.com", body)
+    assert found.status == 422
+    assert found.body["details"]["causes"][0]["field"] == "status.storedVersions[0]"
+
+
+async def test_a_version_can_be_withdrawn(api, defined):
+    body = {**defined, "spec": {**defined["spec"], "versions": [version(served=False)]}}
+    await api.put(f"{CRDS}/widgets.example.com", body)
+    assert (await api.get(WIDGETS)).status == 404
+
+
+async def test_objects_go_with_their_definition(api, defined):
+    await api.post(WIDGETS, widget("a"))
+    held = widget("b")
+    held["metadata"]["finalizers"] = ["example.com/keep"]
+    await api.post(WIDGETS, held)
+    watching = asyncio.create_task(api.watch(WIDGETS, 10))
+    await asyncio.sleep(0.05)
+    going = await api.delete(f"{CRDS}/widgets.example.com")
+    assert going.body["metadata"]["deletionTimestamp"]
+    await asyncio.sleep(0.05)
+    left = (await api.get(WIDGETS)).body["items"]
+    assert [each["metadata"]["name"] for each in left] == ["b"]
+    assert (await api.post(WIDGETS, widget("c"))).status == 405
+    await api.patch(f"{WIDGETS}/b", {"metadata": {"finalizers": None}})
+    for _ in range(100):
+        if (await api.get(f"{CRDS}/widgets.example.com")).status == 404:
+            break
+        await asyncio.sleep(0.01)
+    assert (await api.get(WIDGETS)).status == 404
+    types = [each["type"] for each in await watching]
+    assert types == ["ADDED", "ADDED", "DELETED", "MODIFIED", "DELETED"]
+
+
+async def test_a_definition_can_come_back(api, defined):
+    await api.post(WIDGETS, widget())
+    await api.delete(f"{CRDS}/widgets.example.com")
+    for _ in range(100):
+        if (await api.post(CRDS, crd())).status == 201:
+            break
+        await asyncio.sleep(0.01)
+    assert (await api.get(WIDGETS)).body["items"] == []

@@ -1,0 +1,204 @@
+"""The face: who may come in, which forms there are, what mistakes are called."""
+
+from __future__ import annotations
+
+import ssl
+
+import httpx
+import pytest
+import yaml
+
+from kueuelib.embedded.server import ApiServer
+from kueuelib.errors import ConfigError
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/livez", "/healthz", "/readyz/ping"])
+async def test_health_is_told_to_anybody(api, path):
+    found = await api.get(path, headers={"Authorization": ""})
+    assert (found.status, found.text) == (200, "ok")
+
+
+async def test_strangers_are_turned_away(api):
+    for header in ("", "Bearer wrong", "Basic eA=="):
+        found = await api.get("/api/v1/namespaces", headers={"Authorization": header})
+        assert (found.status, found.body["reason"]) == (401, "Unauthorized")
+    assert (await api.get("/version", headers={"Authorization": ""})).body["major"] == "1"
+
+
+async def test_a_client_certificate_is_as_good_as_a_token(server, tmp_path):
+    user = server.kubeconfig()["users"][0]["user"]
+    import base64
+
+    for name in ("certificate", "key"):
+        data = base64.b64decode(user[f"client-{name}-data"])
+        (tmp_path / name).write_bytes(data)
+    context = ssl.create_default_context(cadata=server.ca.decode())
+    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    async with httpx.AsyncClient(base_url=server.url, verify=context, trust_env=False) as client:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        found = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json=body)
+    who = found.json()["status"]["userInfo"]
+    assert who["username"] == "kubernetes-admin"
+    assert "system:masters" in who["groups"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "reason"),
+    [
+        ("GET", "/nothing", 404, "NotFound"),
+        ("GET", "/api/v2/pods", 404, "NotFound"),
+        ("GET", "/apis/none.example.com", 404, "NotFound"),
+        ("GET", "/api/v1/unicorns", 404, "NotFound"),
+        ("GET", "/api/v1/pods/a", 404, "NotFound"),
+        ("GET", f"{MAPS}/a/status", 404, "NotFound"),
+        ("GET", f"{MAPS}/a/b/c/d", 404, "NotFound"),
+        ("POST", f"{MAPS}/a", 405, "MethodNotAllowed"),
+        ("PUT", MAPS, 405, "MethodNotAllowed"),
+        ("POST", "/api/v1/configmaps", 405, "MethodNotAllowed"),
+        ("DELETE", "/apis", 405, "MethodNotAllowed"),
+    ],
+)
+async def test_paths_that_lead_nowhere_have_their_status(api, method, path, status, reason):
+    found = await api.call(method, path, {} if method in ("POST", "PUT") else None)
+    assert (found.status, found.body["reason"]) == (status, reason)
+    assert (found.body["kind"], found.body["status"]) == ("Status", "Failure")
+
+
+@pytest.mark.parametrize("body", ["{", "[]", "null", '"text"', "", "\x00", '{"metadata":'])
+async def test_a_body_that_is_no_object_is_a_bad_request(api, body):
+    found = await api.post(MAPS, body)
+    assert (found.status, found.body["reason"]) == (400, "BadRequest")
+
+
+async def test_a_body_that_is_too_long_is_refused(api):
+    body = {"metadata": {"name": "a"}, "data": {"x": "y" * (3 * 2**20)}}
+    found = await api.post(MAPS, body)
+    assert (found.status, found.body["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_deep_nesting_is_a_bad_request(api):
+    for depth in (1_000, 100_000):
+        body = '{"metadata":{"name":"a"},"data":' + '{"a":' * depth + "1" + "}" * depth + "}"
+        found = await api.post(MAPS, body)
+        assert (found.status, found.body["reason"]) == (400, "BadRequest")
+
+
+async def test_yaml_is_read_and_written(api):
+    text = "metadata:\n  name: a\ndata:\n  day: '2020-01-01'\n"
+    headers = {"Content-Type": "application/yaml", "Accept": "application/yaml"}
+    made = await api.call("POST", MAPS, text, headers=headers)
+    assert made.status == 201
+    assert yaml.safe_load(made.text)["data"] == {"day": "2020-01-01"}
+    bad = await api.call("POST", MAPS, "a: [", headers={"Content-Type": "application/yaml"})
+    assert bad.status == 400
+
+
+async def test_yaml_that_multiplies_is_refused(api):
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    bomb = "\n".join(lines)
+    found = await api.call("POST", MAPS, bomb, headers={"Content-Type": "application/yaml"})
+    assert found.status == 400
+    assert "too many values" in found.body["message"]
+
+
+async def test_unknown_media_types_are_refused(api):
+    found = await api.get(MAPS, headers={"Accept": "text/html"})
+    assert (found.status, found.body["reason"]) == (406, "NotAcceptable")
+    found = await api.call("POST", MAPS, "x", headers={"Content-Type": "text/html"})
+    assert (found.status, found.body["reason"]) == (415, "UnsupportedMediaType")
+
+
+async def test_a_table_has_the_columns_of_kubectl(api):
+    await api.post(MAPS, {"metadata": {"name": "a"}, "data": {"x": "1", "y": "2"}})
+    found = (await api.get(MAPS, headers={"Accept": TABLE})).body
+    assert found["kind"] == "Table"
+    assert [each["name"] for each in found["columnDefinitions"]] == ["Name", "Data", "Age"]
+    (row,) = found["rows"]
+    assert row["cells"][:2] == ["a", 2]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    one = (await api.get(f"{MAPS}/a", headers={"Accept": TABLE})).body
+    assert one["rows"][0]["cells"][:2] == ["a", 2]
+    bare = await api.get(MAPS, headers={"Accept": TABLE}, params={"includeObject": "None"})
+    assert "object" not in bare.body["rows"][0]
+    whole = await api.get(MAPS, headers={"Accept": TABLE}, params={"includeObject": "Object"})
+    assert whole.body["rows"][0]["object"]["data"] == {"x": "1", "y": "2"}
+
+
+async def test_metadata_is_served_alone(api):
+    await api.post(MAPS, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+    accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    found = (await api.get(MAPS, headers={"Accept": accept})).body
+    assert found["kind"] == "PartialObjectMetadataList"
+    assert found["items"][0]["kind"] == "PartialObjectMetadata"
+    assert "data" not in found["items"][0]
+
+
+async def test_discovery_names_every_kind(api):
+    core = (await api.get("/api/v1")).body
+    verbs = {each["name"]: each["verbs"] for each in core["resources"]}
+    assert "watch" in verbs["pods"]
+    assert verbs["pods/status"] == ["get", "patch", "update"]
+    assert verbs["pods/binding"] == ["create"]
+    groups = (await api.get("/apis")).body["groups"]
+    batch = next(each for each in groups if each["name"] == "batch")
+    assert batch["preferredVersion"] == {"groupVersion": "batch/v1", "version": "v1"}
+    assert (await api.get("/apis/batch")).body["kind"] == "APIGroup"
+    jobs = (await api.get("/apis/batch/v1")).body["resources"][0]
+    assert (jobs["name"], jobs["kind"], jobs["namespaced"]) == ("jobs", "Job", True)
+
+
+async def test_discovery_comes_in_one_piece_for_those_who_ask(api):
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    found = await api.get("/apis", headers={"Accept": accept})
+    assert found.headers["content-type"] == accept
+    names = {each["metadata"]["name"] for each in found.body["items"]}
+    assert {"batch", "apiextensions.k8s.io"} <= names
+    core = (await api.get("/api", headers={"Accept": accept})).body["items"]
+    resources = core[0]["versions"][0]["resources"]
+    assert "pods" in {each["resource"] for each in resources}
+
+
+async def test_openapi_describes_the_kinds(api):
+    index = (await api.get("/openapi/v3")).body["paths"]
+    where = index["apis/batch/v1"]["serverRelativeURL"]
+    document = (await api.get(where)).body
+    schemas = document["components"]["schemas"]
+    gvk = schemas["io.k8s.api.batch.v1.Job"]["x-kubernetes-group-version-kind"]
+    assert gvk == [{"group": "batch", "version": "v1", "kind": "Job"}]
+    assert "/apis/batch/v1/namespaces/{namespace}/jobs/{name}" in document["paths"]
+    assert (await api.get("/openapi/v3/apis/none/v1")).status == 404
+    assert "swagger" in (await api.get("/openapi/v2")).body
+
+
+async def test_those_who_are_in_may_do_everything(api):
+    spec = {"resourceAttributes": {"verb": "create", "resource": "pods"}}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": spec,
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    found = await api.post(path, body)
+    assert found.status == 201
+    assert found.body["status"]["allowed"] is True
+    assert (await api.post(path, {**body, "spec": {}})).status == 400
+    assert (await api.get(path)).status == 405
+
+
+async def test_a_taken_port_is_named_with_the_way_out(server):
+    with pytest.raises(ConfigError) as caught:
+        async with ApiServer(port=server.port):
+            pass
+    assert f"127.0.0.1:{server.port}" in str(caught.value)
+    assert "choose another port" in str(caught.value)
+
+
+async def test_many_servers_are_strangers_to_each_other(api):
+    async with ApiServer() as other:
+        found = await api.get(f"{MAPS}", headers={"Authorization": f"Bearer {other.token}"})
+        assert found.status == 401
+        assert other.port != api.server.port

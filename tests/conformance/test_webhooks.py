@@ -1,0 +1,357 @@
+"""Admission and conversion webhooks over HTTPS."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+
+import pytest
+from aiohttp import web
+
+from kueuelib.embedded.tls import Authority
+
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+MAPS = "/api/v1/namespaces/default/configmaps"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Hook:
+    """An HTTPS server that answers reviews with what a function says."""
+
+    def __init__(self, tmp_path):
+        self.folder = tmp_path
+        self.requests = []
+        self.answers = {}
+        authority = Authority(time.time())
+        certificate, key = authority.issue("hook", hosts=("127.0.0.1",))
+        self.ca = base64.b64encode(authority.pem).decode()
+        (tmp_path / "hook.pem").write_bytes(key + certificate)
+
+    async def __aenter__(self):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.folder / "hook.pem")
+        self.runner = web.ServerRunner(web.Server(self.handle))
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        self.url = f"https://127.0.0.1:{self.runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *exc):
+        await self.runner.cleanup()
+
+    async def handle(self, request):
+        review = await request.json()
+        asked = review["request"]
+        self.requests.append((request.path, asked))
+        answer = self.answers[request.path](asked)
+        if isinstance(answer, web.Response):
+            return answer
+        response = {"uid": asked["uid"], **answer}
+        return web.json_response({**review, "request": None, "response": response})
+
+    def client(self, path):
+        return {"url": self.url + path, "caBundle": self.ca}
+
+
+@pytest.fixture
+async def hook(tmp_path):
+    async with Hook(tmp_path) as hook:
+        yield hook
+
+
+def rule(
+    operations=("CREATE", "UPDATE"), resources=("configmaps",), groups=("",), versions=("v1",)
+):
+    return {
+        "operations": list(operations),
+        "apiGroups": list(groups),
+        "apiVersions": list(versions),
+        "resources": list(resources),
+    }
+
+
+async def register(api, hook, kind="validating", path="/hook", **fields):
+    webhook = {
+        "name": f"{path.strip('/')}.example.com",
+        "clientConfig": hook.client(path),
+        "rules": [rule()],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **fields,
+    }
+    body = {"metadata": {"name": path.strip("/")}, "webhooks": [webhook]}
+    made = await api.post(f"{HOOKS}/{kind}webhookconfigurations", body)
+    assert made.status == 201, made
+    return made.body
+
+
+def patch(*operations):
+    data = base64.b64encode(json.dumps(operations).encode()).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": data}
+
+
+def config_map(name="a", **labels):
+    return {"metadata": {"name": name, "labels": labels}, "data": {"x": "1"}}
+
+
+async def test_a_refusal_carries_the_words_of_the_hook(api, hook):
+    status = {"code": 403, "message": "not on Sundays", "reason": "Forbidden"}
+    hook.answers["/hook"] = lambda _: {"allowed": False, "status": status}
+    await register(api, hook)
+    made = await api.post(MAPS, config_map())
+    assert (made.status, made.body["reason"]) == (403, "Forbidden")
+    assert made.body["message"] == (
+        'admission webhook "hook.example.com" denied the request: not on Sundays'
+    )
+    assert (await api.get(f"{MAPS}/a")).status == 404
+
+
+async def test_a_hook_sees_the_whole_request(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": True, "warnings": ["mind the gap"]}
+    await register(api, hook, rules=[rule(("*",))])
+    made = await api.post(MAPS, config_map())
+    assert made.headers["warning"] == '299 - "mind the gap"'
+    await api.patch(f"{MAPS}/a", {"data": {"x": "2"}})
+    await api.delete(f"{MAPS}/a")
+    create, update, delete = (each for _, each in hook.requests)
+    assert create["operation"] == "CREATE"
+    assert create["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert create["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
+    assert (create["name"], create["namespace"]) == ("a", "default")
+    assert create["userInfo"]["username"] == "kubernetes-admin"
+    assert create["object"]["metadata"]["uid"]
+    assert create["oldObject"] is None
+    assert (update["object"]["data"], update["oldObject"]["data"]) == ({"x": "2"}, {"x": "1"})
+    assert delete["object"] is None
+    assert delete["oldObject"]["data"] == {"x": "2"}
+    assert delete["options"]["kind"] == "DeleteOptions"
+
+
+async def test_a_mutating_hook_changes_what_is_stored(api, hook):
+    hook.answers["/mutate"] = lambda _: patch({"op": "add", "path": "/data/y", "value": "2"})
+    hook.answers["/check"] = lambda asked: {"allowed": asked["object"]["data"]["y"] == "2"}
+    await register(api, hook, "mutating", "/mutate")
+    await register(api, hook, "validating", "/check")
+    made = await api.post(MAPS, config_map())
+    assert made.status == 201
+    assert made.body["data"] == {"x": "1", "y": "2"}
+    first = hook.requests[0][1]["object"]["metadata"]
+    assert "uid" not in first
+
+
+async def test_a_hook_is_asked_again_after_others(api, hook):
+    def first(asked):
+        count = int(asked["object"]["data"].get("count", "0")) + 1
+        return patch({"op": "add", "path": "/data/count", "value": str(count)})
+
+    hook.answers["/a"] = first
+    hook.answers["/b"] = lambda _: patch({"op": "add", "path": "/data/late", "value": "yes"})
+    await register(api, hook, "mutating", "/a", reinvocationPolicy="IfNeeded")
+    await register(api, hook, "mutating", "/b")
+    made = await api.post(MAPS, config_map())
+    assert made.body["data"] == {"x": "1", "late": "yes", "count": "2"}
+
+
+async def test_selectors_spare_the_others(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": False}
+    await register(
+        api,
+        hook,
+        objectSelector={"matchLabels": {"watched": "yes"}},
+        namespaceSelector={
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["kube-system"],
+                }
+            ]
+        },
+    )
+    assert (await api.post(MAPS, config_map("free"))).status == 201
+    refused = await api.post(MAPS, config_map(watched="yes"))
+    assert refused.status == 400
+    assert refused.body["message"].endswith("denied the request without explanation")
+    away = MAPS.replace("default", "kube-system")
+    assert (await api.post(away, config_map(watched="yes"))).status == 201
+    assert (await api.patch(f"{away}/a", {"metadata": {"labels": None}})).status == 200
+
+
+async def test_a_status_is_another_resource(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": False}
+    await register(api, hook, rules=[rule(resources=("pods/status",))])
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    assert (await api.post(pods, {"metadata": {"name": "p"}, "spec": spec})).status == 201
+    assert (await api.patch(f"{pods}/p", {"metadata": {"labels": {"a": "b"}}})).status == 200
+    assert (await api.patch(f"{pods}/p/status", {"status": {"phase": "Running"}})).status == 400
+    assert hook.requests[0][1]["subResource"] == "status"
+
+
+async def test_the_policy_decides_over_a_hook_that_fails(api, hook):
+    hook.answers["/hook"] = lambda _: web.Response(status=500, text="broken")
+    made = await register(api, hook)
+    refused = await api.post(MAPS, config_map())
+    assert (refused.status, refused.body["reason"]) == (500, "InternalError")
+    assert 'failed calling webhook "hook.example.com"' in refused.body["message"]
+    made["webhooks"][0]["failurePolicy"] = "Ignore"
+    await api.put(f"{HOOKS}/validatingwebhookconfigurations/hook", made)
+    assert (await api.post(MAPS, config_map())).status == 201
+
+
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ({"url": "https://127.0.0.1:1/x"}, "127.0.0.1:1"),
+        ({"service": {"namespace": "a", "name": "b"}}, "give the webhook by url"),
+    ],
+)
+async def test_a_hook_that_cannot_be_reached_says_so(api, hook, client, text):
+    await register(api, hook, clientConfig=client)
+    refused = await api.post(MAPS, config_map())
+    assert refused.status == 500
+    assert text in refused.body["message"]
+
+
+async def test_a_hook_with_a_foreign_certificate_is_not_trusted(api, hook):
+    foreign = base64.b64encode(Authority(time.time()).pem).decode()
+    await register(api, hook, clientConfig={"url": f"{hook.url}/hook", "caBundle": foreign})
+    refused = await api.post(MAPS, config_map())
+    assert refused.status == 500
+    assert "certificate" in refused.body["message"].lower()
+
+
+async def test_a_dry_run_spares_hooks_with_side_effects(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": True}
+    await register(api, hook, sideEffects="NoneOnDryRun")
+    assert (await api.post(MAPS, config_map(), params={"dryRun": "All"})).status == 201
+    assert hook.requests[0][1]["dryRun"] is True
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"name": "short"}, "webhooks[0].name"),
+        ({"sideEffects": None}, "webhooks[0].sideEffects"),
+        ({"admissionReviewVersions": []}, "webhooks[0].admissionReviewVersions"),
+        ({"clientConfig": {"url": "http://a"}}, "webhooks[0].clientConfig.url"),
+        ({"clientConfig": {}}, "webhooks[0].clientConfig"),
+        ({"timeoutSeconds": 99}, "webhooks[0].timeoutSeconds"),
+        ({"failurePolicy": "Maybe"}, "webhooks[0].failurePolicy"),
+        ({"rules": [rule(("WATCH",))]}, "webhooks[0].rules[0].operations[0]"),
+        ({"matchConditions": [{"name": "a", "expression": "true"}]}, "webhooks[0].matchConditions"),
+    ],
+)
+async def test_a_broken_configuration_is_invalid(api, hook, fields, path):
+    webhook = {
+        "name": "a.example.com",
+        "clientConfig": hook.client("/hook"),
+        "rules": [rule()],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **fields,
+    }
+    body = {"metadata": {"name": "a"}, "webhooks": [webhook]}
+    made = await api.post(f"{HOOKS}/validatingwebhookconfigurations", body)
+    assert (made.status, made.body["reason"]) == (422, "Invalid")
+    assert path in {each["field"] for each in made.body["details"]["causes"]}
+
+
+# ---- conversion
+
+
+def two_versions(hook):
+    def version(name, field, *, storage):
+        properties = {field: {"type": "string"}}
+        spec = {"type": "object", "properties": properties}
+        schema = {"type": "object", "properties": {"spec": spec}}
+        return {
+            "name": name,
+            "served": True,
+            "storage": storage,
+            "schema": {"openAPIV3Schema": schema},
+        }
+
+    webhook = {"clientConfig": hook.client("/convert"), "conversionReviewVersions": ["v1"]}
+    return {
+        "metadata": {"name": "boxes.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "boxes", "kind": "Box"},
+            "versions": [
+                version("v1", "name", storage=False),
+                version("v2", "title", storage=True),
+            ],
+            "conversion": {"strategy": "Webhook", "webhook": webhook},
+        },
+    }
+
+
+def convert(asked):
+    new = asked["desiredAPIVersion"]
+    old, field = ("name", "title") if new.endswith("v2") else ("title", "name")
+    found = []
+    for obj in asked["objects"]:
+        spec = dict(obj["spec"])
+        if old in spec:
+            spec[field] = spec.pop(old)
+        found.append({**obj, "apiVersion": new, "spec": spec})
+    return {"convertedObjects": found, "result": {"status": "Success"}}
+
+
+@pytest.fixture
+async def boxes(api, hook):
+    hook.answers["/convert"] = convert
+    assert (await api.post(CRDS, two_versions(hook))).status == 201
+    return "/apis/example.com/{}/namespaces/default/boxes"
+
+
+async def test_objects_are_converted_on_the_way_in_and_out(api, hook, boxes):
+    old, new = boxes.format("v1"), boxes.format("v2")
+    made = await api.post(old, {"metadata": {"name": "b"}, "spec": {"name": "x"}})
+    assert made.body["spec"] == {"name": "x"}
+    assert (await api.get(f"{new}/b")).body["spec"] == {"title": "x"}
+    changed = await api.patch(f"{old}/b", {"spec": {"name": "y"}})
+    assert changed.body["spec"] == {"name": "y"}
+    assert (await api.get(new)).body["items"][0]["spec"] == {"title": "y"}
+    (event,) = await api.watch(old, 1)
+    assert event["object"]["spec"] == {"name": "y"}
+
+
+async def test_a_list_is_converted_in_one_call(api, hook, boxes):
+    for name in "abc":
+        body = {"metadata": {"name": name}, "spec": {"title": name}}
+        await api.post(boxes.format("v2"), body)
+    assert hook.requests == []
+    found = (await api.get(boxes.format("v1"))).body["items"]
+    assert [each["spec"] for each in found] == [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+    assert len(hook.requests) == 1
+    await api.get(boxes.format("v1"))
+    assert len(hook.requests) == 1
+
+
+async def test_a_failing_conversion_is_told(api, hook, boxes):
+    await api.post(boxes.format("v2"), {"metadata": {"name": "b"}, "spec": {"title": "x"}})
+    failed = {"result": {"status": "Failed", "message": "too old"}, "convertedObjects": []}
+    hook.answers["/convert"] = lambda _: failed
+    found = await api.get(f"{boxes.format('v1')}/b")
+    assert (found.status, found.body["reason"]) == (500, "InternalError")
+    assert (
+        "conversion webhook for example.com/v2, Kind=Box failed: too old" in found.body["message"]
+    )
+    assert (await api.get(f"{boxes.format('v2')}/b")).status == 200
+
+
+async def test_a_hook_for_one_version_sees_writes_of_the_other(api, hook, boxes):
+    hook.answers["/hook"] = lambda asked: {"allowed": asked["object"]["spec"] == {"name": "x"}}
+    rules = [rule(resources=("boxes",), groups=("example.com",))]
+    await register(api, hook, rules=rules)
+    made = await api.post(boxes.format("v2"), {"metadata": {"name": "b"}, "spec": {"title": "x"}})
+    assert made.status == 201
+    asked = hook.requests[-1][1] if hook.requests[-1][0] == "/hook" else hook.requests[-2][1]
+    assert asked["kind"]["version"] == "v1"
+    assert asked["requestKind"]["version"] == "v2"
