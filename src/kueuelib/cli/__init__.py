@@ -15,11 +15,18 @@ def main() -> None:
 
     try:
         app(prog_name="kueuelib")
-    except ConfigError as error:
-        print(f"kueuelib: {error}", file=sys.stderr)  # noqa: T201 - the command line's voice
-        sys.exit(2)
-    except KueuelibError as error:
-        print(f"kueuelib: {error}", file=sys.stderr)  # noqa: T201 - the command line's voice
-        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except (KueuelibError, ExceptionGroup) as error:
+        found = _only(error)
+        if not isinstance(found, KueuelibError):
+            raise
+        print(f"kueuelib: {found}", file=sys.stderr)  # noqa: T201 - the command line's voice
+        sys.exit(2 if isinstance(found, ConfigError) else 1)
+
+
+def _only(error: Exception) -> Exception:
+    """What is inside a group of one, as task groups raise it."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        (error,) = error.exceptions
+    return error

@@ -40,14 +40,15 @@ def run(jobs: int, *, plain: bool, keep: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="kueuelib-demo-"))
     try:
         return anyio.run(_play, jobs, console, folder, plain)
-    except KueuelibError as error:
-        console.print(f"the demo failed: {error}", highlight=False, markup=False)
-        return 1
+    except* KueuelibError as group:
+        for error in group.exceptions:
+            console.print(f"the demo failed: {error}", highlight=False, markup=False)
     finally:
         if keep:
             console.print(f"log files: {folder}", highlight=False)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+    return 1
 
 
 async def _play(jobs: int, console: Console, folder: Path, plain: bool) -> int:
