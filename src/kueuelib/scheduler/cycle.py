@@ -226,13 +226,19 @@ def best_assignment(
     snapshot: Snapshot, queue: FrozenQueue, head: Head, settings: Settings
 ) -> Assignment:
     """The assignment for all pods, or for as many as fit if the workload allows that (1.8)."""
-    full = assign(snapshot, queue, head.info, progress=head.progress)
+
+    def try_with(counts: tuple[int, ...] | None) -> Assignment:
+        fungible = settings.flavor_fungibility
+        progress = head.progress if fungible else ()
+        return assign(snapshot, queue, head.info, counts, progress, fungible=fungible)
+
+    full = try_with(None)
     pod_sets = head.info.pod_sets
     if full.mode is Mode.FIT or not settings.partial_admission or not can_shrink(pod_sets):
         return full
 
     def attempt(counts: tuple[int, ...]) -> Assignment | None:
-        found = assign(snapshot, queue, head.info, counts, head.progress)
+        found = try_with(counts)
         return found if found.mode is Mode.FIT else None
 
     return search(pod_sets, attempt) or full

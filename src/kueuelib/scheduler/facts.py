@@ -22,7 +22,7 @@ from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.queue_spec import QueueSpec, flavor_of, queue_spec
-from kueuelib.scheduler.queues import Queues, Requeue, Scope, scope_of
+from kueuelib.scheduler.queues import Place, Queues, Scope, scope_of
 from kueuelib.scheduler.reasons import (
     ClusterQueueMissing,
     Inactive,
@@ -235,7 +235,7 @@ class Facts:
             item, home = self.queues.get(key), self.queues.home(key)
             if item is None or home is None:
                 continue
-            if item.verdict in (None, Requeue.NAMESPACE_MISMATCH):
+            if item.place is not Place.HEAP:
                 self.queues.push(home, item.info, now=now, retry=True)
 
     def _namespace_gone(self, event: events.NamespaceGone, _: float) -> None:

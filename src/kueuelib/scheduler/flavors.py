@@ -18,7 +18,7 @@ from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.tolerations import untolerated
 from kueuelib.scheduler.amounts import PODS, FlavorResource, added, in_flavors
-from kueuelib.scheduler.queue_spec import Flavor, Fungibility, ResourceGroup
+from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.queues import Progress
 from kueuelib.scheduler.reasons import (
     AffinityMismatch,
@@ -101,6 +101,8 @@ def assign(
     info: WorkloadInfo,
     counts: tuple[int, ...] | None = None,
     progress: Progress = (),
+    *,
+    fungible: bool = True,
 ) -> Assignment:
     """Flavors for all pod sets of a workload.
 
@@ -110,7 +112,9 @@ def assign(
         info: the workload.
         counts: pods per pod set, when fewer than all are tried (spec/scheduling 1.8).
         progress: the flavors that earlier attempts tried already.
+        fungible: False takes the first flavor that fits, whatever the ClusterQueue prefers.
     """
+    policy = queue.spec.fungibility if fungible else FIRST_FIT
     resume = {name: dict(indices) for name, indices in progress}
     usage: dict[FlavorResource, int] = {}
     choices: list[PodSetChoice] = []
@@ -121,7 +125,7 @@ def assign(
     for index, pod_set in enumerate(info.pod_sets):
         count = pod_set.count if counts is None else counts[index]
         requests = pod_set.requests(count, count_pods=count_pods)
-        found = _PodSetSearch(snapshot, queue, pod_set, requests, usage)
+        found = _PodSetSearch(snapshot, queue, policy, pod_set, requests, usage)
         mode = found.run(resume.get(pod_set.name, {}))
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
@@ -152,12 +156,14 @@ class _PodSetSearch:
         self,
         snapshot: Snapshot,
         queue: FrozenQueue,
+        policy: Fungibility,
         pod_set: PodSetInfo,
         requests: Mapping[str, int],
         earlier: Mapping[FlavorResource, int],
     ) -> None:
         self._snapshot = snapshot
         self._queue = queue
+        self._policy = policy
         self._spec = pod_set.spec.template.spec
         self._requests = requests
         self._earlier = earlier
@@ -196,7 +202,7 @@ class _PodSetSearch:
 
     def _group(self, group: ResourceGroup, last: int) -> _Search:
         wanted = [name for name in sorted(group.resources) if name in self._requests]
-        policy = self._queue.spec.fungibility
+        policy = self._policy
         attempts: list[FlavorAttempt] = []
         best: _Option | None = None
         tried = -1
@@ -226,8 +232,6 @@ class _PodSetSearch:
         blockers: list[Blocker] = []
         for resource in wanted:
             amount = self._requests[resource]
-            if not amount:
-                continue
             pair = FlavorResource(name, resource)
             verdict, borrows, blocker = _verdict(
                 self._snapshot, self._queue, pair, self._earlier.get(pair, 0), amount

@@ -78,6 +78,10 @@ class Fungibility:
     preempt_rather_than_borrow: bool = False
 
 
+FIRST_FIT = Fungibility()
+"""Stop at the first flavor that fits, by borrowing or not."""
+
+
 @attrs.frozen
 class PreemptionPolicy:
     """Whom a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).

@@ -17,6 +17,8 @@ class Settings:
         block_admission: admit one workload at a time, until its pods are ready
             (`waitForPodsReady.blockAdmission`).
         partial_admission: whether `minCount` is honoured (gate PartialAdmission).
+        flavor_fungibility: whether the preferences of a ClusterQueue are honoured; otherwise
+            the first flavor that fits is taken (gate FlavorFungibility).
         priority_sorting: whether priority decides between the heads of a cohort (gate
             PrioritySortingWithinCohort).
     """
@@ -24,6 +26,7 @@ class Settings:
     queue_timestamp: str = EVICTION
     block_admission: bool = False
     partial_admission: bool = True
+    flavor_fungibility: bool = True
     priority_sorting: bool = True
 
 

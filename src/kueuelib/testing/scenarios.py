@@ -71,6 +71,7 @@ class _Run:
         gates = scenario.get("gates", {})
         self._engine = Engine(
             Settings(
+                flavor_fungibility=gates.get("FlavorFungibility", True),
                 partial_admission=gates.get("PartialAdmission", True),
                 priority_sorting=gates.get("PrioritySortingWithinCohort", True),
             )

@@ -1,0 +1,491 @@
+"""Laws of the decision engine over random histories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import events
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.queues import Place
+from kueuelib.scheduler.standing import Where
+from kueuelib.testing.builders import (
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
+
+QUEUES = ("a", "b", "c")
+FLAVORS = ("one", "two")
+COHORTS = ("", "x", "y")
+TEAMS = ("red", "blue")
+
+
+@st.composite
+def quotas(draw: st.DrawFn, cohort: str) -> dict[str, int]:
+    nominal = draw(st.integers(0, 6))
+    found = {"nominal": nominal}
+    if cohort and draw(st.booleans()):
+        found["borrowing"] = draw(st.integers(0, 4))
+    if cohort and draw(st.booleans()):
+        found["lending"] = draw(st.integers(0, nominal))
+    return found
+
+
+@st.composite
+def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
+    cohort = draw(st.sampled_from(COHORTS))
+    flavors = draw(st.sampled_from([("one",), ("two",), ("one", "two"), ("two", "one")]))
+    group = {flavor: {"cpu": draw(quotas(cohort)), "gpu": draw(quotas(cohort))} for flavor in flavors}
+    selector = draw(st.sampled_from([None, None, {"matchLabels": {"team": "red"}}]))
+    next_flavor = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
+    return make_cluster_queue(
+        name,
+        group,
+        cohort=cohort,
+        selector=selector,
+        queueingStrategy=draw(st.sampled_from(["StrictFIFO", "BestEffortFIFO"])),
+        stopPolicy=draw(st.sampled_from(["None", "None", "None", "Hold"])),
+        preemption={"reclaimWithinCohort": draw(st.sampled_from(["Never", "Any"]))},
+        flavorFungibility={
+            "whenCanBorrow": draw(next_flavor),
+            "preference": draw(st.sampled_from(["", "PreemptionOverBorrowing"])),
+        },
+    )
+
+
+@st.composite
+def pod_sets(draw: st.DrawFn) -> list[dict[str, object]]:
+    count = draw(st.integers(1, 3))
+    found = make_pod_set(
+        {"cpu": draw(st.integers(0, 4)), "gpu": draw(st.integers(0, 1))},
+        count=count,
+        min_count=draw(st.none() | st.integers(1, count)),
+        nodeSelector=draw(st.sampled_from([{}, {}, {"kind": "one"}])),
+    )
+    return [found]
+
+
+@attrs.define
+class World:
+    """What an API server would hold: the truth that the engine is told."""
+
+    cluster_queues: dict[str, ClusterQueue] = attrs.field(factory=dict)
+    local_queues: dict[ObjectKey, LocalQueue] = attrs.field(factory=dict)
+    flavors: dict[str, ResourceFlavor] = attrs.field(factory=dict)
+    namespaces: dict[str, dict[str, str]] = attrs.field(factory=dict)
+    workloads: dict[ObjectKey, Workload] = attrs.field(factory=dict)
+
+    def events(self) -> Iterator[events.Event]:
+        for name, labels in self.namespaces.items():
+            yield events.NamespaceSet(name, labels)
+        for flavor in self.flavors.values():
+            yield events.FlavorSet(flavor)
+        for cluster_queue in self.cluster_queues.values():
+            yield events.ClusterQueueSet(cluster_queue)
+        for local_queue in self.local_queues.values():
+            yield events.LocalQueueSet(local_queue)
+        for workload in self.workloads.values():
+            yield events.WorkloadSet(workload)
+
+
+def holds(workload: Workload) -> bool:
+    return workload.status.admission is not None
+
+
+def with_status(workload: Workload, *conditions: dict[str, str], **status: object) -> Workload:
+    raw = encode(workload)
+    types = {condition["type"] for condition in conditions}
+    old = raw.get("status", {})
+    kept = [found for found in old.get("conditions", ()) if found["type"] not in types]
+    merged = {**old, **status, "conditions": [*kept, *conditions]}
+    merged = {key: value for key, value in merged.items() if value is not None}
+    return decode(Workload, {**raw, "status": merged})
+
+
+class Histories(RuleBasedStateMachine):
+    """Everything that can happen to the engine, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Engine()
+        self.world = World()
+        self.now = 1000.0
+        self.serial = 0
+        self.assumed: dict[ObjectKey, Workload] = {}
+
+    def observe(self, event: events.Event) -> None:
+        self.engine.observe(event, self.now)
+
+    @initialize(data=st.data())
+    def found(self, data: st.DataObject) -> None:
+        for number, name in enumerate(("ns1", "ns2")):
+            self.set_namespace(name, TEAMS[number])
+        for flavor in FLAVORS:
+            self.set_flavor(flavor)
+        for name in QUEUES:
+            self.set_cluster_queue(data.draw(cluster_queues(name)))
+            for namespace in self.world.namespaces:
+                self.set_local_queue(make_local_queue(name, name, namespace))
+
+    # --- facts
+
+    def set_cluster_queue(self, found: ClusterQueue) -> None:
+        self.world.cluster_queues[found.name] = found
+        self.observe(events.ClusterQueueSet(found))
+
+    def set_local_queue(self, found: LocalQueue) -> None:
+        self.world.local_queues[found.key] = found
+        self.observe(events.LocalQueueSet(found))
+
+    def set_flavor(self, name: str) -> None:
+        found = make_flavor(name, {"kind": name})
+        self.world.flavors[name] = found
+        self.observe(events.FlavorSet(found))
+
+    def set_namespace(self, name: str, team: str) -> None:
+        self.world.namespaces[name] = {"team": team}
+        self.observe(events.NamespaceSet(name, {"team": team}))
+
+    def set_workload(self, found: Workload) -> None:
+        self.world.workloads[found.key] = found
+        self.observe(events.WorkloadSet(found))
+
+    @rule(data=st.data(), name=st.sampled_from(QUEUES))
+    def cluster_queue_changes(self, data: st.DataObject, name: str) -> None:
+        self.set_cluster_queue(data.draw(cluster_queues(name)))
+
+    @rule(name=st.sampled_from(QUEUES))
+    def cluster_queue_goes(self, name: str) -> None:
+        self.world.cluster_queues.pop(name, None)
+        self.observe(events.ClusterQueueGone(name))
+
+    @rule(data=st.data(), to=st.sampled_from(QUEUES), policy=st.sampled_from(["None", "Hold"]))
+    def local_queue_changes(self, data: st.DataObject, to: str, policy: str) -> None:
+        name = data.draw(st.sampled_from(QUEUES))
+        namespace = data.draw(st.sampled_from(sorted(self.world.namespaces)))
+        self.set_local_queue(make_local_queue(name, to, namespace, stopPolicy=policy))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.local_queues)
+    def local_queue_goes(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.world.local_queues)))
+        del self.world.local_queues[key]
+        self.observe(events.LocalQueueGone(key))
+
+    @rule(name=st.sampled_from(FLAVORS))
+    def flavor_goes_or_comes(self, name: str) -> None:
+        if name in self.world.flavors:
+            del self.world.flavors[name]
+            self.observe(events.FlavorGone(name))
+        else:
+            self.set_flavor(name)
+
+    @rule(name=st.sampled_from(["ns1", "ns2"]), team=st.sampled_from(TEAMS))
+    def namespace_changes(self, name: str, team: str) -> None:
+        self.set_namespace(name, team)
+
+    # --- workloads
+
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        namespace=st.sampled_from(["ns1", "ns2"]),
+        found=pod_sets(),
+        priority=st.integers(-1, 1),
+    )
+    def workload_comes(
+        self, queue: str, namespace: str, found: list[dict[str, object]], priority: int
+    ) -> None:
+        self.serial += 1
+        self.set_workload(
+            make_workload(
+                f"w{self.serial}",
+                queue,
+                namespace=namespace,
+                priority=priority,
+                created=self.now,
+                pod_sets=found,
+            )
+        )
+
+    def draw_workload(self, data: st.DataObject) -> Workload:
+        return self.world.workloads[data.draw(st.sampled_from(sorted(self.world.workloads)))]
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.workloads)
+    def workload_goes(self, data: st.DataObject) -> None:
+        found = self.draw_workload(data)
+        del self.world.workloads[found.key]
+        self.assumed.pop(found.key, None)
+        self.observe(events.WorkloadGone(found.key))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.world.workloads)
+    def workload_finishes(self, data: st.DataObject) -> None:
+        found = self.draw_workload(data)
+        self.assumed.pop(found.key, None)
+        del self.world.workloads[found.key]
+        self.observe(events.WorkloadSet(with_status(found, make_condition("Finished"))))
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(map(holds, self.world.workloads.values())))
+    def workload_is_evicted(self, data: st.DataObject) -> None:
+        keys = sorted(key for key, found in self.world.workloads.items() if holds(found))
+        found = self.world.workloads[data.draw(st.sampled_from(keys))]
+        self.set_workload(
+            with_status(
+                found,
+                make_condition("QuotaReserved", False),
+                make_condition("Evicted", True, "PodsReadyTimeout", self.now),
+                admission=None,
+                requeueState=data.draw(
+                    st.sampled_from([None, {"count": 1, "requeueAt": "1970-01-01T01:00:00Z"}])
+                ),
+            )
+        )
+
+    @rule(data=st.data(), active=st.booleans(), priority=st.integers(-1, 1))
+    @precondition(lambda self: self.world.workloads)
+    def workload_changes(self, data: st.DataObject, active: bool, priority: int) -> None:
+        found = self.draw_workload(data)
+        spec = attrs.evolve(found.spec, active=active, priority=priority)
+        self.set_workload(attrs.evolve(found, spec=spec))
+
+    @rule(data=st.data(), state=st.sampled_from(["Pending", "Retry", "Ready"]))
+    @precondition(lambda self: self.world.workloads)
+    def check_speaks(self, data: st.DataObject, state: str) -> None:
+        check = {"name": "k", "state": state, "message": "", "lastTransitionTime": None}
+        check["lastTransitionTime"] = "1970-01-01T00:00:00Z"
+        self.set_workload(with_status(self.draw_workload(data), admissionChecks=[check]))
+
+    @rule(seconds=st.sampled_from([0.5, 30.0, 4000.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    # --- cycles
+
+    @rule(data=st.data())
+    def cycle_runs(self, data: st.DataObject) -> None:
+        found = self.engine.next_cycle(self.now)
+        if found is None:
+            return
+        plan = decide(found, self.now)
+        self.check_order(plan)
+        settled = self.engine.settle(plan, self.now)
+        assert settled.admissions == plan.admissions
+        for admit in settled.admissions:
+            self.check_limits(admit.key)
+            workload = self.world.workloads[admit.key]
+            self.assumed[admit.key] = with_status(
+                workload,
+                make_condition("QuotaReserved"),
+                make_condition("Admitted"),
+                make_condition("Evicted", False),
+                admission=encode(admit.admission),
+            )
+
+    @rule(data=st.data(), succeeds=st.booleans())
+    @precondition(lambda self: self.assumed)
+    def write_ends(self, data: st.DataObject, succeeds: bool) -> None:
+        key = data.draw(st.sampled_from(sorted(self.assumed)))
+        written = self.assumed.pop(key)
+        if not succeeds:
+            self.observe(events.Forgotten(key))
+            return
+        spec = self.world.workloads[key].spec
+        self.set_workload(attrs.evolve(written, spec=spec))
+
+    def check_limits(self, key: ObjectKey) -> None:
+        """At admission nobody uses more than nominal plus borrowing, nor more than is lent."""
+        holder = self.engine.holder(key)
+        assert holder is not None
+        queue = self.world.cluster_queues[holder.cluster_queue]
+        used = self.usage()
+        for pair, amount in holder.usage.items():
+            if not amount:
+                continue
+            quota = naive_quota(queue, pair)
+            mine = used[queue.name, pair]
+            if not queue.spec.cohort_name:
+                assert mine <= quota["nominal"]
+                continue
+            if quota["borrowing"] is not None:
+                assert mine <= quota["nominal"] + quota["borrowing"]
+            pool = beyond = 0
+            for other in self.world.cluster_queues.values():
+                if other.spec.cohort_name == queue.spec.cohort_name:
+                    limits = naive_quota(other, pair)
+                    pool += limits["nominal"] - limits["guaranteed"]
+                    beyond += max(0, used[other.name, pair] - limits["guaranteed"])
+            guaranteed = quota["guaranteed"]
+            assert beyond + min(mine, guaranteed) <= pool + guaranteed
+
+    def usage(self) -> Counter[tuple[str, FlavorResource]]:
+        found: Counter[tuple[str, FlavorResource]] = Counter()
+        for holder in self.engine.cache.holders.values():
+            for pair, amount in holder.usage.items():
+                found[holder.cluster_queue, pair] += amount
+        return found
+
+    def check_order(self, plan: Plan) -> None:
+        """Nobody of a StrictFIFO queue is passed by one behind, but for reasons of its own."""
+        for admit in plan.admissions:
+            if self.world.cluster_queues[admit.cluster_queue].spec.queueing_strategy != "StrictFIFO":
+                continue
+            mine = next(
+                info for info in self.engine.pending(admit.cluster_queue) if info.key == admit.key
+            )
+            for info in self.engine.pending(admit.cluster_queue):
+                if info.order < mine.order:
+                    item = self.engine._queues.get(info.key)
+                    assert item is not None
+                    assert item.place is Place.INADMISSIBLE
+                    assert (
+                        item.not_before is not None
+                        or item.info.failed_checks
+                        or not self.is_let_in(info.key, admit.cluster_queue)
+                    )
+
+    def is_let_in(self, key: ObjectKey, cluster_queue: str) -> bool:
+        selector = self.world.cluster_queues[cluster_queue].spec.namespace_selector
+        assert selector is not None
+        labels = self.world.namespaces[key.namespace]
+        return selector.match_labels.items() <= labels.items()
+
+    # --- invariants
+
+    @invariant()
+    def nobody_is_in_two_places_or_in_none(self) -> None:
+        queues = self.engine._queues
+        seen: Counter[ObjectKey] = Counter()
+        for name in QUEUES:
+            queue = queues.queue(name)
+            if queue is None:
+                continue
+            parked = set(queue.parked())
+            for key, item in queue.items.items():
+                seen[key] += 1
+                assert queues.home(key) == name
+                assert (key in parked) == (item.place is Place.INADMISSIBLE)
+                assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
+                in_heap = [one for _, one in queue._heap if one == key]
+                assert in_heap or item.place is not Place.HEAP
+            counts = queue.counts()
+            assert counts.active + counts.inadmissible == len(queue.items)
+        for key, workload in self.world.workloads.items():
+            standing = self.engine.standing(key)
+            assert standing.where is not Where.UNKNOWN
+            holder = self.engine.holder(key)
+            assert (holder is not None) == (holds(workload) or key in self.assumed)
+            assert not (holder and seen[key])
+            if holder is None:
+                assert seen[key] == int(self.should_queue(workload))
+        assert set(seen) <= set(self.world.workloads)
+        assert max(seen.values(), default=0) <= 1
+
+    def should_queue(self, workload: Workload) -> bool:
+        key = ObjectKey(workload.namespace, workload.spec.queue_name)
+        local_queue = self.world.local_queues.get(key)
+        return (
+            workload.spec.active
+            and local_queue is not None
+            and local_queue.spec.extra.get("stopPolicy", "None") == "None"
+            and getattr(local_queue.spec, "stop_policy", "None") == "None"
+            and local_queue.spec.cluster_queue in self.world.cluster_queues
+        )
+
+    @invariant()
+    def running_sums_equal_a_rebuild(self) -> None:
+        cache = self.engine.cache
+        fresh = cache.rebuilt()
+        assert cache.names == fresh.names
+        mine, other = cache.freeze(cache.names), fresh.freeze(fresh.names)
+        for name in cache.names:
+            a, b = mine.queues[name], other.queues[name]
+            assert a.spec == b.spec
+            assert a.inactive == b.inactive
+            assert a.usage == b.usage
+            assert dict(a.holders) == dict(b.holders)
+            assert a.lowest_priority == b.lowest_priority
+            priorities = [holder.priority for holder in a.holders.values()]
+            assert a.lowest_priority == min(priorities, default=None)
+            state, rebuilt = cache.state(name), fresh.state(name)
+            assert state is not None
+            assert rebuilt is not None
+            assert state.tally == rebuilt.tally
+            assert state.local == rebuilt.local
+        assert mine.cohorts.keys() == other.cohorts.keys()
+        for name, cohort in mine.cohorts.items():
+            assert cohort.capacity == other.cohorts[name].capacity
+            assert cohort.used == other.cohorts[name].used
+            assert cohort.members == {key: mine.queues[key] for key in cohort.members}
+
+    @rule()
+    def nothing_admissible_sleeps(self) -> None:
+        """When the engine is quiet, an engine that starts from the same facts admits nothing."""
+        for key in sorted(self.assumed):
+            written = self.assumed.pop(key)
+            self.set_workload(attrs.evolve(written, spec=self.world.workloads[key].spec))
+        for _ in range(200):
+            found = self.engine.next_cycle(self.now)
+            if found is None:
+                break
+            plan = decide(found, self.now)
+            for admit in self.engine.settle(plan, self.now).admissions:
+                workload = self.world.workloads[admit.key]
+                conditions = (make_condition("QuotaReserved"), make_condition("Evicted", False))
+                admission = encode(admit.admission)
+                self.set_workload(with_status(workload, *conditions, admission=admission))
+        else:
+            raise AssertionError("the engine does not come to rest")
+        fresh = Engine()
+        fresh.observe_all(self.world.events(), self.now)
+        while (found := fresh.next_cycle(self.now)) is not None:
+            plan = decide(found, self.now)
+            assert plan.admissions == ()
+            fresh.settle(plan, self.now)
+
+
+def naive_quota(queue: ClusterQueue, pair: FlavorResource) -> dict[str, int]:
+    """The quota as the formulas of the specification have it."""
+    factor = 1000 if pair.resource == "cpu" else 1
+    for group in queue.spec.resource_groups:
+        for flavor in group.flavors:
+            for resource in flavor.resources:
+                if (flavor.name, resource.name) == pair:
+                    nominal = resource.nominal_quota.value() * factor
+                    borrowing, lending = resource.borrowing_limit, resource.lending_limit
+                    return {
+                        "nominal": nominal,
+                        "borrowing": None if borrowing is None else borrowing.value() * factor,
+                        "guaranteed": 0 if lending is None else nominal - lending.value() * factor,
+                    }
+    return {"nominal": 0, "borrowing": None, "guaranteed": 0}
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
