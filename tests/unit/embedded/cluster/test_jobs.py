@@ -272,7 +272,7 @@ async def test_a_job_whose_pods_are_refused_says_so_and_tries_again(sandbox) -> 
         "apiVersion": "v1",
         "kind": "LimitRange",
         "metadata": {"name": "limits", "namespace": "default"},
-        "spec": {"limits": [{"type": "Container", "max": {"cpu": "500m"}}]},
+        "spec": {"limits": [{"type": "Container", "min": {"cpu": "2"}}]},
     }
     await sandbox.create(LIMIT_RANGES, limits)
     await sandbox.job()
@@ -281,7 +281,7 @@ async def test_a_job_whose_pods_are_refused_says_so_and_tries_again(sandbox) -> 
         for each in (await sandbox.service.list(EVENTS)).items
         if each["reason"] == "FailedCreate"
     ]
-    assert "maximum cpu usage per Container is 500m" in messages[0]
+    assert "minimum cpu usage per Container is 2, but request is 1" in messages[0]
     assert "active" not in await sandbox.status()
     await sandbox.delete(LIMIT_RANGES, "limits")
     await sandbox.pass_time(10)
