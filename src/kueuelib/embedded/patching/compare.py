@@ -17,7 +17,7 @@ from kueuelib.embedded.patching.fieldsets import (
     items_by_element,
     without,
 )
-from kueuelib.embedded.schema.equality import same_json
+from kueuelib.embedded.schema.equality import canonical, same_json
 from kueuelib.embedded.schema.node import MISSING, SchemaNode
 
 
@@ -66,6 +66,8 @@ class _Walk:
             self.added.add(path)
         elif new is MISSING:
             self.removed.add(path)
+        elif old is new or (len(path) == 1 and canonical(old) == canonical(new)):
+            return  # whole sections are compared first: most writes change one
         if _walkable(is_granular_map, node, old, new):
             before, after = _or_empty(old, {}), _or_empty(new, {})
             for name in {**before, **after}:

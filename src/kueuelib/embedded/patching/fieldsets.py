@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj
@@ -206,12 +207,16 @@ def _read(raw: Mapping[str, Any], path: Path, found: set[Path]) -> None:
             continue
         if name[:2] not in ("f:", "k:", "v:", "i:") or not isinstance(below, Mapping):
             raise ValueError(f"{name!r} is no element of a field path")
-        text = name if name[:2] in ("f:", "i:") else name[:2] + canonical(json.loads(name[2:]))
-        inner = (*path, text)
+        inner = (*path, name if name[:2] in ("f:", "i:") else _respelled(name))
         if below:
             _read(below, inner, found)
         else:
             found.add(inner)
+
+
+@lru_cache(4096)
+def _respelled(name: str) -> str:
+    return name[:2] + canonical(json.loads(name[2:]))
 
 
 def show(path: Path) -> str:
