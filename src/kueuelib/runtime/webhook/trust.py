@@ -126,13 +126,26 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
     CRDs without conversion webhook are left alone.
     """
     bundle = base64.b64encode(ca_cert).decode()
+    if all(found == bundle for found in _bundles(obj)):
+        return obj  # found out without a copy: CRDs are large, and looked at every minute
     made = copy.deepcopy(obj)
     for client_config in _client_configs(made):
         client_config["caBundle"] = bundle
-    return obj if made == obj else made
+    return made
+
+
+def _bundles(obj: Obj) -> list[str | None]:
+    if "webhooks" in obj:
+        return [(each.get("clientConfig") or {}).get("caBundle") for each in obj["webhooks"] or ()]
+    conversion = (obj.get("spec") or {}).get("conversion") or {}
+    if conversion.get("strategy") != "Webhook":
+        return []
+    webhook = conversion.get("webhook") or {}
+    return [(webhook.get("clientConfig") or {}).get("caBundle")]
 
 
 def _client_configs(obj: Obj) -> list[dict[str, Any]]:
+    """The parts that carry a bundle; those that are missing are added."""
     if "webhooks" in obj:
         return [webhook.setdefault("clientConfig", {}) for webhook in obj["webhooks"] or ()]
     conversion = (obj.get("spec") or {}).get("conversion") or {}
