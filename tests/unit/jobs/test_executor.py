@@ -1,0 +1,224 @@
+"""What the commands become on the wire, against a server that only takes notes."""
+
+from __future__ import annotations
+
+import copy
+
+import attrs
+import pytest
+
+from kueuelib.api.kinds import JOBS, WORKLOADS
+from kueuelib.errors import AlreadyExists, Conflict, Invalid, NotFound
+from kueuelib.jobs.commands import (
+    Change,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+    Wait,
+)
+from kueuelib.jobs.executor import Executor
+from kueuelib.runtime.client import PatchType
+
+IN_USE = "kueue.x-k8s.io/resource-in-use"
+
+
+@attrs.define
+class Server:
+    """Answers every write with a new resource version, or with the error that is due."""
+
+    calls: list = attrs.field(factory=list)
+    failure: Exception | None = None
+    fail_at: int = 0
+    finalizers: list = attrs.field(factory=lambda: [IN_USE])
+
+    def _answer(self, *call):
+        self.calls.append(call)
+        if self.failure is not None and len(self.calls) > self.fail_at:
+            raise self.failure
+        meta = {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": str(100 + len(self.calls)),
+            "finalizers": self.finalizers,
+        }
+        return {"metadata": meta}
+
+    async def create(self, resource, obj):
+        return self._answer("create", resource.version, obj)
+
+    async def patch(self, resource, key, body, patch_type, **options):
+        return self._answer(patch_type.name, resource.version, body, options)
+
+    async def delete(self, resource, key, **options):
+        return self._answer("delete", resource.version, options)
+
+
+@attrs.define
+class Notes:
+    found: list = attrs.field(factory=list)
+
+    def event(self, obj_or_ref, type, reason, message, component=None):
+        self.found.append((type, reason, component))
+
+
+def workload(**meta):
+    return {
+        "apiVersion": WORKLOADS.api_version,
+        "kind": "Workload",
+        "metadata": {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "7",
+            "finalizers": ["other", IN_USE],
+            **meta,
+        },
+        "spec": {
+            "priority": 1,
+            "priorityClassRef": {
+                "group": "kueue.x-k8s.io",
+                "kind": "WorkloadPriorityClass",
+                "name": "low",
+            },
+            "podSets": [],
+        },
+    }
+
+
+def status(**fields):
+    return PatchStatus(WORKLOADS, workload(), "apply", {"reclaimablePods": []}, "manager", **fields)
+
+
+async def run(*commands, server=None, version="v1beta2"):
+    server = server or Server()
+    notes = Notes()
+    executor = Executor(server, notes, "batch/job-kueue-controller", version)
+    outcome = await executor.run(commands)
+    return server.calls, outcome, notes.found
+
+
+async def test_a_change_sends_the_difference_with_its_preconditions():
+    job = {**workload(), "apiVersion": "batch/v1", "kind": "Job"}
+    changed = copy.deepcopy(job)
+    changed["spec"]["suspend"] = False
+    ((kind, version, body, _),), outcome, _ = await run(Change(JOBS, job, changed))
+    assert (kind, version) == (PatchType.MERGE.name, "v1")
+    assert body == {
+        "metadata": {"uid": "u", "resourceVersion": "7"},
+        "spec": {"suspend": False},
+    }
+    (write,) = outcome.writes
+    assert write.outdated == {"7"}
+
+
+async def test_a_change_of_nothing_is_not_sent():
+    calls, outcome, _ = await run(Change(WORKLOADS, workload(), workload()))
+    assert (calls, outcome.writes) == ([], ())
+
+
+async def test_workloads_are_written_in_the_version_that_is_served():
+    changed = workload()
+    changed["spec"]["priorityClassRef"] = {
+        **changed["spec"]["priorityClassRef"],
+        "name": "high",
+    }
+    calls, _, _ = await run(
+        Change(WORKLOADS, workload(), changed), Create(WORKLOADS, changed), version="v1beta1"
+    )
+    (_, version, body, _), (_, _, created) = calls
+    assert version == "v1beta1"
+    assert body["spec"] == {"priorityClassName": "high"}
+    assert created["apiVersion"] == "kueue.x-k8s.io/v1beta1"
+    assert created["spec"]["priorityClassSource"] == "kueue.x-k8s.io/workloadpriorityclass"
+
+
+async def test_a_write_depends_on_the_plans_own_last_write():
+    calls, outcome, _ = await run(status(), status(versioned=True))
+    assert "resourceVersion" not in calls[0][2]["metadata"]
+    assert calls[1][2]["metadata"]["resourceVersion"] == "101"
+    assert outcome.writes[-1].outdated == {"7", "101"}
+
+
+async def test_a_status_is_applied_in_the_name_of_its_manager():
+    ((kind, _, body, options),), _, _ = await run(status(force=True))
+    assert kind == PatchType.APPLY.name
+    assert options == {"subresource": "status", "field_manager": "manager", "force": True}
+    assert body["metadata"] == {"name": "wl", "namespace": "ns", "uid": "u"}
+
+
+async def test_a_finalizer_is_taken_from_where_it_is_now():
+    calls, _, _ = await run(DropFinalizer(WORKLOADS, workload(), IN_USE))
+    assert calls[0][2] == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": "/metadata/finalizers/1", "value": IN_USE},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]
+    calls, _, _ = await run(status(), DropFinalizer(WORKLOADS, workload(), IN_USE))
+    assert calls[1][2][2]["path"] == "/metadata/finalizers/0"
+    calls, _, _ = await run(
+        status(), DropFinalizer(WORKLOADS, workload(), IN_USE), server=Server(finalizers=[])
+    )
+    assert len(calls) == 1
+
+
+async def test_a_deletion_names_the_uid():
+    ((_, _, options),), _, _ = await run(Delete(WORKLOADS, workload()))
+    assert options == {"uid": "u", "propagation": "Background"}
+
+
+async def test_an_event_comes_from_the_integration():
+    _, _, events = await run(Emit(workload(), "Started", "so"))
+    assert events == [("Normal", "Started", "batch/job-kueue-controller")]
+
+
+EVENT = Emit(workload(), "Started", "so")
+OUTDATED = [
+    (Change(WORKLOADS, workload(), workload(labels={"a": "b"})), Conflict("changed")),
+    (status(versioned=True), Conflict("changed")),
+    (DropFinalizer(WORKLOADS, workload(), IN_USE), Invalid("the test failed")),
+]
+
+
+@pytest.mark.parametrize(("command", "error"), OUTDATED)
+async def test_what_was_planned_from_an_old_state_is_planned_again(command, error):
+    _, outcome, events = await run(command, EVENT, server=Server(failure=error))
+    assert events == []
+    (write,) = outcome.writes
+    assert write.outdated == {"7"}
+
+
+@pytest.mark.parametrize(
+    "command", [Change(WORKLOADS, workload(), workload(labels={"a": "b"})), status()]
+)
+async def test_nothing_more_is_done_about_what_is_gone(command):
+    _, outcome, events = await run(command, EVENT, server=Server(failure=NotFound("gone")))
+    assert (outcome.writes, events) == ((), [])
+
+
+@pytest.mark.parametrize(
+    "command", [Delete(WORKLOADS, workload()), DropFinalizer(WORKLOADS, workload(), IN_USE)]
+)
+async def test_what_is_gone_need_not_be_taken_away(command):
+    _, _, events = await run(command, EVENT, server=Server(failure=NotFound("gone")))
+    assert len(events) == 1
+
+
+async def test_a_workload_that_exists_already_is_waited_for():
+    error = AlreadyExists("there is one")
+    _, outcome, events = await run(
+        Create(WORKLOADS, workload()), EVENT, server=Server(failure=error)
+    )
+    assert (outcome.wait, events) == (1.0, [])
+
+
+async def test_a_foreign_field_manager_is_an_error():
+    with pytest.raises(Conflict):
+        await run(status(), server=Server(failure=Conflict("owned by another")))
+
+
+async def test_waiting_ends_the_plan():
+    _, outcome, events = await run(Wait("why", 3.0), EVENT)
+    assert (outcome.wait, events) == (3.0, [])
