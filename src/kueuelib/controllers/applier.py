@@ -75,6 +75,8 @@ class Applier:
         self._clock = clock
         self._orders: dict[ObjectKey, Admit | Wait] = {}
         self._refusals: dict[ObjectKey, int] = {}
+        self._answers: dict[ObjectKey, Obj] = {}
+        workloads.add_handler(lambda delta: self._drop_answer(delta.key))
         self._log = get_logger("applier")
 
     def submit(self, settled: Settled, controller: Controller) -> None:
@@ -112,9 +114,8 @@ class Applier:
         return DONE
 
     async def _admit(self, order: Admit) -> None:
-        wl = self._workloads.store.get(order.key)
         try:
-            wl = await self._reserve(order, wl)
+            wl = await self._reserve(order, self._newest(order.key))
         except IllegalTransition as error:
             self._log.info("admission is void", workload=str(order.key), why=error.problem)
             self._take_back(order, "void")
@@ -192,7 +193,7 @@ class Applier:
         self._observe(Forgotten(order.key))
 
     async def _wait(self, order: Wait) -> None:
-        wl = self._workloads.store.get(order.key)
+        wl = self._newest(order.key)
         for _ in range(CONFLICTS):
             if wl is None or wl["metadata"]["uid"] != order.uid or not _may_wait(wl):
                 return
@@ -211,13 +212,21 @@ class Applier:
                 except NotFound:
                     return
             else:
+                self._answers[order.key] = wl
                 self._metrics.wrote("wait", "ok")
                 self._event(wl, "Warning", order.condition_reason, order.message)
                 return
         raise Conflict(f"workload {order.key} changes too fast to say why it waits")
 
+    def _newest(self, key: ObjectKey) -> Obj | None:
+        """The workload as we wrote it last, until the watch shows it or anything newer."""
+        return self._answers.get(key) or self._workloads.store.get(key)
+
+    def _drop_answer(self, key: ObjectKey) -> None:
+        self._answers.pop(key, None)
+
     def _pause(self, order: Wait) -> float:
-        wl = self._workloads.store.get(order.key)
+        wl = self._newest(order.key)
         known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
         return MESSAGE_PAUSE if known == order.condition_reason else 0.0
 

@@ -76,8 +76,17 @@ class FakeInformer:
 
     def __init__(self, cached: Obj | None) -> None:
         self.store: Store[Obj] = Store()
+        self.handlers: list[Any] = []
         if cached is not None:
             self.store.put(KEY, cached)
+
+    def add_handler(self, handler: Any) -> None:
+        self.handlers.append(handler)
+
+    def show(self, obj: Obj) -> None:
+        delta = self.store.put(KEY, obj)
+        for handler in self.handlers:
+            handler(delta)
 
 
 class FakeController:
@@ -104,9 +113,10 @@ class Case:
         self.recorder = Recorder()
         self.told: list[Any] = []
         self.controller = FakeController()
+        self.informer = FakeInformer(cached)
         self.applier = Applier(
             self.client,  # type: ignore[arg-type]
-            FakeInformer(cached),  # type: ignore[arg-type]
+            self.informer,  # type: ignore[arg-type]
             self.recorder,  # type: ignore[arg-type]
             SchedulerMetrics(Telemetry()),
             self.told.append,
@@ -232,6 +242,23 @@ async def test_a_reason_is_written_and_told_once() -> None:
     assert case.recorder.events == ["Misconfigured"]
     condition = states.condition(case.client.stored or {}, "QuotaReserved")
     assert condition["message"] == "ClusterQueue cq doesn't exist"
+
+
+async def test_the_own_answer_is_newer_than_the_cache_until_the_watch_tells_more() -> None:
+    case = Case(workload())
+    case.wait()
+    await case.run()
+    case.admit()
+    await case.run()
+    assert len(case.client.patches) == 2
+    other = Case(workload())
+    other.wait()
+    await other.run()
+    other.client.stored = {**workload(9), "status": {}}
+    other.informer.show(other.client.stored)
+    other.admit()
+    await other.run()
+    assert len(other.client.patches) == 2
 
 
 async def test_a_new_message_with_the_known_reason_may_wait_a_little() -> None:
