@@ -10,12 +10,17 @@ def main() -> None:
 
     Exit codes: 0 done, 1 it went wrong while running, 2 what was given cannot work.
     """
+    import click
+
     from kueuelib.cli.root import app
     from kueuelib.errors import ConfigError, KueuelibError
 
     try:
-        app(prog_name="kueuelib")
-    except KeyboardInterrupt:
+        code = app(prog_name="kueuelib", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except (KueuelibError, ExceptionGroup) as error:
         found = _only(error)
@@ -23,6 +28,7 @@ def main() -> None:
             raise
         print(f"kueuelib: {found}", file=sys.stderr)  # noqa: T201 - the command line's voice
         sys.exit(2 if isinstance(found, ConfigError) else 1)
+    sys.exit(code)
 
 
 def _only(error: Exception) -> Exception:

@@ -2,132 +2,140 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Any, TypeVar
 
-import typer
+import click
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Job queueing for Kubernetes, and the framework it is built on.",
-)
+from kueuelib import __version__
 
-KubeconfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, then in-cluster."
-    ),
-]
-LogFormatOption = Annotated[
-    str, typer.Option(help="Log lines for people (console) or machines (json).")
-]
-ServerTimeoutOption = Annotated[
-    float, typer.Option(help="Seconds to wait for a server that does not answer yet.")
-]
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from kueuelib import __version__
+def _kubeconfig(command: F) -> F:
+    return click.option(
+        "--kubeconfig",
+        type=FILE,
+        help="Kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, then in-cluster.",
+    )(command)
 
-        typer.echo(f"kueuelib {__version__}")
-        raise typer.Exit
+
+def _server_timeout(command: F) -> F:
+    return click.option(
+        "--server-timeout",
+        type=click.FloatRange(min=0),
+        default=60.0,
+        show_default=True,
+        help="Seconds to wait for a server that does not answer yet.",
+    )(command)
 
 
-@app.callback()
-def root(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kueuelib", message="%(prog)s %(version)s")
+def app() -> None:
     """Job queueing for Kubernetes, and the framework it is built on."""
 
 
 @app.command()
-def demo(
-    *,
-    jobs: Annotated[int, typer.Option(min=1, max=200, help="How many Jobs to queue.")] = 12,
-    plain: Annotated[bool, typer.Option(help="Print lines instead of a live table.")] = False,
-    keep: Annotated[
-        bool, typer.Option(help="Keep the servers' log files and print where they are.")
-    ] = False,
-) -> None:
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 200),
+    default=12,
+    show_default=True,
+    help="How many Jobs to queue.",
+)
+@click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
+@click.option("--keep", is_flag=True, help="Keep the servers' log files and say where they are.")
+def demo(jobs: int, plain: bool, keep: bool) -> int:
     """Queue Jobs on a simulated cluster with the real manager, and watch them run."""
     from kueuelib.cli.demo.play import run
 
-    raise typer.Exit(run(jobs, plain=plain, keep=keep))
+    return run(jobs, plain=plain, keep=keep)
 
 
 @app.command()
-def apiserver(
-    *,
-    kubeconfig: Annotated[Path, typer.Option(help="Where to write a kubeconfig.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free port.")] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Keep the state here (not available yet).")
-    ] = None,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="Also play nodes, kubelets and the Job controller.")
-    ] = False,
-) -> None:
+@click.option("--kubeconfig", type=FILE, required=True, help="Where to write a kubeconfig.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="The port on 127.0.0.1; 0 takes a free one.",
+)
+@click.option("--data-dir", type=FILE, help="Keep the state here (not available yet).")
+@click.option("--simulate", is_flag=True, help="Also play nodes, kubelets and the Job controller.")
+def apiserver(kubeconfig: Path, port: int, data_dir: Path | None, simulate: bool) -> int:
     """Serve the Kubernetes API on 127.0.0.1, with its state in memory."""
     from kueuelib.cli.apiserver import run
 
     run(port, kubeconfig, data_dir, simulate=simulate)
+    return 0
 
 
 @app.command()
+@_kubeconfig
+@click.option(
+    "--webhook-url",
+    help="https://HOST:PORT of the manager's webhooks; default: the Service in the cluster.",
+)
+@click.option(
+    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
+)
+@click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
+@_server_timeout
 def install(
-    *,
-    kubeconfig: KubeconfigOption = None,
-    webhook_url: Annotated[
-        str | None,
-        typer.Option(
-            help="https://HOST:PORT of the manager's webhooks; default: the in-cluster Service."
-        ),
-    ] = None,
-    print_: Annotated[
-        bool, typer.Option("--print", help="Print the manifests, change nothing.")
-    ] = False,
-    namespace: Annotated[str, typer.Option(help="The namespace of the manager.")] = "kueue-system",
-    server_timeout: ServerTimeoutOption = 60.0,
-) -> None:
+    kubeconfig: Path | None,
+    webhook_url: str | None,
+    namespace: str,
+    print_only: bool,
+    server_timeout: float,
+) -> int:
     """Create or update the CRDs, RBAC and webhooks; may be run again at any time."""
     from kueuelib.cli.install import run
 
-    run(kubeconfig, webhook_url, namespace, server_timeout, print_only=print_)
+    run(kubeconfig, webhook_url, namespace, server_timeout, print_only=print_only)
+    return 0
 
 
 @app.command()
+@_kubeconfig
+@click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io/v1beta1).")
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    help="Lines for people or for machines.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is worth a line.",
+)
+@_server_timeout
 def manager(
-    *,
-    kubeconfig: KubeconfigOption = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Configuration (config.kueue.x-k8s.io/v1beta1).")
-    ] = None,
-    log_format: LogFormatOption = "console",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    server_timeout: ServerTimeoutOption = 60.0,
-) -> None:
+    kubeconfig: Path | None,
+    config: Path | None,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
     """Run the queueing manager until SIGTERM."""
     from kueuelib.cli.manager import run
 
-    raise typer.Exit(run(kubeconfig, config, log_format, log_level, server_timeout))
+    return run(kubeconfig, config, log_format, log_level, server_timeout)
 
 
 @app.command()
-def crds(
-    *,
-    output: Annotated[
-        Path | None, typer.Option(help="Write one file per kind into this folder.")
-    ] = None,
-) -> None:
+@click.option("--output", type=FILE, help="Write one file per kind into this folder.")
+def crds(output: Path | None) -> int:
     """Print the CustomResourceDefinitions as YAML, or write them to a folder."""
     from kueuelib.cli.crds import run
 
     run(output)
+    return 0

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def run(jobs: int, *, plain: bool, keep: bool) -> int:
     try:
         return anyio.run(_play, jobs, console, folder, plain)
     except* KueuelibError as group:
-        for error in group.exceptions:
+        for error in _leaves(group):
             console.print(f"the demo failed: {error}", highlight=False, markup=False)
     finally:
         if keep:
@@ -49,6 +49,14 @@ def run(jobs: int, *, plain: bool, keep: bool) -> int:
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return 1
+
+
+def _leaves(group: BaseExceptionGroup[KueuelibError]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 async def _play(jobs: int, console: Console, folder: Path, plain: bool) -> int:

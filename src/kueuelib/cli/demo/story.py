@@ -29,7 +29,7 @@ QUOTA: Mapping[str, Mapping[str, int]] = {
 }
 """CPUs per ClusterQueue and flavor; both queues share a cohort and lend what is idle."""
 
-SHAPES = ((1, 2, 1.2), (2, 1, 1.6), (1, 1, 0.8), (3, 1, 1.2))
+SHAPES = ((1, 2, 2.0), (2, 1, 3.0), (1, 1, 1.5), (3, 1, 2.5))
 """Pods, CPUs per pod and seconds of the Jobs, in turn."""
 
 
