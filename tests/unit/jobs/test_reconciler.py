@@ -366,7 +366,7 @@ async def test_a_job_deleted_while_nobody_looked_leaves_nothing_behind(world):
 
 
 async def test_a_priority_class_that_comes_later_is_found(world, monkeypatch):
-    monkeypatch.setattr("kueuelib.jobs.plan.MISSING_RETRY", 0.05)
+    monkeypatch.setattr("kueuelib.jobs.steps.MISSING_RETRY", 0.05)
     job = await world.job("job")
     name = {"metadata": {"labels": {f"{KUEUE}/priority-class": "later"}}}
     await world.workload(job)

@@ -1,0 +1,287 @@
+"""One step per phase of a job, and what steps are made of (spec/jobs 1.5-1.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import (
+    EVICTED,
+    IN_USE_FINALIZER,
+    REASON_FAILED,
+    REASON_FAILED_TO_START,
+    REASON_SUCCEEDED,
+)
+from kueuelib.controllers import workload_state as states
+from kueuelib.errors import PodSetError
+from kueuelib.jobs import reports
+from kueuelib.jobs.capabilities import (
+    ComposableJob,
+    JobWithCustomStop,
+    JobWithFinalize,
+    Stop,
+    StopReason,
+)
+from kueuelib.jobs.commands import (
+    WARNING,
+    Change,
+    Command,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    Wait,
+)
+from kueuelib.jobs.generic_job import GenericJob, JobEnd
+from kueuelib.jobs.phases import Case, Phase
+from kueuelib.jobs.podset_info import FlavorNotFound, infos_for_restore, infos_for_start
+from kueuelib.jobs.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.workload_build import build_workload, rebuilt, with_priority, with_queue
+
+MISSING_RETRY = 5.0
+"""Seconds until something that is missing is looked for again."""
+
+STARTED = "Started"
+SUSPENDED = "Suspended"
+STOPPED = "Stopped"
+CREATED_WORKLOAD = "CreatedWorkload"
+DELETED_WORKLOAD = "DeletedWorkload"
+UPDATED_WORKLOAD = "UpdatedWorkload"
+FINISHED_WORKLOAD = "FinishedWorkload"
+COMPOSE_ERROR = "ErrWorkloadCompose"
+
+Commands = tuple[Command, ...]
+
+
+# ---- the steps
+
+
+def _workload_finished(case: Case) -> Commands:
+    ended = finalize(case.job)
+    if not _has_finalizer(case.workload):
+        return ended
+    message = f"Workload {_name(case.workload)} is finished"
+    return (
+        *ended,
+        Emit(case.job.object, FINISHED_WORKLOAD, message),
+        *release(case.workload),
+    )
+
+
+def _job_finished(case: Case) -> Commands:
+    if case.matching.chosen is None:
+        gone = tuple(c for workload in case.matching.surplus for c in release(workload))
+        return (*gone, *finalize(case.job))
+    end = case.job.finished()
+    assert end is not None
+    return (
+        reports.finish(case.workload, _reason(end), end.message, case.situation.now),
+        *_workload_finished(case),
+    )
+
+
+def _workload_deleted(case: Case) -> Commands:
+    if not case.job.finished():
+        message = "The workload is deleted"
+        left = stop(case, StopReason.WORKLOAD_DELETED, message)
+        if left or case.job.is_active():
+            return left
+    return release(case.workload)
+
+
+def _no_workload(case: Case) -> Commands:
+    job, situation = case.job, case.situation
+    if not job.is_suspended():
+        return stop(case, StopReason.NO_MATCHING_WORKLOAD, "The job has no workload")
+    if job.is_active() or job.prebuilt_workload is not None:
+        return ()
+    if isinstance(job, ComposableJob):
+        composed = job.compose_workload()
+        if isinstance(composed, tuple):
+            return composed
+        return _create(job, composed)
+    pod_sets = situation.pod_sets(job)
+    try:
+        priority = resolve(job, pod_sets, situation.classes)
+    except PriorityClassNotFound as error:
+        return _missing(job, error)
+    return _create(job, build_workload(job, pod_sets, priority))
+
+
+def _create(job: GenericJob, workload: Obj) -> Commands:
+    meta = workload["metadata"]
+    return (
+        Create(WORKLOADS, workload),
+        Emit(job.object, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
+    )
+
+
+def _mismatch(case: Case) -> Commands:
+    job, situation = case.job, case.situation
+    if not job.is_suspended():
+        message = "No workload asks for what the job wants"
+        return stop(case, StopReason.NO_MATCHING_WORKLOAD, message)
+    if job.is_active():
+        return ()
+    first, *others = case.matching.surplus
+    message = "it does not ask for what the job wants"
+    if states.has_quota(first) or states.is_finished(first) or states.is_deleted(first):
+        return delete_all(job, case.matching.surplus, message)
+    try:
+        changed = rebuilt(job, situation.pod_sets(job), first, situation.classes)
+    except PriorityClassNotFound as error:
+        return _missing(job, error)
+    return (
+        *delete_all(job, others, message),
+        Change(WORKLOADS, first, changed),
+        Emit(
+            job.object, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to what the job wants"
+        ),
+    )
+
+
+def _evicted(case: Case) -> Commands:
+    message = states.condition(case.workload, EVICTED).get("message", "")
+    left = stop(case, StopReason.WORKLOAD_EVICTED, message)
+    if left or case.job.is_active():
+        return left
+    released = states.release(case.workload, case.situation.now)
+    return reports.status_commands(case.workload, released)
+
+
+def _stopping(case: Case) -> Commands:
+    return stop(case, StopReason.NOT_ADMITTED, "Completing the last stop")
+
+
+def _starting(case: Case) -> Commands:
+    job, workload = case.job, case.workload
+    queue = workload["status"].get("admission", {}).get("clusterQueue", "")
+    message = f"Admitted by clusterQueue {queue}"
+    changed = job.copy()
+    try:
+        infos = infos_for_start(workload, case.situation.flavors)
+        if isinstance(changed, ComposableJob):
+            return changed.run_members(infos, message)
+        changed.run_with_podsets_info(infos)
+    except FlavorNotFound as error:
+        return _missing(job, error)
+    except PodSetError as error:
+        now = case.situation.now
+        return (reports.finish(workload, REASON_FAILED_TO_START, str(error), now),)
+    return (Change(job.resource, job.object, changed.object), Emit(job.object, STARTED, message))
+
+
+def _waiting(case: Case) -> Commands:
+    """The Workload follows the job's queue and priority class."""
+    job, workload = case.job, case.workload
+    if workload["spec"].get("queueName", "") == job.queue_name:
+        return _follow_priority(case)
+    if states.has_quota(workload):
+        message = f'The job was moved to the queue "{job.queue_name}"'
+        free = states.cancel(workload, states.PENDING_REASON, message, case.situation.now)
+        return reports.status_commands(workload, free)
+    return (Change(WORKLOADS, workload, with_queue(job, workload)),)
+
+
+def _not_admitted(case: Case) -> Commands:
+    return stop(case, StopReason.NOT_ADMITTED, "The workload is not admitted")
+
+
+def _follow_priority(case: Case) -> Commands:
+    job, workload, situation = case.job, case.workload, case.situation
+    try:
+        changed = with_priority(job, situation.pod_sets(job), workload, situation.classes)
+    except PriorityClassNotFound as error:
+        return _missing(job, error)
+    if changed is workload:
+        return ()
+    message = f"Updated the priority of Workload {_name(workload)}"
+    return (
+        Change(WORKLOADS, workload, changed),
+        Emit(job.object, UPDATED_WORKLOAD, message),
+    )
+
+
+STEPS: dict[Phase, Callable[[Case], Commands]] = {
+    Phase.WORKLOAD_FINISHED: _workload_finished,
+    Phase.JOB_FINISHED: _job_finished,
+    Phase.WORKLOAD_DELETED: _workload_deleted,
+    Phase.NO_WORKLOAD: _no_workload,
+    Phase.MISMATCH: _mismatch,
+    Phase.EVICTED: _evicted,
+    Phase.STOPPING: _stopping,
+    Phase.STARTING: _starting,
+    Phase.WAITING: _waiting,
+    Phase.NOT_ADMITTED: _not_admitted,
+    Phase.RUNNING: _follow_priority,
+}
+
+
+# ---- the parts of a step
+
+
+def stop(case: Case, reason: StopReason, message: str) -> Commands:
+    """What is left to do until the job is stopped and restored, with the event about it."""
+    job = case.job
+    infos = infos_for_restore(case.remembered)
+    if isinstance(job, ComposableJob):
+        return job.stop_members(infos, reason, message, case.situation.now)
+    if isinstance(job, JobWithCustomStop):
+        left = job.stop(infos, reason, message, case.situation.now)
+    else:
+        left = _plain_stop(job, case)
+    if not left.stops_now:
+        return left.commands
+    return (left.commands[0], Emit(job.object, STOPPED, message), *left.commands[1:])
+
+
+def _plain_stop(job: GenericJob, case: Case) -> Stop:
+    if job.is_suspended():
+        return Stop()
+    changed = job.copy()
+    changed.suspend()
+    infos = infos_for_restore(case.remembered)
+    if infos:
+        changed.restore_podsets_info(infos)
+    return Stop((Change(job.resource, job.object, changed.object),), stops_now=True)
+
+
+def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
+    """Deletes Workloads that do not stand for the job (any more)."""
+    found: list[Command] = []
+    for workload in workloads:
+        found += release(workload)
+        if not states.is_deleted(workload):
+            message = f"Deleted Workload {_name(workload)}: {why}"
+            found += [Delete(WORKLOADS, workload), Emit(job.object, DELETED_WORKLOAD, message)]
+    return tuple(found)
+
+
+def release(workload: Obj) -> Commands:
+    """Lets a Workload be deleted."""
+    if not _has_finalizer(workload):
+        return ()
+    return (DropFinalizer(WORKLOADS, workload, IN_USE_FINALIZER),)
+
+
+def finalize(job: GenericJob) -> Commands:
+    """Takes the kind's own finalizers away."""
+    return job.finalize() if isinstance(job, JobWithFinalize) else ()
+
+
+def _missing(job: GenericJob, error: Exception) -> Commands:
+    return (Emit(job.object, COMPOSE_ERROR, str(error), WARNING), Wait(str(error), MISSING_RETRY))
+
+
+def _has_finalizer(workload: Obj) -> bool:
+    return IN_USE_FINALIZER in (workload["metadata"].get("finalizers") or ())
+
+
+def _reason(end: JobEnd) -> str:
+    return REASON_SUCCEEDED if end.succeeded else REASON_FAILED
+
+
+def _name(workload: Obj) -> str:
+    meta = workload["metadata"]
+    return f"{meta['namespace']}/{meta['name']}"
