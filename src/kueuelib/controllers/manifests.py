@@ -55,27 +55,19 @@ def manager_manifests(namespace: str) -> list[Obj]:
 
 
 def manager_rules() -> list[Obj]:
-    """What the manager may do in the whole cluster."""
+    """What the queueing controllers may do in the whole cluster; integrations add their own."""
     objects = ["admissionchecks", "clusterqueues", "localqueues", "workloads"]
     hooks = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
     return [
         _rule("", ["events"], ["create", "patch", "update", "watch"]),
         _rule("", ["limitranges", "namespaces"], READ),
-        _rule("", ["pods"], READ, ["update", "patch", "delete"]),
-        _rule("", ["pods/status"], ["get", "patch"]),
-        _rule("", ["pods/finalizers"], ["get", "update"]),
         _rule("admissionregistration.k8s.io", hooks, READ, ["update", "patch"]),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ, ["update", "patch"]),
-        _rule("batch", ["jobs"], READ, ["update", "patch"]),
-        _rule("batch", ["jobs/status"], ["get", "update", "patch"]),
-        _rule("batch", ["jobs/finalizers"], ["get", "update", "patch"]),
         _rule(KUEUE, objects, READ, WRITE),
         _rule(KUEUE, [f"{name}/status" for name in objects], ["get", "update", "patch"]),
         _rule(KUEUE, [f"{name}/finalizers" for name in (*objects, "resourceflavors")], ["update"]),
         _rule(KUEUE, ["resourceflavors"], READ, ["update", "patch", "delete"]),
-        _rule(KUEUE, ["workloadpriorityclasses", "provisioningrequestconfigs"], READ),
         _rule("node.k8s.io", ["runtimeclasses"], READ),
-        _rule("scheduling.k8s.io", ["priorityclasses"], READ),
     ]
 
 

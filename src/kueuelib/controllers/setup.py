@@ -184,11 +184,13 @@ def setup(
     )
 
     def affected(effects: Effects) -> None:
-        cluster_queue.enqueue(
-            *(ObjectKey("", name) for name in effects.cluster_queues), after=STATUS_DELAY
-        )
-        local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
-        workload.enqueue(*effects.workloads)
+        if effects.cluster_queues:
+            keys = (ObjectKey("", name) for name in effects.cluster_queues)
+            cluster_queue.enqueue(*keys, after=STATUS_DELAY)
+        if effects.local_queues:
+            local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
+        if effects.workloads:
+            workload.enqueue(*effects.workloads)
         loop.wake()
 
     feed.subscribe(affected)

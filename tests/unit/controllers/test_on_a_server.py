@@ -318,3 +318,52 @@ async def test_many_workloads_never_exceed_the_quota(world: World) -> None:
             await asyncio.sleep(0.01)
         text = world.telemetry.render().decode()
         assert 'kueuelib_status_writes_total{purpose="admission",result="ok"} 12.0' in text
+
+
+BAD_SPECS: list[dict[str, Any]] = [
+    {"nodeSelector": {"kueuelib.dev/pool": ""}},
+    {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["1"]}]},
+                        {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x"]}]},
+                        {"matchExpressions": [{"key": "a", "operator": "In"}]},
+                        {},
+                    ]
+                }
+            }
+        }
+    },
+    {"tolerations": [{"operator": "Like"}, {}]},
+    {"runtimeClassName": "missing", "overhead": {"cpu": "-1"}},
+    {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-5"}, "limits": {}}}]},
+    {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1e30}}}]},
+    {"initContainers": [{"name": "i", "restartPolicy": "Always"}], "containers": []},
+]
+
+
+async def test_strange_workloads_stop_nobody(world: World) -> None:
+    await world.flavor()
+    await world.patch(
+        kinds.RESOURCE_FLAVORS,
+        "default",
+        {
+            "spec": {
+                "nodeLabels": {"a": "b"},
+                "nodeTaints": [{"key": "t", "value": "v", "effect": "NoSchedule"}],
+                "tolerations": [{"operator": "Exists"}],
+            }
+        },
+    )
+    await world.cluster_queue(cpu="100")
+    await world.local_queue()
+    async with world.running():
+        for number, spec in enumerate(BAD_SPECS):
+            container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}}
+            template = {"spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+            pod_sets = [{"name": "main", "count": 1, "template": template}]
+            await world.workload(f"strange-{number}", podSets=pod_sets)
+        await world.workload("sound")
+        await world.is_("sound", "Admitted")

@@ -83,7 +83,6 @@ def test_manifests_have_unique_names_and_live_in_the_given_namespace() -> None:
     [
         ("kueue.x-k8s.io", "workloads/status", "patch"),
         ("kueue.x-k8s.io", "resourceflavors", "patch"),
-        ("batch", "jobs", "patch"),
         ("", "events", "create"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "update"),
         ("node.k8s.io", "runtimeclasses", "watch"),
