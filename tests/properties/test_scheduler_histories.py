@@ -23,7 +23,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.queues import Place
+from kueuelib.scheduler.pending import Aside, Place
 from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_cluster_queue,
@@ -360,7 +360,7 @@ class Histories(RuleBasedStateMachine):
                     assert item is not None
                     assert item.place is Place.INADMISSIBLE
                     assert (
-                        item.not_before is not None
+                        item.aside is Aside.BACK_OFF
                         or item.info.failed_checks
                         or not self.is_let_in(info.key, admit.cluster_queue)
                     )
@@ -381,15 +381,22 @@ class Histories(RuleBasedStateMachine):
             queue = queues.queue(name)
             if queue is None:
                 continue
-            parked = set(queue.parked())
+            places = Counter(item.place for item in queue.items.values())
             for key, item in queue.items.items():
                 seen[key] += 1
                 assert queues.home(key) == name
-                assert (key in parked) == (item.place is Place.INADMISSIBLE)
                 assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
-                in_heap = [one for _, one in queue._heap if one == key]
-                assert in_heap or item.place is not Place.HEAP
+                asides = sum(key in found for found in queue._asides.values())
+                groups = [group for group in queue._groups.values() if key in group._orders]
+                assert asides + len(groups) + item.in_flight <= 1
+                assert groups == ([item.group] if item.group else [])
+                assert asides == (item.aside is not None)
+                if item.place is Place.HEAP:
+                    first = item.group.first() if item.group else (item.info.order, key)
+                    assert first in queue._heap
             counts = queue.counts()
+            if queue.active:
+                assert counts.inadmissible == places[Place.INADMISSIBLE]
             assert counts.active + counts.inadmissible == len(queue.items)
         for key, workload in self.world.workloads.items():
             standing = self.engine.standing(key)

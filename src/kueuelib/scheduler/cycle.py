@@ -24,7 +24,7 @@ from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.flavors import Assignment, assign
 from kueuelib.scheduler.ordering import EntryOrder, entry_order
 from kueuelib.scheduler.partial import can_shrink, search
-from kueuelib.scheduler.queues import Progress, Requeue
+from kueuelib.scheduler.pending import Progress, Requeue
 from kueuelib.scheduler.reasons import (
     ChecksFailed,
     ClusterQueueInactive,

@@ -23,7 +23,7 @@ from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.holders import Holder
-from kueuelib.scheduler.queues import Place, Requeue
+from kueuelib.scheduler.pending import Aside, Place, Requeue
 from kueuelib.scheduler.reasons import BackingOff, ClusterQueueInactive, NotEvaluated
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.standing import Standing, Where
@@ -252,7 +252,7 @@ class Engine:
         if not activity.active:
             why = ClusterQueueInactive(home, activity.reason)
             return Standing(Where.CLUSTER_QUEUE_INACTIVE, home, why)
-        if item.not_before is not None and item.place is Place.INADMISSIBLE:
+        if item.aside is Aside.BACK_OFF and item.not_before is not None:
             return Standing(Where.BACKING_OFF, home, BackingOff(item.not_before))
         where = {
             Place.HEAP: Where.PENDING,

@@ -22,7 +22,7 @@ from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.queue_spec import QueueSpec, flavor_of, queue_spec
-from kueuelib.scheduler.queues import Place, Queues, Scope, scope_of
+from kueuelib.scheduler.queues import Queues, Scope, scope_of
 from kueuelib.scheduler.reasons import (
     ClusterQueueMissing,
     Inactive,
@@ -114,9 +114,8 @@ class Facts:
         """How many workloads of a LocalQueue wait for quota."""
         return self._waiting.size(local_queue)
 
-    def _admits(self, cluster_queue: str, info: WorkloadInfo) -> bool:
-        spec = self.cache.spec(cluster_queue)
-        labels = self.namespaces.get(info.key.namespace)
+    def _admits(self, cluster_queue: str, namespace: str) -> bool:
+        spec, labels = self.cache.spec(cluster_queue), self.namespaces.get(namespace)
         return spec is not None and labels is not None and spec.selector.matches(labels)
 
     def _scope(self, cluster_queue: str) -> Scope | None:
@@ -227,16 +226,13 @@ class Facts:
 
     # --- what the requests of a workload depend on
 
-    def _namespace_set(self, event: events.NamespaceSet, now: float) -> None:
+    def _namespace_set(self, event: events.NamespaceSet, _: float) -> None:
         if self.namespaces.get(event.name) == event.labels:
             return
         self.namespaces[event.name] = event.labels
-        for key in self._in_namespace.members(event.name):
-            item, home = self.queues.get(key), self.queues.home(key)
-            if item is None or home is None:
-                continue
-            if item.place is not Place.HEAP:
-                self.queues.push(home, item.info, now=now, retry=True)
+        homes = {self.queues.home(key) for key in self._in_namespace.members(event.name)}
+        for home in sorted(home for home in homes if home is not None):
+            self.queues.let_in(home, event.name)
 
     def _namespace_gone(self, event: events.NamespaceGone, _: float) -> None:
         self.namespaces.pop(event.name, None)

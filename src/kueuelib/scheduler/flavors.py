@@ -18,8 +18,8 @@ from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.tolerations import untolerated
 from kueuelib.scheduler.amounts import PODS, FlavorResource, added, in_flavors
+from kueuelib.scheduler.pending import Progress
 from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
-from kueuelib.scheduler.queues import Progress
 from kueuelib.scheduler.reasons import (
     AffinityMismatch,
     Blocker,

@@ -8,18 +8,16 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from enum import Enum
+from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.grouping import Grouping
-from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.reasons import NoFlavors, Reason
-from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
+from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue, is_unfinished
+from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, NoFlavors, Reason
+from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
 class Scope(NamedTuple):
@@ -34,186 +32,40 @@ def scope_of(cohort: str, cluster_queue: str) -> Scope:
     return Scope(cohort, "") if cohort else Scope("", cluster_queue)
 
 
-class Place(Enum):
-    """Where a pending workload is."""
-
-    HEAP = "heap"
-    INADMISSIBLE = "inadmissible"
-    IN_FLIGHT = "in flight"
-
-
-class Requeue(Enum):
-    """Why a head comes back without quota (spec/scheduling 3.3).
-
-    `GENERIC` and `FAILED_AFTER_NOMINATION` are the two sides of the rule that StrictFIFO keeps its
-    head while BestEffortFIFO parks it. The last two park under either strategy, because no change
-    of quota can help: only the namespace's labels, or the workload's own checks.
-    """
-
-    GENERIC = ""
-    FAILED_AFTER_NOMINATION = "FailedAfterNomination"
-    NAMESPACE_MISMATCH = "NamespaceMismatch"
-    FAILED_CHECKS = "FailedChecks"
-
-
-Progress = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-"""Which flavors were tried: pod set -> resource -> index of the last one, -1 to start over (5.6).
-"""
-
-
-def is_unfinished(progress: Progress) -> bool:
-    """Whether flavors are left to try."""
-    return any(index != -1 for _, indices in progress for _, index in indices)
-
-
-@attrs.define(eq=False)
-class Pending:
-    """A workload that waits.
+class _ScopeState:
+    """What happened in one scope.
 
     Attributes:
-        info: what it asks for; replaced when the object changes.
-        place: where it is.
-        not_before: the end of its back-off in seconds since the epoch, or None.
-        progress: how far the flavors were tried.
-        since: the cycle in which the current pass over the flavors began.
-        version: the version of its scope when it was popped.
-        held_at: that version when a blocked head kept it from quota that nobody used; None if none
-            did in the current pass.
-        verdict: why it came back last, None before the first cycle.
-        reason: the reason that went with it, or that of another workload of its shape.
-        changed: whether it changed while in flight, so that the verdict is void.
+        members: its ClusterQueues.
+        woken: whether its parked workloads are to be moved before the next cycle.
+        moved_in: the cycle after which something moved last.
+        version: counts everything that may change a verdict.
     """
 
-    info: WorkloadInfo
-    place: Place = Place.HEAP
-    not_before: float | None = None
-    progress: Progress = ()
-    since: int | None = None
-    version: int = 0
-    held_at: int | None = None
-    verdict: Requeue | None = None
-    reason: Reason | None = None
-    changed: bool = False
+    __slots__ = ("members", "moved_in", "version", "woken")
 
-
-class Counts(NamedTuple):
-    """How many workloads wait in a ClusterQueue; one in flight counts as active."""
-
-    active: int
-    inadmissible: int
-
-
-class ClusterQueueHeap:
-    """The pending workloads of one ClusterQueue."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.strict = False
-        self.active = True
-        self.scope = scope_of("", name)
-        self.items: dict[ObjectKey, Pending] = {}
-        self.in_flight: ObjectKey | None = None
-        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
-        self._in_heap: Grouping[ObjectKey, Shape] = Grouping()
-        self._inadmissible: dict[ObjectKey, None] = {}
-        self._hopeless: dict[Shape, Reason] = {}
-
-    def put(self, item: Pending, place: Place) -> None:
-        """Puts a new or popped workload into the heap or parks it."""
-        key = item.info.key
-        if self.in_flight == key:
-            self.in_flight = None
-        self._inadmissible.pop(key, None)
-        self._in_heap.drop(key)
-        self.items[key] = item
-        item.place = place
-        if place is Place.HEAP:
-            heappush(self._heap, (item.info.order, key))
-            self._in_heap.put(key, item.info.shape)
-        else:
-            self._inadmissible[key] = None
-
-    def give_up(self, shape: Shape, reason: Reason) -> tuple[ObjectKey, ...]:
-        """Parks all workloads of a shape that was tried in vain, and those still to come.
-
-        They would get the same verdict until something in the scope moves.
-
-        Returns:
-            The workloads that were in the heap.
-        """
-        self._hopeless[shape] = reason
-        alike = self._in_heap.members(shape)
-        for key in alike:
-            self.items[key].reason = reason
-            self.put(self.items[key], Place.INADMISSIBLE)
-        return alike
-
-    def hopeless(self, shape: Shape) -> Reason | None:
-        """Why the shape was tried in vain, None when it was not, or when something moved since."""
-        return self._hopeless.get(shape)
-
-    def hope(self) -> None:
-        """Something moved: every shape is worth a try again."""
-        self._hopeless.clear()
-
-    def take_out(self, key: ObjectKey) -> Pending | None:
-        """Removes a workload wherever it is; None when it is not here."""
-        item = self.items.pop(key, None)
-        self._inadmissible.pop(key, None)
-        self._in_heap.drop(key)
-        if self.in_flight == key:
-            self.in_flight = None
-        return item
-
-    def parked(self) -> tuple[ObjectKey, ...]:
-        """The workloads that are parked, in the order in which they were parked."""
-        return tuple(self._inadmissible)
-
-    def pop(self) -> Pending | None:
-        """Takes the head out of the heap and in flight; None when there is none or one is under
-        way.
-        """
-        if self.in_flight is not None:
-            return None
-        while self._heap:
-            order, key = heappop(self._heap)
-            item = self.items.get(key)
-            if item is not None and item.place is Place.HEAP and item.info.order == order:
-                item.place, item.changed = Place.IN_FLIGHT, False
-                self._in_heap.drop(key)
-                self.in_flight = key
-                return item
-        return None
-
-    def counts(self) -> Counts:
-        """How many wait."""
-        parked = len(self._inadmissible)
-        if not self.active:
-            return Counts(0, len(self.items))
-        return Counts(len(self.items) - parked, parked)
-
-    def in_order(self) -> Iterator[Pending]:
-        """All workloads that wait, wherever they are, in the order of the queue."""
-        return iter(sorted(self.items.values(), key=lambda item: (item.info.order, item.info.key)))
+    def __init__(self) -> None:
+        self.members: dict[str, None] = {}
+        self.woken = False
+        self.moved_in = -1
+        self.version = 0
 
 
 class Queues:
     """The pending workloads of all ClusterQueues.
 
     Args:
-        admits: whether a ClusterQueue takes a workload's namespace; parked workloads for which it
-            says no are not woken.
+        admits: whether a ClusterQueue lets a namespace in; its parked workloads are not woken
+            otherwise.
     """
 
-    def __init__(self, admits: Callable[[str, WorkloadInfo], bool]) -> None:
+    def __init__(self, admits: Callable[[str, str], bool]) -> None:
         self._admits = admits
-        self._queues: dict[str, ClusterQueueHeap] = {}
-        self._members: dict[Scope, dict[str, None]] = {}
+        self._queues: dict[str, PendingQueue] = {}
+        self._scope_of: dict[str, Scope] = {}
+        self._scopes: dict[Scope, _ScopeState] = {}
+        self._due: dict[Scope, None] = {}
         self._home: dict[ObjectKey, str] = {}
-        self._dirty: dict[Scope, None] = {}
-        self._woken: dict[Scope, None] = {}
-        self._moved_in: dict[Scope, int] = {}
-        self._version: dict[Scope, int] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
         self._untold: dict[ObjectKey, None] = {}
         self._cycle = 0
@@ -224,38 +76,37 @@ class Queues:
         """Takes over a new or changed ClusterQueue. Waking is the caller's decision."""
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = ClusterQueueHeap(name)
-            self._members.setdefault(queue.scope, {})[name] = None
+            queue = self._queues[name] = PendingQueue(name)
         scope = scope_of(cohort, name)
-        if scope != queue.scope:
-            self._leave(queue)
-            queue.scope = scope
-            self._members.setdefault(scope, {})[name] = None
-        if (queue.strict, queue.active) != (strict, active):
-            queue.strict, queue.active = strict, active
-            self.touch(scope)
+        if self._scope_of.get(name) != scope:
+            self._leave_scope(name)
+            self._scope_of[name] = scope
+            self._scopes.setdefault(scope, _ScopeState()).members[name] = None
+        queue.strict, queue.active = strict, active
+        self.touch(scope)
+        queue.let_in(partial(self._admits, name))
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
         """Forgets a ClusterQueue; the workloads that waited in it."""
         queue = self._queues.pop(name, None)
         if queue is None:
             return ()
-        self._leave(queue)
+        self._leave_scope(name)
         for key in queue.items:
             del self._home[key]
         return tuple(queue.items)
 
-    def _leave(self, queue: ClusterQueueHeap) -> None:
-        members = self._members[queue.scope]
-        del members[queue.name]
-        if not members:
-            del self._members[queue.scope]
-            self._dirty.pop(queue.scope, None)
-            self._woken.pop(queue.scope, None)
-            self._moved_in.pop(queue.scope, None)
-            self._version.pop(queue.scope, None)
+    def _leave_scope(self, name: str) -> None:
+        scope = self._scope_of.pop(name, None)
+        if scope is None:
+            return
+        state = self._scopes[scope]
+        del state.members[name]
+        if not state.members:
+            del self._scopes[scope]
+            self._due.pop(scope, None)
 
-    def queue(self, name: str) -> ClusterQueueHeap | None:
+    def queue(self, name: str) -> PendingQueue | None:
         """The pending workloads of a ClusterQueue, or None. Not to be changed by the caller."""
         return self._queues.get(name)
 
@@ -270,7 +121,7 @@ class Queues:
         """The ClusterQueue in which the workload waits."""
         return self._home.get(key)
 
-    def push(self, name: str, info: WorkloadInfo, *, now: float, retry: bool = False) -> None:
+    def push(self, name: str, info: WorkloadInfo, *, now: float) -> None:
         """Takes over a new or changed pending workload (spec/scheduling 3.4).
 
         A change that can't alter the verdict leaves it where it is, for example the status patch
@@ -281,51 +132,46 @@ class Queues:
             name: the ClusterQueue, which exists.
             info: what the workload asks for.
             now: seconds since the epoch.
-            retry: treat the workload as changed, whatever it looks like.
         """
         if self._home.get(info.key, name) != name:
             self.take_out(info.key)
         queue = self._queues[name]
         item = queue.items.get(info.key)
+        if item is not None and item.info.asks_the_same(info):
+            item.info = info
+            return
         if item is None:
             item = Pending(info, not_before=info.not_before)
             self._home[info.key] = name
+        elif item.in_flight:
+            item.info, item.not_before, item.changed = info, info.not_before, True
+            item.void()
+            return
         else:
-            same = not retry and item.info.asks_the_same(info)
-            reordered = item.info.order != info.order
+            queue.take_out(info.key)
             item.info, item.not_before = info, info.not_before
-            if not same:
-                item.progress, item.since, item.held_at = (), None, None
-                item.verdict = item.reason = None
-            if item.place is Place.IN_FLIGHT:
-                item.changed = item.changed or not same
-                return
-            if same and not (reordered and item.place is Place.HEAP):
-                return
+            item.void()
         self._enter(queue, item, now)
 
-    def _enter(self, queue: ClusterQueueHeap, item: Pending, now: float) -> None:
+    def _enter(self, queue: PendingQueue, item: Pending, now: float) -> None:
+        """Lets a workload be tried from the first flavor on, as soon as it may be."""
+        key = item.info.key
         if item.not_before is not None and now < item.not_before:
-            queue.put(item, Place.INADMISSIBLE)
-            heappush(self._deadlines, (item.not_before, item.info.key))
-            return
-        known = None if queue.strict or item.verdict else queue.hopeless(item.info.shape)
-        if known is not None:
-            item.reason = known
-            queue.put(item, Place.INADMISSIBLE)
-            self._untold[item.info.key] = None
-            return
-        queue.put(item, Place.HEAP)
-        self.touch(queue.scope)
+            queue.set_aside(item, Aside.BACK_OFF)
+            heappush(self._deadlines, (item.not_before, key))
+        elif queue.join(item):
+            self.touch(self._scope_of[queue.name])
+        elif item.reason is None:
+            item.reason = queue.hopeless(item.info.shape)
+            self._untold[key] = None
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a workload; None when it did not wait."""
         home = self._home.pop(key, None)
         if home is None:
             return None
-        queue = self._queues[home]
-        self.touch(queue.scope)
-        return queue.take_out(key)
+        self.touch(self._scope_of[home])
+        return self._queues[home].take_out(key)
 
     def requeue(
         self,
@@ -351,92 +197,108 @@ class Queues:
             held_back: whether it would have got quota, had a blocked head not kept it.
 
         Returns:
-            Workloads that were parked together with it, because they ask for the same.
+            Workloads that were parked with it, because they ask for the same, and about which
+            nothing was told yet.
         """
-        home = self._home.get(key)
-        queue = self._queues[home] if home is not None else None
-        if queue is None or queue.in_flight != key:
+        item = self.get(key)
+        if item is None or not item.in_flight:
             return ()
-        item = queue.items[key]
+        queue = self._queues[self._home[key]]
+        state = self._scopes[self._scope_of[queue.name]]
         if item.changed:
             self._enter(queue, item, now)
             return ()
         resumed, began = item.since is not None, self._cycle if item.since is None else item.since
         if held_back and item.held_at is None:
             item.held_at = item.version
-        item.verdict, item.reason = why, reason
-        item.progress, item.since = progress, None
+        item.reason, item.progress, item.since = reason, progress, None
         if is_unfinished(progress):
             item.since = began
-            queue.put(item, Place.HEAP)
-            self._dirty[queue.scope] = None
-        elif self._moved_in.get(queue.scope, -1) >= began:
+            queue.go_alone(item)
+            self._due[self._scope_of[queue.name]] = None
+        elif state.moved_in >= began:
             item.held_at = None
             self._enter(queue, item, now)
         elif why is Requeue.FAILED_AFTER_NOMINATION or item.held_at is not None:
-            self._hold_on(queue, item)
+            self._try_again_on_change(queue, item)
         elif why is Requeue.GENERIC and queue.strict:
-            queue.put(item, Place.HEAP)
+            queue.go_alone(item)
         else:
-            queue.put(item, Place.INADMISSIBLE)
-            self.touch(queue.scope)
-            if isinstance(reason, NoFlavors) and not resumed:
-                return queue.give_up(item.info.shape, reason)
+            return self._park(queue, item, why, reason, resumed=resumed)
         return ()
 
-    def _hold_on(self, queue: ClusterQueueHeap, item: Pending) -> None:
+    def _try_again_on_change(self, queue: PendingQueue, item: Pending) -> None:
         """Back to the heap for a fresh pass, as soon as anything in the scope differs."""
-        queue.put(item, Place.HEAP)
-        if item.held_at is not None and self._version.get(queue.scope, 0) != item.held_at:
-            self._dirty[queue.scope] = None
+        scope = self._scope_of[queue.name]
+        state = self._scopes[scope]
+        queue.go_alone(item)
+        if item.held_at is not None and state.version != item.held_at:
+            self._due[scope] = None
         item.held_at = None
+
+    def _park(
+        self, queue: PendingQueue, item: Pending, why: Requeue, reason: Reason, *, resumed: bool
+    ) -> tuple[ObjectKey, ...]:
+        self.touch(self._scope_of[queue.name])
+        if why is Requeue.NAMESPACE_MISMATCH:
+            queue.set_aside(item, Aside.NAMESPACE)
+        elif why is Requeue.FAILED_CHECKS or isinstance(
+            reason, InvalidResources | LimitRangeViolated
+        ):
+            queue.set_aside(item, Aside.OWN_CHANGE)
+        elif isinstance(reason, NoFlavors) and not resumed:
+            alike = queue.give_up(item.info.shape, reason)
+            queue.join(item)
+            return alike
+        else:
+            queue.set_aside(item, Aside.MOVE)
+        return ()
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
         item = self.get(key)
-        if item is not None and item.place is Place.IN_FLIGHT:
+        if item is not None and item.in_flight:
             self._enter(self._queues[self._home[key]], item, now)
 
     # --- waking
 
     def wake(self, scope: Scope) -> None:
-        """Something in the scope may help its parked workloads: they are moved before the next
-        cycle.
-        """
-        if scope in self._members:
-            self._woken[scope] = None
-            self._moved_in[scope] = self._cycle
+        """Something may help parked workloads of the scope: they move before the next cycle."""
+        state = self._scopes.get(scope)
+        if state is not None:
+            state.woken, state.moved_in = True, self._cycle
+            self.touch(scope)
 
     def touch(self, scope: Scope) -> None:
         """Something in the scope may change what its heads get."""
-        if scope in self._members:
-            self._dirty[scope] = None
-            self._version[scope] = self._version.get(scope, 0) + 1
+        state = self._scopes.get(scope)
+        if state is not None:
+            state.version += 1
+            self._due[scope] = None
 
     def touch_all(self) -> None:
         """Something changed that matters everywhere."""
-        for scope in self._members:
+        for scope in self._scopes:
             self.touch(scope)
 
-    def _move(self, scope: Scope, now: float) -> None:
-        self.touch(scope)
-        for name in self._members[scope]:
-            queue = self._queues[name]
-            queue.hope()
-            for key in queue.parked():
-                item = queue.items[key]
-                if item.not_before is not None and now < item.not_before:
-                    continue
-                if item.verdict is Requeue.FAILED_CHECKS:
-                    continue
-                if self._admits(name, item.info):
-                    queue.put(item, Place.HEAP)
+    def let_in(self, name: str, namespace: str) -> None:
+        """A namespace changed: a ClusterQueue may let its workloads in now."""
+        queue = self._queues[name]
+        queue.let_in(lambda found: found == namespace and self._admits(name, found))
+        if queue.in_flight is not None and queue.in_flight.namespace == namespace:
+            queue.items[queue.in_flight].changed = True
+        self.touch(self._scope_of[name])
+
+    def _move(self, state: _ScopeState) -> None:
+        state.woken = False
+        for name in state.members:
+            self._queues[name].move(partial(self._admits, name))
 
     def _expire(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, key = heappop(self._deadlines)
             item = self.get(key)
-            if item is None or item.not_before != deadline or item.place is not Place.INADMISSIBLE:
+            if item is None or item.not_before != deadline or item.aside is not Aside.BACK_OFF:
                 continue
             item.not_before = None
             self._enter(self._queues[self._home[key]], item, now)
@@ -446,7 +308,7 @@ class Queues:
         while self._deadlines:
             deadline, key = self._deadlines[0]
             item = self.get(key)
-            if item is not None and item.not_before == deadline:
+            if item is not None and item.not_before == deadline and item.aside is Aside.BACK_OFF:
                 return deadline
             heappop(self._deadlines)
         return None
@@ -454,9 +316,9 @@ class Queues:
     # --- cycles
 
     def has_work(self, now: float) -> bool:
-        """Whether a cycle could find a head."""
+        """Whether a cycle could find a head, or a verdict is to be told."""
         self._expire(now)
-        return bool(self._woken or self._dirty or self._untold)
+        return bool(self._due or self._untold)
 
     @property
     def has_untold(self) -> bool:
@@ -476,22 +338,24 @@ class Queues:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
 
         Only scopes in which something changed since their last cycle take part, but all their
-        queues do: a blocked head of a StrictFIFO queue keeps others of its cohort from borrowing
-        what is its own.
+        queues
+        do: a blocked head of a StrictFIFO queue keeps others of its cohort from borrowing what is
+            its
+        own.
         """
         self._expire(now)
-        for scope in sorted(self._woken):
-            self._move(scope, now)
-        self._woken.clear()
-        scopes = sorted(self._dirty)
-        self._dirty.clear()
+        due = tuple(self._due)
+        self._due.clear()
         self._cycle += 1
         heads = []
-        for scope in scopes:
-            for name in self._members.get(scope, ()):
+        for scope in due:
+            state = self._scopes[scope]
+            if state.woken:
+                self._move(state)
+            for name in state.members:
                 queue = self._queues[name]
                 item = queue.pop() if queue.active else None
                 if item is not None:
-                    item.version = self._version.get(scope, 0)
+                    item.version = state.version
                     heads.append((name, item))
         return tuple(sorted(heads, key=lambda head: head[0]))

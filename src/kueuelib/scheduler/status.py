@@ -10,8 +10,8 @@ from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.cluster_queue import Tally
+from kueuelib.scheduler.pending import Counts
 from kueuelib.scheduler.queue_spec import QueueSpec
-from kueuelib.scheduler.queues import Counts
 
 NOTHING = Tally()
 

@@ -24,7 +24,7 @@ from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.queues import Place
+from kueuelib.scheduler.pending import Place
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,
     InvalidResources,

@@ -1,0 +1,110 @@
+"""A workload that waits: where it is, how it came back, how far its flavors were tried."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+
+from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.workload_info import WorkloadInfo
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.pending_queue import ShapeGroup
+
+
+class Place(Enum):
+    """Where a pending workload is."""
+
+    HEAP = "heap"
+    INADMISSIBLE = "inadmissible"
+    IN_FLIGHT = "in flight"
+
+
+class Requeue(Enum):
+    """Why a head comes back without quota (spec/scheduling 3.3).
+
+    `GENERIC` and `FAILED_AFTER_NOMINATION` are the two sides of the rule that StrictFIFO keeps its
+    head while BestEffortFIFO parks it. The last two park under either strategy, because no change
+    of quota can help: only the namespace's labels, or the workload's own checks.
+    """
+
+    GENERIC = ""
+    FAILED_AFTER_NOMINATION = "FailedAfterNomination"
+    NAMESPACE_MISMATCH = "NamespaceMismatch"
+    FAILED_CHECKS = "FailedChecks"
+
+
+class Aside(Enum):
+    """What a parked workload waits for that its shape does not tell."""
+
+    BACK_OFF = "back-off"
+    """The end of its back-off."""
+    OWN_CHANGE = "own change"
+    """A change of the workload itself, of its checks or of its defaults."""
+    NAMESPACE = "namespace"
+    """Labels of its namespace or a selector of its ClusterQueue that let it in."""
+    MOVE = "move"
+    """Anything that moves in its scope."""
+
+
+Progress = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+"""Which flavors were tried: pod set, resource, index of the last one; -1 to start over (5.6)."""
+
+
+def is_unfinished(progress: Progress) -> bool:
+    """Whether flavors are left to try."""
+    return any(index != -1 for _, indices in progress for _, index in indices)
+
+
+@attrs.define(eq=False)
+class Pending:
+    """A workload that waits.
+
+    Attributes:
+        info: what it asks for; replaced when the object changes.
+        group: the workloads of its shape that it waits with, None when it is on its own.
+        aside: what it waits for when it is parked on its own.
+        in_flight: whether it is a head of the cycle that runs.
+        not_before: the end of its back-off in seconds since the epoch, or None.
+        progress: how far the flavors were tried.
+        since: the cycle in which the current pass over the flavors began.
+        version: the version of its scope when it was popped.
+        held_at: that version when a blocked head kept it from quota that nobody used; None if none
+            did in the current pass.
+        reason: what was told about it last, None when nothing was.
+        changed: whether it changed while in flight, so that the verdict is void.
+    """
+
+    info: WorkloadInfo
+    group: ShapeGroup | None = None
+    aside: Aside | None = None
+    in_flight: bool = False
+    not_before: float | None = None
+    progress: Progress = ()
+    since: int | None = None
+    version: int = 0
+    held_at: int | None = None
+    reason: Reason | None = None
+    changed: bool = False
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        if self.in_flight:
+            return Place.IN_FLIGHT
+        parked = self.group is not None and not self.group.active
+        return Place.INADMISSIBLE if parked or self.aside is not None else Place.HEAP
+
+    def void(self) -> None:
+        """Forgets what was tried, because the workload changed."""
+        self.progress, self.since, self.held_at = (), None, None
+        self.reason = None
+
+
+class Counts(NamedTuple):
+    """How many workloads wait in a ClusterQueue; one in flight counts as active."""
+
+    active: int
+    inadmissible: int

@@ -1,0 +1,220 @@
+"""The pending workloads of one ClusterQueue, workloads of equal shape kept together.
+
+Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a shape
+that was tried in vain is parked and woken as a whole. The heads come out in the same order as if
+every workload were in the heap on its own (spec/scheduling 3.2, 9.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.ordering import QueueOrder
+from kueuelib.scheduler.pending import Aside, Counts, Pending
+from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.workload_info import Shape
+
+
+class ShapeGroup:
+    """The workloads of one shape and namespace that wait in one ClusterQueue.
+
+    Attributes:
+        active: whether they are to be tried; otherwise they are parked.
+        untold: those about which nothing was told yet.
+    """
+
+    def __init__(self, *, active: bool) -> None:
+        self.active = active
+        self.untold: dict[ObjectKey, None] = {}
+        self._orders: dict[ObjectKey, QueueOrder] = {}
+        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def join(self, item: Pending) -> None:
+        """Adds a workload."""
+        key = item.info.key
+        self._orders[key] = item.info.order
+        heappush(self._heap, (item.info.order, key))
+        if item.reason is None:
+            self.untold[key] = None
+
+    def leave(self, key: ObjectKey) -> None:
+        """Takes a workload out."""
+        del self._orders[key]
+        self.untold.pop(key, None)
+
+    def first(self) -> tuple[QueueOrder, ObjectKey] | None:
+        """The workload that comes first, None when the group is empty."""
+        while self._heap:
+            order, key = self._heap[0]
+            if self._orders.get(key) == order:
+                return self._heap[0]
+            heappop(self._heap)
+        return None
+
+
+class PendingQueue:
+    """What waits in one ClusterQueue; every workload is in one place.
+
+    Attributes:
+        name: the ClusterQueue.
+        strict: whether its strategy is StrictFIFO.
+        active: whether it offers heads.
+        items: all workloads that wait here.
+        in_flight: the one that is being tried.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.strict = False
+        self.active = True
+        self.items: dict[ObjectKey, Pending] = {}
+        self.in_flight: ObjectKey | None = None
+        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
+        self._groups: dict[tuple[Shape, str], ShapeGroup] = {}
+        self._hopeless: dict[Shape, Reason] = {}
+        self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
+
+    # --- in and out
+
+    def join(self, item: Pending) -> bool:
+        """Lets a workload wait with others of its shape; whether it is to be tried."""
+        self._settle_in(item)
+        at = (item.info.shape, item.info.key.namespace)
+        group = self._groups.get(at)
+        if group is None:
+            group = self._groups[at] = ShapeGroup(active=at[0] not in self._hopeless)
+        group.join(item)
+        item.group = group
+        if group.active:
+            self._offer(group)
+        return group.active
+
+    def go_alone(self, item: Pending) -> None:
+        """Puts a workload into the heap on its own: its next try differs from its shape's."""
+        self._settle_in(item)
+        heappush(self._heap, (item.info.order, item.info.key))
+
+    def set_aside(self, item: Pending, aside: Aside) -> None:
+        """Parks a workload on its own."""
+        self._settle_in(item)
+        item.aside = aside
+        self._asides[aside][item.info.key] = None
+
+    def _settle_in(self, item: Pending) -> None:
+        self.take_out(item.info.key)
+        self.items[item.info.key] = item
+
+    def take_out(self, key: ObjectKey) -> Pending | None:
+        """Removes a workload wherever it is; None when it is not here."""
+        item = self.items.pop(key, None)
+        if item is None:
+            return None
+        if item.group is not None:
+            self._leave_group(item)
+        if item.aside is not None:
+            del self._asides[item.aside][key]
+            item.aside = None
+        if item.in_flight:
+            item.in_flight, self.in_flight = False, None
+        return item
+
+    def _leave_group(self, item: Pending) -> None:
+        group, key = item.group, item.info.key
+        assert group is not None
+        item.group = None
+        group.leave(key)
+        if not group:
+            del self._groups[item.info.shape, key.namespace]
+        elif group.active:
+            self._offer(group)
+
+    def _offer(self, group: ShapeGroup) -> None:
+        first = group.first()
+        if first is not None:
+            heappush(self._heap, first)
+
+    def pop(self) -> Pending | None:
+        """Takes the head in flight; None when there is none or one is under way already."""
+        if self.in_flight is not None:
+            return None
+        while self._heap:
+            order, key = heappop(self._heap)
+            item = self.items.get(key)
+            if item is None or item.info.order != order or item.aside is not None:
+                continue
+            group = item.group
+            if group is not None:
+                if not group.active or group.first() != (order, key):
+                    continue
+                self._leave_group(item)
+            item.in_flight, item.changed = True, False
+            self.in_flight = key
+            return item
+        return None
+
+    # --- parking and waking
+
+    def give_up(self, shape: Shape, reason: Reason) -> tuple[ObjectKey, ...]:
+        """Parks all workloads of a shape, and those still to come, until something moves.
+
+        Returns:
+            Those about which nothing was told yet.
+        """
+        self._hopeless[shape] = reason
+        untold: list[ObjectKey] = []
+        for (found, _), group in self._groups.items():
+            if found == shape:
+                group.active = False
+                untold += group.untold
+                group.untold.clear()
+        for key in untold:
+            self.items[key].reason = reason
+        return tuple(untold)
+
+    def hopeless(self, shape: Shape) -> Reason | None:
+        """Why the shape was tried in vain; None when it was not, or when something moved since."""
+        return self._hopeless.get(shape)
+
+    def move(self, admits: Callable[[str], bool]) -> None:
+        """Something moved that may help: everything that it can help is to be tried again.
+
+        Args:
+            admits: whether the ClusterQueue lets a namespace in.
+        """
+        self._hopeless.clear()
+        for (_, namespace), group in self._groups.items():
+            if not group.active and admits(namespace):
+                group.active = True
+                self._offer(group)
+        for key in tuple(self._asides[Aside.MOVE]):
+            if admits(key.namespace):
+                self.join(self.items[key])
+
+    def let_in(self, admits: Callable[[str], bool]) -> None:
+        """A selector or a namespace changed: those that were shut out are to be tried again."""
+        for (shape, namespace), group in self._groups.items():
+            if not group.active and shape not in self._hopeless and admits(namespace):
+                group.active = True
+                self._offer(group)
+        for key in tuple(self._asides[Aside.NAMESPACE]):
+            if admits(key.namespace):
+                self.join(self.items[key])
+
+    # --- reads
+
+    def counts(self) -> Counts:
+        """How many wait."""
+        if not self.active:
+            return Counts(0, len(self.items))
+        parked = sum(len(found) for found in self._asides.values())
+        parked += sum(len(group) for group in self._groups.values() if not group.active)
+        return Counts(len(self.items) - parked, parked)
+
+    def in_order(self) -> Iterator[Pending]:
+        """All workloads that wait, wherever they are, in the order of the queue."""
+        return iter(sorted(self.items.values(), key=lambda item: (item.info.order, item.info.key)))
