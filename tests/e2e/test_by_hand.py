@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -88,12 +89,12 @@ def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl) -> None:
 
     for name in ("first", "second", "third"):
         kubectl("wait", "--for=condition=Complete", f"job/{name}", "--timeout=60s")
-    ends = {
-        job["metadata"]["name"]: (job["status"]["startTime"], job["status"]["completionTime"])
+    runs = sorted(
+        (job["status"]["startTime"], job["status"]["completionTime"], job["metadata"]["name"])
         for job in kubectl.json("get", "jobs")["items"]
-    }
-    assert ends["first"][1] <= ends["second"][0]
-    assert ends["second"][1] <= ends["third"][0]
+    )
+    assert runs[0][2] == "first"
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(runs))
 
     selector = kubectl("get", "job", "third", "-o", "jsonpath={.spec.template.spec.nodeSelector}")
     assert json.loads(selector) == {"kueuelib.dev/pool": "on-demand"}
