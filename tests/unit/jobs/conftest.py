@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -172,15 +170,6 @@ class Build:
             flavors=fields.pop("flavors", self.spot),
             **fields,
         )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def loop_of_the_main_thread() -> Iterator[None]:
-    """The loop that the asyncio plug-in would otherwise make for itself and never close."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    yield
-    loop.close()
 
 
 @pytest.fixture

@@ -1,0 +1,17 @@
+"""For all tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loop_of_the_main_thread() -> Iterator[None]:
+    """The loop that the asyncio plug-in would otherwise make for itself and never close."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()
