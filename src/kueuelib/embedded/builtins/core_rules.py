@@ -19,6 +19,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.pod_placement import TAINT_EFFECTS
+from kueuelib.embedded.builtins.resources import make_canonical
 from kueuelib.embedded.builtins.shapes import EVENT, NAMESPACE, NODE, check_shape
 from kueuelib.errors import FieldError
 
@@ -95,6 +96,8 @@ class NodeRules(KindRules):
         """
         check_shape(obj, NODE)
         status = subobject(obj, "status")
+        for key in ("capacity", "allocatable"):
+            make_canonical(status.get(key))
         if status.get("capacity") and status.get("allocatable") is None:
             status["allocatable"] = dict(status["capacity"])
 

@@ -69,6 +69,40 @@ def non_negative(path: str, value: Any) -> list[FieldError]:
     return [invalid(path, value, NON_NEGATIVE)] if value is not None and value < 0 else []
 
 
+_MAPS = frozenset(
+    {"annotations", "labels", "limits", "matchLabels", "nodeSelector", "overhead", "requests"}
+)
+
+
+def meaning(value: Any) -> Any:
+    """A value without what is the same as absent: nulls, empty lists, empty maps of texts.
+
+    Two objects with the same meaning are equal for Kubernetes, whoever wrote them.
+    """
+    if isinstance(value, dict):
+        found = {key: meaning(each) for key, each in value.items()}
+        return {
+            key: each
+            for key, each in found.items()
+            if each is not None and each != [] and (each != {} or key not in _MAPS)
+        }
+    if isinstance(value, list):
+        return [meaning(each) for each in value]
+    return value
+
+
+def drop_nulls(value: Any) -> None:
+    """Removes keys whose value is null, at every depth, in place."""
+    if isinstance(value, dict):
+        for key in [key for key, each in value.items() if each is None]:
+            del value[key]
+        for each in value.values():
+            drop_nulls(each)
+    elif isinstance(value, list):
+        for each in value:
+            drop_nulls(each)
+
+
 def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """The mapping found by following the keys; empty when there is none."""
     found: Any = obj

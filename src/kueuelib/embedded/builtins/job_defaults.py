@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import section, setdefault, subobject
+from kueuelib.embedded.builtins.fields import drop_nulls, section, setdefault, subobject
 from kueuelib.embedded.builtins.pod_defaults import default_pod_template
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
@@ -20,6 +20,7 @@ _MAX = 2**31 - 1
 def default_job(job: Obj) -> None:
     """The defaults that do not depend on the identity of the Job."""
     spec = subobject(job, "spec")
+    drop_nulls(spec)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     setdefault(spec, "parallelism", 1)

@@ -8,9 +8,11 @@ from typing import Any
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
+    IMMUTABLE,
     immutable,
     invalid,
     listed,
+    meaning,
     non_negative,
     not_supported,
     required,
@@ -19,7 +21,6 @@ from kueuelib.embedded.builtins.fields import (
 from kueuelib.embedded.builtins.job_defaults import generated_labels
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
-from kueuelib.embedded.decoding import copy_json
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -161,7 +162,7 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
     errors = _validate_spec(new, spec)
     errors += _validate_completions(spec, before)
     for key in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
-        errors += immutable(f"spec.{key}", spec.get(key), before.get(key))
+        errors += immutable(f"spec.{key}", meaning(spec.get(key)), meaning(before.get(key)))
     errors += _validate_template_update(spec, before, old)
     for key in ("managedBy", "successPolicy"):
         errors += immutable(f"spec.{key}", spec.get(key), before.get(key))
@@ -193,15 +194,15 @@ def accepts_directives(job: Mapping[str, Any]) -> bool:
 def _validate_template_update(
     spec: Mapping[str, Any], before: Mapping[str, Any], old: Obj
 ) -> list[FieldError]:
-    template, was = section(spec, "template"), section(before, "template")
-    if template == was:
+    template = meaning(dict(section(spec, "template")))
+    allowed: Obj = meaning(dict(section(before, "template")))
+    if allowed == template:
         return []
-    allowed: Obj = copy_json(dict(was))
     if accepts_directives(old):
         _take_directives(allowed, template)
     if allowed == template:
         return []
-    return [invalid("spec.template", dict(template), "field is immutable")]
+    return [invalid("spec.template", template, IMMUTABLE)]
 
 
 def _take_directives(into: Obj, template: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.refusals import refuse
-from kueuelib.embedded.builtins.resources import containers_of, pod_requests
+from kueuelib.embedded.builtins.resources import containers_of, make_canonical, pod_requests
 from kueuelib.embedded.builtins.shapes import LIMIT_RANGE, check_shape
 from kueuelib.errors import FieldError
 
@@ -43,6 +43,8 @@ class LimitRangeRules(KindRules):
         """
         check_shape(obj, LIMIT_RANGE)
         for item in listed(section(obj, "spec"), "limits"):
+            for key in _PARTS:
+                make_canonical(item.get(key))
             if item.get("type") != "Container":
                 continue
             limits = subobject(item, "default")

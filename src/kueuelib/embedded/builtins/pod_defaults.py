@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.fields import listed, setdefault, subobject
+from kueuelib.embedded.builtins.fields import drop_nulls, listed, setdefault, subobject
+from kueuelib.embedded.builtins.resources import make_canonical
 
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
@@ -16,9 +17,9 @@ def default_pod(pod: Obj) -> None:
     """The defaults of a pod: those of a template, and a request for every limit."""
     spec = subobject(pod, "spec")
     setdefault(spec, "enableServiceLinks", value=True)
+    default_pod_spec(spec)
     for container in (*listed(spec, "containers"), *listed(spec, "initContainers")):
         _request_what_is_limited(container)
-    default_pod_spec(spec)
     status = subobject(pod, "status")
     if not status.get("phase"):
         status["phase"] = "Pending"
@@ -31,6 +32,8 @@ def default_pod_template(template: Obj) -> None:
 
 def default_pod_spec(spec: Obj) -> None:
     """The defaults that pods and templates share."""
+    drop_nulls(spec)
+    make_canonical(spec.get("overhead"))
     setdefault(spec, "restartPolicy", "Always")
     setdefault(spec, "terminationGracePeriodSeconds", 30)
     setdefault(spec, "dnsPolicy", "ClusterFirst")
@@ -66,6 +69,8 @@ def _default_container(container: Obj) -> None:
     setdefault(container, "terminationMessagePath", "/dev/termination-log")
     setdefault(container, "terminationMessagePolicy", "File")
     setdefault(container, "resources", {})
+    for key in ("requests", "limits"):
+        make_canonical(container["resources"].get(key))
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = _pull_policy(container.get("image") or "")
     for port in listed(container, "ports"):

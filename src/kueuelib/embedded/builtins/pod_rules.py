@@ -12,6 +12,7 @@ from kueuelib.embedded.builtins.fields import (
     immutable,
     invalid,
     listed,
+    meaning,
     section,
 )
 from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
@@ -96,7 +97,8 @@ def gated_condition(now: float) -> Obj:
 
 def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     """The broken rules of a change of a pod outside its status."""
-    spec, before = section(new, "spec"), section(old, "spec")
+    spec: Obj = meaning(dict(section(new, "spec")))
+    before: Obj = meaning(dict(section(old, "spec")))
     if spec == before:
         return []
     if len(listed(spec, "containers")) != len(listed(before, "containers")):
@@ -104,7 +106,7 @@ def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
     if len(listed(spec, "initContainers")) != len(listed(before, "initContainers")):
         return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
     errors = validate_pod_spec(spec, "spec")
-    rest: Obj = copy_json(dict(spec))
+    rest: Obj = copy_json(spec)
     errors += _allow_images(rest, before)
     errors += _allow_deadline(rest, before)
     errors += _allow_tolerations(rest, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from kueuelib.api.meta import Obj
@@ -24,6 +25,19 @@ def amount(value: Any) -> Quantity | None:
         return Quantity.parse(value)
     except InvalidQuantity:
         return None
+
+
+@lru_cache(4096)
+def canonical(value: str | float) -> str:
+    """A quantity in the one way in which the server writes it: `1`, not `1000m`."""
+    return str(Quantity.parse(value))
+
+
+def make_canonical(amounts: Obj | None) -> None:
+    """Writes quantities in the server's way, in place."""
+    for name, value in (amounts or {}).items():
+        assert amounts is not None
+        amounts[name] = canonical(value)
 
 
 def is_native(name: str) -> bool:

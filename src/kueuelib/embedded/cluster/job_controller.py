@@ -12,15 +12,9 @@ from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.events import Events
-from kueuelib.embedded.cluster.job_decision import (
-    Backoff,
-    JobDecision,
-    JobMemory,
-    decide,
-    first_memory,
-    is_ours,
-)
+from kueuelib.embedded.cluster.job_decision import decide, first_memory
 from kueuelib.embedded.cluster.job_events import told_by
+from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory, is_ours
 from kueuelib.embedded.cluster.job_pods import new_pod
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
@@ -30,6 +24,7 @@ from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.store import Delta
 
 COMPONENT = "job-controller"
+NOT_SIMULATED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
 _SETTLE = 0.02
 """Seconds in which further events of the same pods are waited for: one status instead of three.
 
@@ -73,9 +68,13 @@ class JobController:
             self.loop.add(delta.key)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
-        ref = controller_of(delta.last)
+        for pod in (delta.old, delta.new):
+            if pod is not None:
+                self._look_soon(delta.key.namespace, controller_of(pod))
+
+    def _look_soon(self, namespace: str, ref: Mapping[str, Any] | None) -> None:
         if ref is not None and ref.get("kind") == "Job":
-            key = ObjectKey(delta.key.namespace, ref.get("name", ""))
+            key = ObjectKey(namespace, ref.get("name", ""))
             if key not in self._settling:
                 timers = asyncio.get_running_loop()
                 self._settling[key] = timers.call_later(_SETTLE, self._settled, key)
@@ -104,6 +103,7 @@ class JobController:
         memory = self._memories.get(uid)
         if memory is None:
             memory = first_memory(job, pods)
+            self._warn_of_what_is_missing(job)
         decision = decide(job, pods, memory, self._clock.now(), self._backoff)
         if decision.expire:
             await self._expire(job)
@@ -149,6 +149,12 @@ class JobController:
             text = f"Created pod: {pod['metadata']['name']}"
             self._events.normal(job, COMPONENT, "SuccessfulCreate", text)
         return None
+
+    def _warn_of_what_is_missing(self, job: Mapping[str, Any]) -> None:
+        for key in NOT_SIMULATED:
+            if job["spec"].get(key) is not None and not job.get("status"):
+                text = f"spec.{key} is accepted, but this cluster does not obey it"
+                self._events.warning(job, COMPONENT, "NotSimulated", text)
 
     async def _expire(self, job: Mapping[str, Any]) -> None:
         options = DeleteOptions(uid=job["metadata"]["uid"], propagation=Propagation.BACKGROUND)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
@@ -14,6 +15,7 @@ from kueuelib.machinery.store import Delta, Store, same_version
 Handler = Callable[[Delta[Obj]], None]
 OWNER_INDEX = "controller uid"
 _PAUSE = 0.1
+_LOG = logging.getLogger(__name__)
 
 
 def _revision(obj: Obj) -> int:
@@ -82,7 +84,8 @@ class Mirror:
         while True:
             try:
                 await self._follow()
-            except ApiError:
+            except ApiError as error:
+                _LOG.debug("%s cannot be followed: %s", self.resource.plural, error)
                 self.synced.clear()
             await asyncio.sleep(_PAUSE)
 

@@ -48,8 +48,12 @@ class NamespaceController:
             mirror.add_handler(self._on_content)
 
     def _on_content(self, delta: Delta[Obj]) -> None:
-        if delta.kind is not DeltaKind.UPDATED and delta.key.namespace in self._doomed:
-            self.loop.add(delta.key.namespace)
+        """New content is deleted as well; the last deletion lets the namespace go."""
+        name = delta.key.namespace
+        if name not in self._doomed:
+            return
+        if delta.kind is DeltaKind.ADDED or self._collector.graph.is_empty(name):
+            self.loop.add(name)
 
     async def _reconcile(self, name: str) -> float | None:
         namespace = self._namespaces.get(ObjectKey("", name))

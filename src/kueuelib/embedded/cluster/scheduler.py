@@ -15,7 +15,7 @@ from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER
 from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
-from kueuelib.embedded.cluster.nodes import Room, place, room_of
+from kueuelib.embedded.cluster.placement import Room, place, room_of
 from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError
@@ -75,6 +75,7 @@ class Scheduler:
         self._rooms: dict[str, Room] = {}
         self._taken: dict[str, Taken] = {}
         self._waiting: set[ObjectKey] = set()
+        self._cramped: set[ObjectKey] = set()
         self.loop: Loop[ObjectKey] = Loop("scheduler", self._reconcile, clock, workers=8)
         nodes.add_handler(self._on_node)
         pods.add_handler(self._on_pod)
@@ -89,22 +90,23 @@ class Scheduler:
             if node == name:
                 room.take(requests)
         self._rooms[name] = room
-        self._retry()
-
-    def _retry(self) -> None:
         self.loop.add(*self._waiting)
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._waiting.discard(key)
+        self._cramped.discard(key)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
         old, new = delta.old, delta.new
         if old is not None and (new is None or new["metadata"]["uid"] != old["metadata"]["uid"]):
-            self._waiting.discard(delta.key)
+            self._forget(delta.key)
             self._release(old["metadata"]["uid"])
         if new is None:
             return
         if is_terminal(new):
             self._release(new["metadata"]["uid"])
         elif new["spec"].get("nodeName"):
-            self._waiting.discard(delta.key)
+            self._forget(delta.key)
             self._take(new["metadata"]["uid"], new["spec"]["nodeName"], new)
         elif wants_node(new):
             self.loop.add(delta.key, priority=new["spec"].get("priority") or 0)
@@ -128,12 +130,12 @@ class Scheduler:
         room = self._rooms.get(node)
         if room is not None:
             room.give_back(requests)
-            self._retry()
+            self.loop.add(*self._cramped)
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         pod = self._pods.get(key)
         if pod is None or not wants_node(pod):
-            self._waiting.discard(key)
+            self._forget(key)
             return None
         uid = pod["metadata"]["uid"]
         if uid in self._taken:
@@ -141,6 +143,8 @@ class Scheduler:
         found = place(pod, self._nodes.store.items(), self._rooms)
         if not found.node:
             self._waiting.add(key)
+            if found.cramped:
+                self._cramped.add(key)
             status = unschedulable(pod, found.message, self._clock.now())
             if status is not None:
                 written = await self._service.update_status(PODS, {**pod, "status": status})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import Self
 
@@ -11,10 +12,11 @@ from kueuelib.embedded.cluster.clock import Clock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.job_controller import JobController
-from kueuelib.embedded.cluster.job_decision import Backoff
+from kueuelib.embedded.cluster.job_facts import Backoff
 from kueuelib.embedded.cluster.kinds import Kinds
 from kueuelib.embedded.cluster.kubelet import Kubelet
 from kueuelib.embedded.cluster.namespaces import NamespaceController
+from kueuelib.embedded.cluster.node_keeper import NodeKeeper
 from kueuelib.embedded.cluster.nodes import simulated_node
 from kueuelib.embedded.cluster.scheduler import Scheduler
 from kueuelib.embedded.service import ApiService
@@ -23,6 +25,7 @@ from kueuelib.errors import AlreadyExists
 NODE_COUNT = 2
 _QUIET_ROUNDS = 20
 _ROUND = 0.002
+_LOG = logging.getLogger(__name__)
 
 
 class SimulatedCluster:
@@ -58,7 +61,9 @@ class SimulatedCluster:
         self._jobs = JobController(
             service, self._kinds.of(JOBS), pods, self._clock, self._events, backoff
         )
+        keeper = NodeKeeper(service, node_mirror, self._clock)
         self._loops = (
+            keeper.loop,
             Scheduler(service, pods, node_mirror, self._clock, self._events).loop,
             Kubelet(service, pods, node_mirror, self._clock, self._events).loop,
             self._jobs.loop,
@@ -82,6 +87,7 @@ class SimulatedCluster:
             except AlreadyExists:
                 continue
         self._task = asyncio.create_task(self._run(), name="simulated cluster")
+        self._task.add_done_callback(_report)
         await _either(self._kinds.synced(), self._task)
 
     async def close(self) -> None:
@@ -130,6 +136,12 @@ class SimulatedCluster:
             await self._kinds.synced()
             for loop in self._loops:
                 group.create_task(loop.run())
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Nobody waits for the cluster while the server runs, so the log tells of its failure."""
+    if not task.cancelled() and task.exception() is not None:
+        _LOG.error("the simulated cluster has stopped", exc_info=task.exception())
 
 
 async def _either(wanted: Awaitable[None], running: asyncio.Task[None]) -> None:

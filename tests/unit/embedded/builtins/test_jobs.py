@@ -279,3 +279,22 @@ async def test_the_start_is_forgotten_only_while_suspended(writer) -> None:
 
 def test_values_are_shown_as_json() -> None:
     assert shown({"a": ["b", 1, None]}) == '{"a":["b",1,null]}'
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda pod: pod.update(tolerations=[], nodeSelector={}, affinity=None),
+        lambda pod: pod["containers"][0].update(resources={"requests": {"cpu": "1"}}),
+    ],
+)
+async def test_another_way_to_write_the_same_template_is_no_change(writer, edit) -> None:
+    resources = {"requests": {"cpu": "1000m"}}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i", "resources": resources}],
+    }
+    meta = {"creationTimestamp": None}
+    job = await writer.job(template={"metadata": meta, "spec": pod})
+    changed = await writer.change(JOBS, job, lambda job: edit(job["spec"]["template"]["spec"]))
+    assert changed["metadata"]["uid"] == job["metadata"]["uid"]

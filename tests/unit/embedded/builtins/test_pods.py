@@ -299,3 +299,26 @@ async def test_a_priority_out_of_nothing_is_forbidden(writer, spec, text) -> Non
     message = await writer.refusal(writer.pod(**spec))
     assert message.startswith('pods "p" is forbidden: ')
     assert text in message
+
+
+async def test_quantities_are_stored_in_one_way(writer) -> None:
+    resources = {"requests": {"cpu": 1, "memory": "1024Mi"}, "limits": {"cpu": "2000m"}}
+    pod = await writer.pod(containers=[container(resources=resources)])
+    assert pod["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "1", "memory": "1Gi"},
+        "limits": {"cpu": "2"},
+    }
+
+
+async def test_null_is_the_same_as_absent(writer) -> None:
+    pod = await writer.pod(nodeSelector=None, restartPolicy=None, containers=[container(env=None)])
+    assert "nodeSelector" not in pod["spec"]
+    assert pod["spec"]["restartPolicy"] == "Always"
+    assert "env" not in pod["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize("empty", [{"nodeSelector": {}}, {"volumes": []}, {"affinity": None}])
+async def test_empty_is_the_same_as_absent_in_a_change(writer, empty) -> None:
+    pod = await writer.pod()
+    changed = await writer.change(PODS, pod, lambda pod: pod["spec"].update(empty))
+    assert changed["metadata"]["uid"] == pod["metadata"]["uid"]

@@ -286,3 +286,18 @@ async def test_a_job_whose_pods_are_refused_says_so_and_tries_again(sandbox) -> 
     await sandbox.delete(LIMIT_RANGES, "limits")
     await sandbox.pass_time(10)
     assert (await sandbox.status())["active"] == 1
+
+
+async def test_what_of_a_job_is_not_simulated_is_told(sandbox) -> None:
+    await sandbox.job(podFailurePolicy={"rules": []})
+    events = (await sandbox.service.list(EVENTS)).items
+    (event,) = [each for each in events if each["reason"] == "NotSimulated"]
+    assert event["type"] == "Warning"
+    assert "spec.podFailurePolicy" in event["message"]
+
+
+async def test_an_orphaned_pod_is_replaced(sandbox) -> None:
+    (pod,) = await sandbox.running_job()
+    await sandbox.patch(PODS, pod["metadata"]["name"], {"metadata": {"ownerReferences": None}})
+    assert (await sandbox.status())["active"] == 1
+    assert len(await sandbox.pods()) == 2

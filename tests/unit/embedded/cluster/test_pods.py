@@ -180,3 +180,26 @@ async def test_a_pod_beyond_its_own_deadline_fails(sandbox) -> None:
     await sandbox.pass_time(10)
     pod = await sandbox.get(PODS, "pod")
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_a_node_with_the_label_of_simulated_ones_is_made_ready(sandbox) -> None:
+    meta = {"name": "mine", "labels": {"kueuelib.dev/simulated": "true", "mine": "yes"}}
+    capacity = {"cpu": "3", "pods": "10"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"capacity": capacity}}
+    await sandbox.create(NODES, node)
+    found = await sandbox.get(NODES, "mine")
+    assert find_condition(found["status"]["conditions"], "Ready")["status"] == "True"
+    assert found["status"]["allocatable"] == capacity
+    await sandbox.pod(nodeSelector={"mine": "yes"})
+    assert (await sandbox.get(PODS, "pod"))["status"]["phase"] == "Running"
+
+
+async def test_a_cordoned_node_gets_no_pods(sandbox) -> None:
+    for name in ("simulated-node-0", "simulated-node-1"):
+        await sandbox.patch(NODES, name, {"spec": {"unschedulable": True}})
+    await sandbox.pod()
+    pod = await sandbox.get(PODS, "pod")
+    found = find_condition(pod["status"]["conditions"], "PodScheduled")
+    assert found["message"] == "0/2 nodes are available: 2 node(s) were unschedulable."
+    await sandbox.patch(NODES, "simulated-node-1", {"spec": {"unschedulable": None}})
+    assert (await sandbox.get(PODS, "pod"))["spec"]["nodeName"] == "simulated-node-1"

@@ -1,0 +1,110 @@
+"""The values with which the Job controller decides, and what it reads from a Job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.embedded.cluster.contract import JOB_CONTROLLER
+
+Pods = Sequence[Mapping[str, Any]]
+
+COMPLETE, FAILED = "Complete", "Failed"
+MET, TARGET = "SuccessCriteriaMet", "FailureTarget"
+SUSPENDED = "Suspended"
+
+
+@attrs.frozen
+class Backoff:
+    """The delay before a pod replaces a failed one.
+
+    Attributes:
+        base: seconds after the first failure; each further one in a row doubles it.
+        cap: the most seconds.
+    """
+
+    base: float = 0.5
+    cap: float = 10.0
+
+    def delay(self, failures: int) -> float:
+        """Seconds after so many failures in a row."""
+        return 0.0 if failures <= 0 else min(self.base * 2.0 ** min(failures - 1, 30), self.cap)
+
+
+@attrs.frozen
+class JobMemory:
+    """What the controller remembers between two looks at a Job.
+
+    Attributes:
+        counted: UIDs of pods that are in the numbers of the status.
+        disposed: UIDs of pods that the controller deleted itself; these are no failures.
+        failures: failed pods since the last success.
+        failed_at: when the latest of them was seen.
+    """
+
+    counted: frozenset[str] = frozenset()
+    disposed: frozenset[str] = frozenset()
+    failures: int = 0
+    failed_at: float = 0.0
+
+
+@attrs.frozen
+class JobDecision:
+    """What is to be done with a Job.
+
+    Attributes:
+        status: the whole new status; equal to the old one when nothing changed.
+        create: the completion indexes of new pods, None for each pod of a NonIndexed Job.
+        delete: pods to delete.
+        memory: to be remembered once the status is stored.
+        due: when to look again without an event, None for never.
+        expire: whether the Job itself is to be deleted, its time after the end being over.
+    """
+
+    status: Obj
+    memory: JobMemory
+    create: tuple[int | None, ...] = ()
+    delete: tuple[Mapping[str, Any], ...] = ()
+    due: float | None = None
+    expire: bool = False
+
+
+def uid_of(obj: Mapping[str, Any]) -> str:
+    """The UID of an object."""
+    return obj["metadata"]["uid"]  # type: ignore[no-any-return]
+
+
+def holds(status: Mapping[str, Any], type_: str) -> bool:
+    """Whether a condition is True."""
+    return find_condition(status.get("conditions"), type_).get("status") == "True"
+
+
+def is_finished(job: Mapping[str, Any]) -> bool:
+    """Whether a Job is over."""
+    status = job.get("status") or {}
+    return holds(status, COMPLETE) or holds(status, FAILED)
+
+
+def is_ours(job: Mapping[str, Any]) -> bool:
+    """Whether the Job is this controller's business, and not that of one named in `managedBy`."""
+    manager = job["spec"].get("managedBy")
+    return manager is None or manager == JOB_CONTROLLER
+
+
+def with_condition(
+    status: Mapping[str, Any], type_: str, value: str, reason: str, message: str, now: float
+) -> list[Obj]:
+    """The conditions with one added or changed."""
+    at = format_time(now)
+    new = {
+        "type": type_,
+        "status": value,
+        "lastProbeTime": at,
+        "lastTransitionTime": at,
+        "reason": reason,
+        "message": message,
+    }
+    return [one for one in status.get("conditions") or () if one["type"] != type_] + [new]

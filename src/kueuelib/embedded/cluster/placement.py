@@ -1,0 +1,193 @@
+"""Which node a pod is put on, and why there is none: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import labels_of
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.builtins.resources import pod_requests
+from kueuelib.embedded.cluster.nodes import is_ready, is_simulated
+from kueuelib.errors import InvalidSelector
+from kueuelib.machinery.selectors import Op, Requirement
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
+def matches_selector(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether the node has the labels that the pod selects, and satisfies its affinity."""
+    labels = labels_of(node)
+    spec = pod["spec"]
+    if any(labels.get(key) != value for key, value in section(spec, "nodeSelector").items()):
+        return False
+    wanted = section(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if not wanted:
+        return True
+    name = node["metadata"]["name"]
+    return any(_matches_term(term, labels, name) for term in listed(wanted, "nodeSelectorTerms"))
+
+
+def _matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    expressions, fields = listed(term, "matchExpressions"), listed(term, "matchFields")
+    if not expressions and not fields:
+        return False
+    return all(_matches(one, labels) for one in expressions) and all(
+        _matches(one, {"metadata.name": name}) for one in fields
+    )
+
+
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    try:
+        found = Requirement(
+            expression.get("key", ""),
+            Op(expression.get("operator", "")),
+            tuple(listed(expression, "values")),
+        )
+    except (InvalidSelector, ValueError):
+        return False
+    return found.matches(labels)
+
+
+def untolerated_taint(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first taint that keeps the pod off the node."""
+    tolerations = listed(pod["spec"], "tolerations")
+    taints = list(listed(section(node, "spec"), "taints"))
+    if section(node, "spec").get("unschedulable"):
+        taints.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+    for taint in taints:
+        if taint.get("effect") not in ("NoSchedule", "NoExecute"):
+            continue
+        if not any(_tolerates(one, taint) for one in tolerations):
+            return taint  # type: ignore[no-any-return]
+    return None
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    key = toleration.get("key")
+    if key and key != taint.get("key"):
+        return False
+    if (toleration.get("operator") or "Equal") == "Exists":
+        return True
+    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+@attrs.define
+class Room:
+    """What of a node's allocatable is taken, by the pods on it."""
+
+    allocatable: Mapping[str, Quantity]
+    endless: bool
+    used: dict[str, Quantity] = attrs.field(factory=dict)
+    pods: int = 0
+
+    def lacking(self, requests: Mapping[str, Quantity]) -> str:
+        """The first resource of which there is not enough; empty when all fits."""
+        most = self.allocatable.get("pods")
+        if most is not None and self.pods >= most.value():
+            return "pods"
+        for name, wanted in requests.items():
+            if not wanted:
+                continue
+            has = self.allocatable.get(name)
+            if has is None:
+                if self.endless:
+                    continue
+                return name
+            used = self.used.get(name)
+            if (used + wanted if used is not None else wanted) > has:
+                return name
+        return ""
+
+    def take(self, requests: Mapping[str, Quantity]) -> None:
+        """A pod comes."""
+        self.pods += 1
+        for name, wanted in requests.items():
+            used = self.used.get(name)
+            self.used[name] = wanted if used is None else used + wanted
+
+    def give_back(self, requests: Mapping[str, Quantity]) -> None:
+        """A pod has ended or gone."""
+        self.pods -= 1
+        for name, wanted in requests.items():
+            self.used[name] = self.used[name] - wanted
+
+
+def room_of(node: Mapping[str, Any]) -> Room:
+    """The room of a node without pods."""
+    amounts = section(node, "status", "allocatable")
+    found = {name: Quantity.parse(text) for name, text in amounts.items()}
+    return Room(found, endless=is_simulated(node))
+
+
+@attrs.frozen
+class Placement:
+    """The node for a pod, or why there is none.
+
+    Attributes:
+        node: the name, empty when there is none.
+        message: in the words of the scheduler, for the condition and the event.
+        cramped: whether room on some node would help.
+    """
+
+    node: str
+    message: str = ""
+    cramped: bool = False
+
+
+def place(
+    pod: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], rooms: Mapping[str, Room]
+) -> Placement:
+    """Finds the node with the fewest pods on which a pod fits; of equals the first by name."""
+    requests = pod_requests(pod["spec"])
+    best: tuple[int, str] | None = None
+    problems: dict[str, int] = {}
+    cramped = False
+    total = 0
+    for node in nodes:
+        total += 1
+        name = node["metadata"]["name"]
+        problem = _unfit(pod, node)
+        if not problem:
+            problem = _too_small(rooms[name], requests)
+            cramped = cramped or bool(problem)
+        if problem:
+            problems[problem] = problems.get(problem, 0) + 1
+        else:
+            found = (rooms[name].pods, name)
+            best = found if best is None else min(best, found)
+    if best is not None:
+        return Placement(best[1])
+    if not total:
+        return Placement("", "no nodes available to schedule pods")
+    why = ", ".join(f"{count} {text}" for text, count in sorted(problems.items()))
+    return Placement("", f"0/{total} nodes are available: {why}.", cramped)
+
+
+def _unfit(pod: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    """What about a node keeps the pod off, however much room there is; empty when nothing does."""
+    if not is_ready(node):
+        return "node(s) were not ready"
+    taint = untolerated_taint(pod, node)
+    if taint is not None:
+        if taint.get("key") == UNSCHEDULABLE:
+            return "node(s) were unschedulable"
+        shown = f"{taint.get('key')}: {taint.get('value') or ''}"
+        return f"node(s) had untolerated taint(s) {{{shown}}}"
+    if not matches_selector(pod, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    return ""
+
+
+def _too_small(room: Room, requests: Mapping[str, Quantity]) -> str:
+    lacking = room.lacking(requests)
+    if not lacking:
+        return ""
+    return "Too many pods" if lacking == "pods" else f"Insufficient {lacking}"
