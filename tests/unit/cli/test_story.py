@@ -78,6 +78,7 @@ def test_a_life_as_it_should_be_is_accepted() -> None:
     assert board.peak == {"on-demand": 2}
     assert board.lines == [
         "job-01 queued",
+        "job-01 waits: too much",
         "job-01 admitted on on-demand",
         "job-01 running",
         "job-01 finished",

@@ -192,9 +192,11 @@ class Board:
             row.note = ""
             self._move(row, "Admitted")
         elif reserved.get("status") == "False":
-            row.was_told_to_wait = True
-            row.note = reserved.get("message", "")
             self._move(row, "Queued")
+            row.note = reserved.get("message", "")
+            if not row.was_told_to_wait:
+                self.lines.append(f"{row.name} waits: {row.note}")
+            row.was_told_to_wait = True
         elif not finished:
             self._move(row, "Queued")
 
