@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import nox
+
+# The tools beside this interpreter, whether or not its environment is activated.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "none"

@@ -54,7 +54,7 @@ class Screen:
             self._live.update(draw(board, f"{seconds:4.1f} s"))
             return
         for line in board.lines[self._shown :]:
-            self._console.print(f"{seconds:5.1f} s  {line}", highlight=False)
+            self._console.print(f"{seconds:5.1f} s  {line}", highlight=False, soft_wrap=True)
         self._shown = len(board.lines)
 
 
