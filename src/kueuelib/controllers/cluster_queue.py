@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.quantity import Quantity
-from kueuelib.controllers.finalizers import add_finalizer, drop_finalizer, has_finalizer
+from kueuelib.controllers.finalizers import (
+    CONFLICT_PAUSE,
+    add_finalizer,
+    drop_finalizer,
+    has_finalizer,
+)
 from kueuelib.controllers.metrics import QueueMetrics, QuotaKey
 from kueuelib.controllers.queue_status import cluster_queue_status
 from kueuelib.controllers.queue_writer import QueueStatusWriter
@@ -21,9 +26,6 @@ from kueuelib.scheduler.status import QueueStatus
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Engine
-
-CONFLICT_PAUSE = 0.5
-"""Seconds until a look at the newer object, should its delta not come first."""
 
 
 class ClusterQueueReconciler:

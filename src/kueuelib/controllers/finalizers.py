@@ -11,6 +11,9 @@ from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client, PatchType
 
+CONFLICT_PAUSE = 0.5
+"""Seconds until a look at the newer object after a conflict, should its delta not come first."""
+
 
 def has_finalizer(obj: Obj) -> bool:
     """Whether the object carries our finalizer."""

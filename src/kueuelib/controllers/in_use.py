@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.finalizers import add_finalizer, drop_finalizer
+from kueuelib.controllers.finalizers import CONFLICT_PAUSE, add_finalizer, drop_finalizer
 from kueuelib.errors import Conflict
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
-
-CONFLICT_PAUSE = 0.5
-"""Seconds until a look at the newer object, should its delta not come first."""
 
 
 class InUseReconciler:

@@ -11,7 +11,7 @@ from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
 from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
 from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.finalizers import drop_finalizer
+from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.status_writer import write_status
 from kueuelib.controllers.workload_plan import Step, Surroundings, named_checks, next_step
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 COMPONENT = "kueue-workload-controller"
 DEFAULT_RETRY_MINUTES = 15
-CONFLICT_PAUSE = 0.5
-"""Seconds until a look at the newer object, should its delta not come first."""
 
 BY_QUEUE = "workloads by queue"
 BY_RESERVATION = "workloads by reserving ClusterQueue"

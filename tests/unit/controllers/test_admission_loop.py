@@ -1,0 +1,133 @@
+"""When the admission loop works, and when it rests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kueuelib.controllers import admission
+from kueuelib.controllers.admission import LAST_PAUSE, AdmissionLoop
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.scheduler.cycle import Plan
+from kueuelib.scheduler.engine import Settled
+from kueuelib.scheduler.events import Effects
+
+
+class Clock:
+    """Time that only moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return 1000.0 + sum(self.slept)
+
+    def monotonic(self) -> float:
+        return sum(self.slept)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+class Engine:
+    """Has a cycle for each entry of `script`: True admits somebody."""
+
+    def __init__(self, *script: bool, deadline: float | None = None) -> None:
+        self.script = list(script)
+        self.deadline = deadline
+        self.asked = 0
+
+    def next_cycle(self, now: float) -> Any:
+        self.asked += 1
+        return self.script[0] if self.script else None
+
+    def settle(self, plan: Plan, now: float) -> Settled:
+        admits = self.script.pop(0)
+        return Settled(("admission",) if admits else (), (), Effects())  # type: ignore[arg-type]
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+
+class Case:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.clock = Clock()
+        self.submitted: list[Settled] = []
+        self.loop = AdmissionLoop(
+            engine,  # type: ignore[arg-type]
+            self.submitted.append,
+            lambda _: None,
+            SchedulerMetrics(Telemetry()),
+            clock=self.clock,
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.loop.run(lambda: None))
+        await self.settle()
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    @staticmethod
+    async def settle() -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def no_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "decide", lambda found, now: Plan((), (), ()))
+
+
+async def test_an_idle_engine_is_asked_once_and_again_only_when_something_changed() -> None:
+    case = Case(Engine())
+    async with case.running():
+        assert case.engine.asked == 1
+        case.loop.wake()
+        await case.settle()
+        assert case.engine.asked == 2
+    assert case.clock.slept == []
+
+
+async def test_cycles_that_admit_follow_each_other_without_a_pause() -> None:
+    case = Case(Engine(True, True, True))
+    async with case.running():
+        assert len(case.submitted) == 3
+    assert case.clock.slept == [0.0, 0.0, 0.0]
+
+
+async def test_cycles_that_admit_nobody_slow_down_until_one_does() -> None:
+    case = Case(Engine(*[False] * 12, True, False))
+    async with case.running():
+        pauses = case.clock.slept
+        assert pauses[:12] == sorted(pauses[:12])
+        assert pauses[0] < pauses[1] < pauses[11] == LAST_PAUSE
+        assert pauses[12] == 0.0
+        assert pauses[13] == pauses[0]
+
+
+async def test_a_deadline_ends_the_rest() -> None:
+    case = Case(Engine(deadline=1000.0))
+    async with case.running():
+        asked = case.engine.asked
+        await asyncio.sleep(2.5 * LAST_PAUSE)
+        assert case.engine.asked > asked
+
+
+async def test_a_change_during_a_cycle_is_not_lost() -> None:
+    case = Case(Engine(True))
+    case.loop.wake()
+    async with case.running():
+        case.engine.script = [True]
+        case.loop.wake()
+        await case.settle()
+        assert len(case.submitted) == 2
