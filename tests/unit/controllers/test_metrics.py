@@ -41,8 +41,10 @@ def test_amounts_that_are_no_longer_named_are_dropped() -> None:
     metrics.amounts("cq", "old", {"resource_usage": {("f", "cpu"): 1.0, ("g", "cpu"): 2.0}})
     metrics.amounts("cq", "new", {"resource_usage": {("f", "cpu"): 3.0}})
     assert lines(telemetry, "kueue_cluster_queue_resource_usage") == [
-        "kueue_cluster_queue_resource_usage"
-        '{cluster_queue="cq",cohort="new",flavor="f",resource="cpu"} 3.0'
+        (
+            "kueue_cluster_queue_resource_usage"
+            '{cluster_queue="cq",cohort="new",flavor="f",resource="cpu"} 3.0'
+        )
     ]
 
 
