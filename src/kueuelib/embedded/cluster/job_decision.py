@@ -220,7 +220,7 @@ class _Sync:
         return self.succeeded >= self.completions
 
     def _condemn(self) -> None:
-        """Deletes the pods that still work when a Job ends; they count as failed, whatever comes."""
+        """Deletes the pods that still work when a Job ends; they count as failed."""
         uids = {uid_of(pod) for pod in self.active}
         self.failed += len(uids)
         self.memory = attrs.evolve(self.memory, counted=self.memory.counted | uids)
