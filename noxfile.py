@@ -1,4 +1,4 @@
-"""The gates. `nox` runs them all in the current environment, which needs `pip install -e '.[dev]'`."""
+"""The gates, in the current environment: it needs `pip install -e ".[dev]"`; `nox` runs all."""
 
 from __future__ import annotations
 
