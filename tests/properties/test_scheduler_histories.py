@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.codec import decode, encode
+from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.amounts import FlavorResource
@@ -55,7 +55,9 @@ def quotas(draw: st.DrawFn, cohort: str) -> dict[str, int]:
 def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
     cohort = draw(st.sampled_from(COHORTS))
     flavors = draw(st.sampled_from([("one",), ("two",), ("one", "two"), ("two", "one")]))
-    group = {flavor: {"cpu": draw(quotas(cohort)), "gpu": draw(quotas(cohort))} for flavor in flavors}
+    group = {
+        flavor: {"cpu": draw(quotas(cohort)), "gpu": draw(quotas(cohort))} for flavor in flavors
+    }
     selector = draw(st.sampled_from([None, None, {"matchLabels": {"team": "red"}}]))
     next_flavor = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
     return make_cluster_queue(
@@ -349,7 +351,10 @@ class Histories(RuleBasedStateMachine):
     def check_order(self, plan: Plan) -> None:
         """Nobody of a StrictFIFO queue is passed by one behind, but for reasons of its own."""
         for admit in plan.admissions:
-            if self.world.cluster_queues[admit.cluster_queue].spec.queueing_strategy != "StrictFIFO":
+            if (
+                self.world.cluster_queues[admit.cluster_queue].spec.queueing_strategy
+                != "StrictFIFO"
+            ):
                 continue
             mine = next(
                 info for info in self.engine.pending(admit.cluster_queue) if info.key == admit.key
