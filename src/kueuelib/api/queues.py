@@ -269,9 +269,14 @@ class LocalQueueSpec(Struct):
 
     Attributes:
         cluster_queue: the ClusterQueue that admits them; cannot change.
+        stop_policy: None, Hold (nothing is admitted) or HoldAndDrain (running ones are evicted).
     """
 
     cluster_queue: str = ""
+    stop_policy: str = attrs.field(
+        default=NONE,
+        metadata=wire(always=True, enum=[NONE, HOLD, HOLD_AND_DRAIN], default=NONE),
+    )
 
 
 @attrs.frozen
