@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from kueuelib.api.kinds import EVENTS
 from kueuelib.errors import AlreadyExists, ApiError, ConfigError, NotFound, TransportError
@@ -21,12 +24,23 @@ if TYPE_CHECKING:
 
 QUEUE_SIZE = 1000
 """Events that wait to be written; further ones are dropped."""
+LANES = 4
+"""Events that are written at a time, of different objects."""
 TRIES = 12
 """How often one event is sent when the server cannot be reached."""
 RETRY_DELAY = 10.0
 """Seconds between two tries, a quarter more or less."""
 FLUSH = 3.0
 """Seconds that the recorder has for what is queued when it stops."""
+
+
+@attrs.define(eq=False)
+class _Lane:
+    """Events of some objects, written one by one so that those of one object keep their order."""
+
+    queue: deque[EventFacts] = attrs.field(factory=deque)
+    current: CreateEvent | PatchEvent | None = None
+    more: asyncio.Event = attrs.field(factory=asyncio.Event)
 
 
 class EventRecorder:
@@ -60,9 +74,7 @@ class EventRecorder:
         self._series = series or EventSeries()
         self._retry_delay = retry_delay
         self._clock = clock
-        self._queue: deque[EventFacts] = deque()
-        self._current: CreateEvent | PatchEvent | None = None
-        self._more = asyncio.Event()
+        self._lanes = tuple(_Lane() for _ in range(LANES))
         self._log = get_logger("events")
         self._count_drop = self._reporter(telemetry)
 
@@ -91,36 +103,48 @@ class EventRecorder:
             component=component or self._component,
             instance=self._instance,
         )
-        if len(self._queue) >= QUEUE_SIZE:
+        if self._waiting >= QUEUE_SIZE:
             self.dropped += 1
             self._count_drop()
             return
-        self._queue.append(facts)
-        self._more.set()
+        name = f"{facts.regarding.get('namespace')}/{facts.regarding.get('name')}"
+        lane = self._lanes[zlib.crc32(name.encode()) % LANES]
+        lane.queue.append(facts)
+        lane.more.set()
+
+    @property
+    def _waiting(self) -> int:
+        return sum(len(lane.queue) for lane in self._lanes)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Write events until cancelled, then flush what is queued."""
         ready()
         try:
-            while True:
-                await self._more.wait()
-                self._more.clear()
-                await self._write_queued(patient=True)
+            async with asyncio.TaskGroup() as tasks:
+                for lane in self._lanes:
+                    tasks.create_task(self._write_forever(lane))
         finally:
             try:
-                async with asyncio.timeout(FLUSH):
-                    await self._write_queued(patient=False)
+                async with asyncio.timeout(FLUSH), asyncio.TaskGroup() as tasks:
+                    for lane in self._lanes:
+                        tasks.create_task(self._write_queued(lane, patient=False))
             except TimeoutError:
-                self._log.warning("events are lost", count=len(self._queue))
+                self._log.warning("events are lost", count=self._waiting)
 
-    async def _write_queued(self, *, patient: bool) -> None:
-        while self._current is not None or self._queue:
-            if self._current is None:
-                self._current = self._series.record(self._queue.popleft(), self._clock.now())
-            if self._current is not None and not await self._write(self._current, patient=patient):
-                self._series.forget(self._current.series)
+    async def _write_forever(self, lane: _Lane) -> None:
+        while True:
+            await lane.more.wait()
+            lane.more.clear()
+            await self._write_queued(lane, patient=True)
+
+    async def _write_queued(self, lane: _Lane, *, patient: bool) -> None:
+        while lane.current is not None or lane.queue:
+            if lane.current is None:
+                lane.current = self._series.record(lane.queue.popleft(), self._clock.now())
+            if lane.current is not None and not await self._write(lane.current, patient=patient):
+                self._series.forget(lane.current.series)
                 self._log.warning("an event is lost")
-            self._current = None
+            lane.current = None
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
         """Send one event, again when the server cannot be reached; tells whether it is written."""
