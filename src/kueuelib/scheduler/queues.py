@@ -159,11 +159,13 @@ class Queues:
         if item.not_before is not None and now < item.not_before:
             queue.set_aside(item, Aside.BACK_OFF)
             heappush(self._deadlines, (item.not_before, key))
-        elif queue.join(item):
-            self.touch(self._scope_of[queue.name])
-        elif item.reason is None:
-            item.reason = queue.hopeless(item.info.shape)
+            return
+        known = queue.hopeless(item.info.shape)
+        if known is not None and item.reason is None:
+            item.reason = known
             self._untold[key] = None
+        if queue.join(item):
+            self.touch(self._scope_of[queue.name])
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a workload; None when it did not wait."""

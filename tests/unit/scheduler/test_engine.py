@@ -1,0 +1,786 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.core import LimitRange
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import events
+from kueuelib.scheduler.cycle import Admit, Wait, decide
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.reasons import (
+    ChecksFailed,
+    ClusterQueueInactive,
+    ClusterQueueMissing,
+    InvalidResources,
+    LocalQueueMissing,
+    LocalQueueStopped,
+    NamespaceMismatch,
+    NamespaceUnknown,
+    NoFlavors,
+    NotEvaluated,
+    PodsNotReady,
+)
+from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.standing import Where
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_check,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
+
+NOW = 1000.0
+STRICT = {"queueingStrategy": "StrictFIFO"}
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("ns", name)
+
+
+@attrs.define
+class Cluster:
+    """An engine and whoever writes for it."""
+
+    engine: Engine = attrs.field(factory=Engine)
+    now: float = NOW
+    admits: list[Admit] = attrs.field(factory=list)
+    waits: list[Wait] = attrs.field(factory=list)
+
+    def tell(self, *found: events.Event) -> None:
+        self.engine.observe_all(found, self.now)
+
+    def queue(self, name: str, quota: Any, **spec: Any) -> None:
+        self.tell(
+            events.ClusterQueueSet(make_cluster_queue(name, {"f": {"gpu": quota}}, **spec)),
+            events.LocalQueueSet(make_local_queue(name, name)),
+        )
+
+    def submit(self, name: str, queue: str, gpu: int = 1, **more: Any) -> Workload:
+        found = make_workload(name, queue, {"gpu": gpu}, **more)
+        self.tell(events.WorkloadSet(found))
+        return found
+
+    def cycle(self) -> list[str]:
+        """One cycle; the names of those that were tried, admitted ones marked with `+`."""
+        found = self.engine.next_cycle(self.now)
+        if found is None:
+            return []
+        settled = self.engine.settle(decide(found, self.now), self.now)
+        self.admits += settled.admissions
+        self.waits += settled.waits
+        return sorted(
+            [f"+{admit.key.name}" for admit in settled.admissions]
+            + [wait.key.name for wait in settled.waits]
+        )
+
+    def rest(self) -> list[str]:
+        """Cycles until nothing is left to do; the names of the admitted."""
+        tried: list[str] = []
+        for _ in range(100):
+            names = self.cycle()
+            if not names and not self.engine.has_work(self.now):
+                return [name[1:] for name in tried if name.startswith("+")]
+            tried += names
+        raise AssertionError("the engine does not come to rest")
+
+    def where(self, name: str) -> Where:
+        return self.engine.standing(key(name)).where
+
+    def reason(self, name: str) -> Any:
+        return self.engine.standing(key(name)).reason
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = Cluster()
+    found.tell(events.NamespaceSet("ns", {"team": "red"}), events.FlavorSet(make_flavor("f")))
+    return found
+
+
+def holding(name: str, queue: str, gpu: int, *conditions: dict[str, str], **more: Any) -> Workload:
+    admission = {
+        "clusterQueue": queue,
+        "podSetAssignments": [make_assignment({"gpu": gpu}, "f")],
+    }
+    return make_workload(
+        name,
+        queue,
+        {"gpu": gpu},
+        conditions=[make_condition("QuotaReserved"), *conditions],
+        status={"admission": admission, **more.pop("status", {})},
+        **more,
+    )
+
+
+# --- queues
+
+
+def test_best_effort_tries_the_next_when_the_head_does_not_fit(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    assert cluster.cycle() == ["big"]
+    assert cluster.where("big") is Where.INADMISSIBLE
+    assert cluster.cycle() == ["+small"]
+
+
+def test_strict_fifo_waits_behind_its_head(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    assert cluster.rest() == []
+    assert cluster.where("big") is Where.PENDING
+    assert isinstance(cluster.reason("big"), NoFlavors)
+    assert cluster.reason("small") == NotEvaluated()
+
+
+def test_blocked_strict_head_is_not_tried_again_without_a_change(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    assert cluster.cycle() == ["big"]
+    assert not cluster.engine.has_work(NOW)
+    assert cluster.cycle() == []
+    cluster.queue("q", 3, **STRICT)
+    assert cluster.cycle() == ["+big"]
+
+
+def test_blocked_strict_head_keeps_its_quota_from_borrowers(cluster: Cluster) -> None:
+    cluster.queue("a", {"nominal": 6, "borrowing": 0}, cohort="c", **STRICT)
+    cluster.queue("b", 4, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
+    cluster.submit("want", "a", 6)
+    cluster.submit("borrow", "b", 6, created=1)
+    assert cluster.rest() == []
+    cluster.submit("small", "b", 1, created=2)
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadGone(key("want")))
+    assert cluster.rest() == ["borrow", "small"]
+
+
+def test_parked_head_does_not_keep_quota_for_ever(cluster: Cluster) -> None:
+    cluster.queue("a", {"nominal": 6, "borrowing": 0}, cohort="c")
+    cluster.queue("b", 4, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
+    cluster.submit("want", "a", 6)
+    cluster.submit("borrow", "b", 6, created=1)
+    assert cluster.cycle() == ["borrow", "want"]
+    assert cluster.cycle() == ["+borrow"]
+
+
+def test_heads_come_in_the_order_of_queue_names(cluster: Cluster) -> None:
+    for name in ("c", "a", "b"):
+        cluster.queue(name, 1)
+        cluster.submit(f"w-{name}", name)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    assert [head.cluster_queue for head in found.heads] == ["a", "b", "c"]
+
+
+def test_priority_then_age_then_uid_decide_within_a_queue(cluster: Cluster) -> None:
+    cluster.queue("q", 10)
+    cluster.submit("z", "q", created=5)
+    cluster.submit("b", "q", created=9)
+    cluster.submit("a", "q", created=9)
+    cluster.submit("vip", "q", created=20, priority=1)
+    assert cluster.rest() == ["vip", "z", "a", "b"]
+
+
+def test_status_patch_leaves_a_parked_workload_where_it_is(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("big", "q", 3)
+    cluster.rest()
+    pending = make_condition("QuotaReserved", status=False)
+    cluster.submit("big", "q", 3, conditions=[pending])
+    assert not cluster.engine.has_work(NOW)
+    assert cluster.where("big") is Where.INADMISSIBLE
+
+
+def test_edited_workload_is_tried_again(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("big", "q", 3)
+    cluster.rest()
+    cluster.submit("big", "q", 2)
+    assert cluster.rest() == ["big"]
+
+
+def test_finished_workload_wakes_its_cohort_only(cluster: Cluster) -> None:
+    for name, cohort in (("a", "c"), ("b", "c"), ("x", "d")):
+        cluster.queue(name, 1, cohort=cohort)
+    cluster.tell(events.WorkloadSet(holding("r", "b", 2)))
+    cluster.submit("w", "a", 2)
+    cluster.submit("v", "x", 2)
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadSet(holding("r", "b", 2, make_condition("Finished"))))
+    assert cluster.cycle() == ["+w"]
+    assert cluster.cycle() == []
+    assert cluster.where("r") is Where.FINISHED
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_quota_freed_while_a_head_is_tried_is_not_missed(cluster: Cluster, strategy: str) -> None:
+    cluster.queue("q", 2, queueingStrategy=strategy)
+    cluster.tell(events.WorkloadSet(holding("r", "q", 2)))
+    cluster.submit("w", "q", 1)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    cluster.tell(events.WorkloadGone(key("r")))
+    cluster.engine.settle(decide(found, NOW), NOW)
+    assert cluster.rest() == ["w"]
+
+
+def test_workload_that_changes_in_flight_is_not_admitted_as_it_was(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("w", "q", 1)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    assert cluster.where("w") is Where.IN_FLIGHT
+    cluster.submit("w", "q", 3)
+    settled = cluster.engine.settle(decide(found, NOW), NOW)
+    assert settled.admissions == ()
+    assert cluster.cycle() == ["w"]
+    assert cluster.where("w") is Where.INADMISSIBLE
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.WorkloadGone(key("w")),
+        events.ClusterQueueGone("q"),
+        events.LocalQueueGone(key("q")),
+        events.FlavorGone("f"),
+    ],
+)
+def test_admission_is_void_when_its_ground_is_gone(cluster: Cluster, event: events.Event) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("w", "q", 1)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    cluster.tell(event)
+    settled = cluster.engine.settle(decide(found, NOW), NOW)
+    assert settled.admissions == ()
+    assert cluster.engine.holder(key("w")) is None
+
+
+def test_equal_shapes_are_parked_together_and_told_once(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    for number in range(5):
+        cluster.submit(f"big{number}", "q", 3, created=number)
+    assert cluster.cycle() == [f"big{number}" for number in range(5)]
+    assert {wait.message for wait in cluster.waits} == {cluster.waits[0].message}
+    cluster.submit("late", "q", 3, created=9)
+    assert cluster.where("late") is Where.INADMISSIBLE
+    assert cluster.cycle() == ["late"]
+    assert cluster.cycle() == []
+    cluster.waits.clear()
+    cluster.queue("q", 1)
+    assert cluster.cycle() == ["big0"]
+    counts = cluster.engine.cluster_queue_status("q")
+    assert counts is not None
+    assert (counts.active, counts.inadmissible) == (0, 6)
+
+
+def test_equal_shapes_are_admitted_one_after_the_other(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.tell(events.WorkloadSet(holding("r", "q", 2)))
+    for number in range(4):
+        cluster.submit(f"w{number}", "q", created=number)
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadGone(key("r")))
+    assert cluster.rest() == ["w0", "w1"]
+
+
+def test_preempted_workload_returns_to_its_old_place(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.submit("first", "q", created=1)
+    cluster.submit("second", "q", created=2)
+    assert cluster.rest() == ["first"]
+    cluster.tell(events.WorkloadSet(holding("first", "q", 1, created=1)))
+    evicted = make_condition("Evicted", True, "Preempted", at=500)
+    cluster.submit("first", "q", created=1, conditions=[evicted])
+    assert cluster.cycle() == ["+first"]
+
+
+def test_workload_that_was_not_ready_in_time_goes_to_the_back(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.submit("second", "q", 1, created=2)
+    evicted = make_condition("Evicted", True, "PodsReadyTimeout", at=500)
+    cluster.submit("first", "q", created=1, conditions=[evicted])
+    assert cluster.cycle() == ["+second"]
+
+
+def test_back_off_is_waited_for(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    evicted = make_condition("Evicted", True, "PodsReadyTimeout", at=900)
+    state = {"requeueState": {"count": 1, "requeueAt": "1970-01-01T00:17:00Z"}}
+    cluster.submit("w", "q", conditions=[evicted], status=state)
+    assert cluster.where("w") is Where.BACKING_OFF
+    assert cluster.engine.next_deadline() == 1020.0
+    cluster.queue("q", 2)
+    assert cluster.rest() == []
+    cluster.now = 1019.9
+    assert cluster.rest() == []
+    cluster.now = 1020.0
+    assert cluster.rest() == ["w"]
+    assert cluster.engine.next_deadline() is None
+
+
+# --- where a workload stands
+
+
+def test_missing_local_queue(cluster: Cluster) -> None:
+    cluster.submit("w", "q")
+    assert cluster.where("w") is Where.NO_LOCAL_QUEUE
+    assert cluster.reason("w") == LocalQueueMissing("q")
+    assert cluster.reason("w").condition_reason == "Misconfigured"
+    effects = cluster.engine.observe(events.LocalQueueSet(make_local_queue("q", "q")), NOW)
+    assert effects.workloads == (key("w"),)
+    assert cluster.where("w") is Where.NO_CLUSTER_QUEUE
+    assert cluster.reason("w") == ClusterQueueMissing("q")
+    cluster.queue("q", 1)
+    assert cluster.rest() == ["w"]
+
+
+def test_cluster_queue_that_goes_and_comes_back(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.submit("w", "q", 2)
+    cluster.rest()
+    effects = cluster.engine.observe(events.ClusterQueueGone("q"), NOW)
+    assert effects.workloads == (key("w"),)
+    assert cluster.where("w") is Where.NO_CLUSTER_QUEUE
+    assert cluster.engine.cluster_queue_status("q") is None
+    cluster.queue("q", 2)
+    assert cluster.rest() == ["w"]
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_stopped_cluster_queue_offers_nothing(cluster: Cluster, policy: str) -> None:
+    cluster.queue("q", 1, stopPolicy=policy)
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    assert cluster.where("w") is Where.CLUSTER_QUEUE_INACTIVE
+    assert cluster.reason("w") == ClusterQueueInactive("q", "Stopped")
+    assert cluster.reason("w").condition_reason == "Suspended"
+    status = cluster.engine.cluster_queue_status("q")
+    assert status is not None
+    assert (status.active, status.inadmissible) == (0, 1)
+    cluster.queue("q", 1)
+    assert cluster.rest() == ["w"]
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_stopped_local_queue_holds_its_workloads_back(cluster: Cluster, policy: str) -> None:
+    cluster.queue("q", 1)
+    cluster.tell(events.LocalQueueSet(make_local_queue("q", "q", stopPolicy=policy)))
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    assert cluster.where("w") is Where.LOCAL_QUEUE_STOPPED
+    assert cluster.reason("w") == LocalQueueStopped("q")
+    cluster.tell(events.LocalQueueSet(make_local_queue("q", "q")))
+    assert cluster.rest() == ["w"]
+
+
+def test_missing_flavor_and_its_return(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.tell(events.FlavorGone("f"))
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    assert cluster.engine.activity("q").reason == "FlavorNotFound"
+    assert cluster.reason("w").condition_reason == "Misconfigured"
+    cluster.tell(events.FlavorSet(make_flavor("f")))
+    assert cluster.rest() == ["w"]
+
+
+def test_edited_flavor_wakes_its_users(cluster: Cluster) -> None:
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    cluster.tell(events.FlavorSet(make_flavor("f", taints=[taint])))
+    cluster.queue("q", 1)
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    assert cluster.reason("w").condition_reason == "NoMatchingFlavor"
+    cluster.tell(events.FlavorSet(make_flavor("f")))
+    assert cluster.rest() == ["w"]
+
+
+def test_deactivated_workload_leaves_the_queue(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.submit("w", "q", active=False)
+    assert cluster.rest() == []
+    assert cluster.where("w") is Where.DEACTIVATED
+    cluster.submit("w", "q")
+    assert cluster.rest() == ["w"]
+
+
+def test_workload_that_is_being_deleted_is_not_admitted(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    found = make_workload("w", "q", {"gpu": 1})
+    meta = attrs.evolve(found.metadata, deletion_timestamp=5.0)
+    cluster.tell(events.WorkloadSet(attrs.evolve(found, metadata=meta)))
+    assert cluster.rest() == []
+    assert cluster.where("w") is Where.LEAVING
+    assert cluster.where("unheard-of") is Where.UNKNOWN
+
+
+def test_recreated_workload_of_the_same_name_is_another_one(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.tell(events.WorkloadSet(holding("w", "q", 1)))
+    found = make_workload("w", "q", {"gpu": 1})
+    meta = attrs.evolve(found.metadata, uid="other")
+    cluster.tell(events.WorkloadSet(attrs.evolve(found, metadata=meta)))
+    assert cluster.rest() == ["w"]
+
+
+def test_local_queue_that_points_elsewhere_takes_its_workloads_along(cluster: Cluster) -> None:
+    cluster.queue("a", 1)
+    cluster.queue("b", 2)
+    cluster.submit("w", "a", 2)
+    assert cluster.rest() == []
+    cluster.tell(events.LocalQueueSet(make_local_queue("a", "b")))
+    assert cluster.engine.pending("a") == ()
+    assert cluster.rest() == ["w"]
+    assert cluster.admits[0].cluster_queue == "b"
+
+
+def test_namespace_that_does_not_match_and_then_does(cluster: Cluster) -> None:
+    cluster.queue("q", 1, selector={"matchLabels": {"team": "blue"}}, **STRICT)
+    cluster.queue("free", 1)
+    cluster.submit("w", "q")
+    cluster.submit("v", "q", created=1, namespace="other")
+    cluster.tell(events.LocalQueueSet(make_local_queue("q", "q", "other")))
+    cluster.tell(events.NamespaceSet("other", {"team": "blue"}))
+    assert cluster.rest() == ["v"]
+    assert cluster.reason("w") == NamespaceMismatch("q", "ns")
+    cluster.tell(events.WorkloadGone(ObjectKey("other", "v")))
+    assert cluster.rest() == []
+    cluster.tell(events.NamespaceSet("ns", {"team": "blue"}))
+    assert cluster.rest() == ["w"]
+
+
+def test_selector_that_opens_lets_parked_workloads_in(cluster: Cluster) -> None:
+    cluster.queue("q", 1, selector={"matchLabels": {"team": "blue"}})
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    cluster.queue("q", 1)
+    assert cluster.rest() == ["w"]
+
+
+def test_unknown_namespace_is_a_passing_state(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.tell(events.LocalQueueSet(make_local_queue("q", "q", "new")))
+    cluster.submit("w", "q", namespace="new")
+    assert cluster.rest() == []
+    (wait,) = cluster.waits
+    assert wait.transient
+    assert wait.reason == NamespaceUnknown("new")
+    cluster.tell(events.NamespaceSet("new", {}))
+    assert cluster.rest() == ["w"]
+
+
+# --- admission
+
+
+def test_admission_says_who_gets_what(cluster: Cluster) -> None:
+    cluster.queue("q", 9)
+    cluster.submit("w", "q", 2, count=3, created=400)
+    cluster.rest()
+    (admit,) = cluster.admits
+    assert encode(admit.admission) == {
+        "clusterQueue": "q",
+        "podSetAssignments": [
+            {"name": "main", "flavors": {"gpu": "f"}, "resourceUsage": {"gpu": "6"}, "count": 3}
+        ],
+    }
+    assert admit.admitted
+    assert admit.wait_seconds == 600
+    assert cluster.where("w") is Where.ASSUMED
+
+
+def test_wait_counts_from_the_last_eviction(cluster: Cluster) -> None:
+    cluster.queue("q", 9)
+    evicted = make_condition("Evicted", True, "Preempted", at=900)
+    cluster.submit("w", "q", created=400, conditions=[evicted])
+    cluster.rest()
+    assert cluster.admits[0].wait_seconds == 100
+
+
+def check_state(state: str, name: str = "k") -> dict[str, Any]:
+    at = "1970-01-01T00:00:00Z"
+    return {"name": name, "state": state, "message": "", "lastTransitionTime": at}
+
+
+@pytest.mark.parametrize(
+    ("checks", "states", "admitted"),
+    [
+        ([], [], True),
+        (["k"], [], False),
+        (["k"], [check_state("Pending")], False),
+        (["k"], [check_state("Ready")], True),
+        (["k", "l"], [check_state("Ready")], False),
+        ([{"name": "k", "onFlavors": ["f"]}], [], False),
+        ([{"name": "k", "onFlavors": ["g"]}], [], True),
+    ],
+)
+def test_admitted_at_once_only_when_all_checks_of_the_flavors_are_ready(
+    cluster: Cluster, checks: list[Any], states: list[Any], admitted: bool
+) -> None:
+    cluster.tell(events.CheckSet(make_check("k")), events.CheckSet(make_check("l")))
+    cluster.queue("q", 1, checks=checks)
+    cluster.submit("w", "q", status={"admissionChecks": states})
+    cluster.rest()
+    (admit,) = cluster.admits
+    assert admit.admitted is admitted
+    status = cluster.engine.cluster_queue_status("q")
+    assert status is not None
+    assert (status.reserving, status.admitted) == (1, int(admitted))
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+@pytest.mark.parametrize("state", ["Retry", "Rejected"])
+def test_failed_check_parks_a_workload_without_blocking_its_queue(
+    cluster: Cluster, strategy: str, state: str
+) -> None:
+    cluster.tell(events.CheckSet(make_check("k")))
+    cluster.queue("q", 1, checks=["k"], queueingStrategy=strategy)
+    cluster.submit("w", "q", status={"admissionChecks": [check_state(state)]})
+    cluster.submit("v", "q", 1, created=1)
+    assert cluster.rest() == ["v"]
+    assert cluster.reason("w") == ChecksFailed(("k",))
+    cluster.tell(events.WorkloadGone(key("v")))
+    assert cluster.rest() == []
+    cluster.submit("w", "q", status={"admissionChecks": [check_state("Pending")]})
+    assert cluster.rest() == ["w"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [events.CheckSet(make_check("k", active=False)), events.CheckGone("k")],
+)
+def test_inactive_check_makes_the_queue_inactive(cluster: Cluster, event: events.Event) -> None:
+    cluster.tell(events.CheckSet(make_check("k")))
+    cluster.queue("q", 1, checks=["k"])
+    assert cluster.engine.activity("q").active
+    cluster.tell(event)
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    assert not cluster.engine.activity("q").active
+    cluster.tell(events.CheckSet(make_check("k")))
+    assert cluster.rest() == ["w"]
+    assert cluster.engine.users_of_check("k") == ("q",)
+    assert cluster.engine.users_of_flavor("f") == ("q",)
+
+
+def test_failed_write_gives_the_quota_back_and_wakes_others(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("w", "q", 2)
+    cluster.submit("v", "q", 1, created=1)
+    assert cluster.rest() == ["w"]
+    assert cluster.where("v") is Where.INADMISSIBLE
+    cluster.tell(events.WorkloadGone(key("w")))
+    cluster.tell(events.Forgotten(key("w")))
+    assert cluster.rest() == ["v"]
+
+
+def test_forgotten_workload_is_queued_again(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("w", "q", 2)
+    assert cluster.rest() == ["w"]
+    cluster.tell(events.Forgotten(key("w")))
+    assert cluster.where("w") is Where.PENDING
+    assert cluster.rest() == ["w"]
+    cluster.tell(events.WorkloadSet(holding("w", "q", 2)))
+    cluster.tell(events.Forgotten(key("w")))
+    assert cluster.where("w") is Where.HOLDS_QUOTA
+
+
+def test_assumption_survives_states_from_before_it(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    found = cluster.submit("w", "q", 2)
+    assert cluster.rest() == ["w"]
+    cluster.tell(events.WorkloadSet(found))
+    assert cluster.where("w") is Where.ASSUMED
+    assert cluster.rest() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "where"),
+    [("9", Where.ASSUMED), ("11", Where.PENDING), ("x", Where.ASSUMED)],
+)
+def test_reservation_that_a_watch_never_showed_is_not_held_for_ever(
+    cluster: Cluster, version: str, where: Where
+) -> None:
+    cluster.queue("q", 2)
+    found = cluster.submit("w", "q", 2)
+    assert cluster.rest() == ["w"]
+    cluster.tell(events.Confirmed(key("w"), "10"))
+    meta = attrs.evolve(found.metadata, resource_version=version)
+    cluster.tell(events.WorkloadSet(attrs.evolve(found, metadata=meta)))
+    assert cluster.where("w") is where
+
+
+def test_reservation_elsewhere_moves_the_charge(cluster: Cluster) -> None:
+    cluster.queue("a", 2)
+    cluster.queue("b", 2)
+    cluster.submit("w", "a", 2)
+    cluster.submit("v", "a", 2, created=1)
+    assert cluster.rest() == ["w"]
+    cluster.tell(events.WorkloadSet(holding("w", "b", 2)))
+    assert cluster.engine.reserving("a") == 0
+    assert cluster.engine.reserving("b") == 1
+    assert cluster.rest() == ["v"]
+
+
+def test_assumed_by_somebody_else(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("w", "q", 2)
+    admission = holding("w", "q", 2).status.admission
+    assert admission is not None
+    cluster.tell(events.Assumed(key("w"), admission))
+    assert cluster.where("w") is Where.ASSUMED
+    assert cluster.rest() == []
+    cluster.tell(events.Assumed(key("unknown"), admission))
+    assert cluster.engine.reserving("q") == 1
+
+
+def test_reclaimed_pods_wake_others(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    assignment = make_assignment({"gpu": 2}, "f", count=2)
+
+    def running(reclaimable: int) -> Workload:
+        pods = [{"name": "main", "count": reclaimable}]
+        return make_workload(
+            "r",
+            "q",
+            {"gpu": 1},
+            count=2,
+            conditions=[make_condition("QuotaReserved")],
+            status={
+                "admission": {"clusterQueue": "q", "podSetAssignments": [assignment]},
+                "reclaimablePods": pods,
+            },
+        )
+
+    cluster.tell(events.WorkloadSet(running(0)))
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadSet(running(1)))
+    assert cluster.rest() == ["w"]
+
+
+def test_evicted_workload_holds_its_quota_until_the_admission_is_gone(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    evicted = make_condition("Evicted", True, "Preempted")
+    cluster.tell(events.WorkloadSet(holding("r", "q", 2, evicted)))
+    cluster.submit("w", "q", 2, priority=1)
+    assert cluster.rest() == []
+    cluster.submit("r", "q", 2, conditions=[evicted])
+    assert cluster.rest() == ["w"]
+
+
+def test_limit_range_changes_what_pending_workloads_ask_for(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    pods = make_pod_set(containers=[{"name": "c"}])
+    cluster.submit("w", "q", pod_sets=[pods])
+    limit_range = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "lr", "namespace": "ns"},
+        "spec": {"limits": [{"type": "Container", "defaultRequest": {"gpu": "3"}}]},
+    }
+    cluster.tell(events.LimitRangeSet(decode(LimitRange, limit_range)))
+    assert cluster.rest() == []
+    assert cluster.where("w") is Where.INADMISSIBLE
+    cluster.tell(events.LimitRangeGone(key("lr")))
+    assert cluster.rest() == ["w"]
+
+
+def test_requests_above_limits_wait_for_an_edit(cluster: Cluster) -> None:
+    cluster.queue("q", 9)
+    bad = {"requests": {"gpu": "3"}, "limits": {"gpu": "2"}}
+    pods = make_pod_set(containers=[{"name": "c", "resources": bad}])
+    cluster.submit("w", "q", pod_sets=[pods])
+    cluster.rest()
+    assert isinstance(cluster.reason("w"), InvalidResources)
+    assert "podSets.main.containers[0][gpu]" in cluster.waits[0].message
+    cluster.queue("q", 10)
+    assert cluster.rest() == []
+    cluster.submit("w", "q", 1)
+    assert cluster.rest() == ["w"]
+
+
+def test_admission_waits_until_all_pods_are_ready() -> None:
+    cluster = Cluster(Engine(Settings(block_admission=True)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    for name in ("a", "b"):
+        cluster.queue(name, 9)
+        cluster.submit(f"w-{name}", name)
+    assert cluster.cycle() == ["+w-a", "w-b"]
+    assert cluster.reason("w-b") == PodsNotReady()
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadSet(holding("w-a", "a", 1, make_condition("PodsReady"))))
+    assert cluster.rest() == ["w-b"]
+
+
+# --- status
+
+
+def test_status_counts_and_usage(cluster: Cluster) -> None:
+    cluster.queue("a", 2, cohort="c")
+    cluster.queue("b", 4, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3, make_condition("Admitted"))))
+    cluster.tell(events.WorkloadSet(holding("s", "a", 1)))
+    cluster.submit("w", "a", 9)
+    cluster.rest()
+    cluster.submit("v", "a", 1, created=3)
+    status = cluster.engine.cluster_queue_status("a")
+    assert status is not None
+    assert (status.pending, status.active, status.inadmissible) == (2, 1, 1)
+    assert (status.reserving, status.admitted) == (2, 1)
+    (row,) = status.reservation
+    (cell,) = row.resources
+    assert (row.name, cell.name, str(cell.total), str(cell.borrowed)) == ("f", "gpu", "4", "2")
+    assert str(status.usage[0].resources[0].total) == "3"
+    local = cluster.engine.local_queue_status(key("a"))
+    assert local is not None
+    assert (local.pending, local.reserving, local.admitted) == (2, 2, 1)
+    assert str(local.reservation[0].resources[0].total) == "4"
+    assert str(local.usage[0].resources[0].total) == "3"
+    assert cluster.engine.local_queue_status(key("gone")) is None
+    assert cluster.engine.activity("gone").reason == "NotFound"
+
+
+def test_head_in_flight_counts_as_pending(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    cluster.submit("w", "q")
+    cluster.submit("v", "q", created=1)
+    assert cluster.engine.next_cycle(NOW) is not None
+    status = cluster.engine.cluster_queue_status("q")
+    assert status is not None
+    assert (status.pending, status.active) == (2, 2)
+    assert [info.key.name for info in cluster.engine.pending("q")] == ["w", "v"]
+
+
+@pytest.mark.parametrize(
+    ("change", "queues"),
+    [
+        (lambda: events.WorkloadGone(key("r")), ("a",)),
+        (lambda: events.FlavorGone("f"), ("a", "b")),
+        (lambda: events.ClusterQueueGone("b"), ("b",)),
+        (lambda: events.NamespaceSet("x", {}), ()),
+    ],
+)
+def test_effects_name_the_queues_to_look_at(
+    cluster: Cluster, change: Callable[[], events.Event], queues: tuple[str, ...]
+) -> None:
+    cluster.queue("a", 2, cohort="c")
+    cluster.queue("b", 4, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
+    assert cluster.engine.observe(change(), NOW).cluster_queues == queues

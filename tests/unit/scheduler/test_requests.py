@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.codec import decode
+from kueuelib.api.core import LimitRange, PodTemplateSpec, RuntimeClass
+from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.requests import (
+    PodRequest,
+    excessive_requests,
+    limit_range_violations,
+    pod_request,
+)
+from kueuelib.testing.builders import make_workload
+
+
+def container(
+    requests: dict[str, str] | None = None, limits: dict[str, str] | None = None, **more: Any
+) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+
+
+def request_of(
+    *containers: dict[str, Any],
+    init: list[dict[str, Any]] | None = None,
+    limits: LimitSummary = NO_LIMIT_RANGES,
+    runtime_class: RuntimeClass | None = None,
+    **pod: Any,
+) -> PodRequest:
+    template = {"spec": {"containers": list(containers), "initContainers": init or [], **pod}}
+    raw = {"name": "main", "count": 1, "template": template}
+    found = make_workload("w", "q", pod_sets=[raw]).spec.pod_sets[0].template
+    assert isinstance(found, PodTemplateSpec)
+    return pod_request(found.spec, limits, runtime_class)
+
+
+def limit_range(name: str = "lr", type: str = "Container", **bounds: Any) -> LimitRange:
+    raw = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"limits": [{"type": type, **bounds}]},
+    }
+    return decode(LimitRange, raw)
+
+
+def test_containers_add_up_and_init_containers_count_by_the_largest() -> None:
+    found = request_of(
+        container({"cpu": "300m"}),
+        container({"cpu": "200m"}),
+        init=[container({"cpu": "800m"}), container({"cpu": "100m"})],
+        overhead={"cpu": "50m"},
+    )
+    assert found.amounts == {"cpu": 850}
+
+
+def test_sidecars_run_beside_what_comes_after_them() -> None:
+    sidecar = {"restartPolicy": "Always"}
+    found = request_of(
+        container({"cpu": "250m"}),
+        init=[
+            container({"cpu": "100m"}, **sidecar),
+            container({"cpu": "500m"}),
+            container({"cpu": "200m"}, **sidecar),
+        ],
+    )
+    assert found.amounts == {"cpu": 600}
+
+
+def test_sidecars_add_to_the_containers() -> None:
+    sidecar = container({"cpu": "2"}, restartPolicy="Always")
+    assert request_of(container({"cpu": "1"}), init=[sidecar]).amounts == {"cpu": 3000}
+
+
+def test_limits_stand_in_for_missing_requests() -> None:
+    found = request_of(container({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}))
+    assert found.amounts == {"cpu": 1000, "memory": 2**30}
+
+
+def test_default_requests_come_before_limits() -> None:
+    limits = summarize(
+        [limit_range(default={"memory": "512Mi"}, defaultRequest={"memory": "256Mi"})]
+    )
+    found = request_of(container(limits={"memory": "1Gi"}), limits=limits)
+    assert found.amounts == {"memory": 256 * 2**20}
+    assert found.containers[0].limits["memory"] == 2**30 * 10**9
+
+
+def test_default_limits_become_requests() -> None:
+    limits = summarize([limit_range(default={"cpu": "2"})])
+    assert request_of(container(), limits=limits).amounts == {"cpu": 2000}
+
+
+def test_defaults_apply_to_init_containers_too() -> None:
+    limits = summarize([limit_range(defaultRequest={"cpu": "2"})])
+    found = request_of(container({"cpu": "1"}), init=[container()], limits=limits)
+    assert found.amounts == {"cpu": 2000}
+
+
+def test_amounts_are_rounded_up_once_per_pod() -> None:
+    assert request_of(container({"cpu": "0.0001", "memory": "1500m"})).amounts == {
+        "cpu": 1,
+        "memory": 2,
+    }
+    found = request_of(container({"cpu": "400u"}), container({"cpu": "400u"}))
+    assert found.amounts == {"cpu": 1}
+
+
+def test_negative_requests_count_as_nothing() -> None:
+    assert request_of(container({"cpu": "-1"}), container({"cpu": "2"})).amounts == {"cpu": 2000}
+
+
+def test_runtime_class_gives_the_overhead_that_the_pod_lacks() -> None:
+    raw = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "vm"},
+        "handler": "vm",
+        "overhead": {"podFixed": {"cpu": "250m"}},
+    }
+    runtime_class = decode(RuntimeClass, raw)
+    named = {"runtimeClassName": "vm", "runtime_class": runtime_class}
+    assert request_of(container({"cpu": "1"}), **named).amounts == {"cpu": 1250}
+    own = {"overhead": {"cpu": "1"}}
+    assert request_of(container({"cpu": "1"}), **named, **own).amounts == {"cpu": 2000}
+    assert request_of(container({"cpu": "1"}), runtimeClassName="gone").amounts == {"cpu": 1000}
+
+
+def test_pod_level_requests_replace_the_sum_of_containers() -> None:
+    found = request_of(
+        container({"cpu": "1", "memory": "1Gi"}),
+        resources={"requests": {"cpu": "3"}, "limits": {"cpu": "4", "gpu": "2"}},
+    )
+    assert found.amounts == {"cpu": 3000, "gpu": 2, "memory": 2**30}
+
+
+def test_bounds_of_several_limit_ranges_are_the_strictest() -> None:
+    found = summarize(
+        [
+            limit_range("b", max={"cpu": "4"}, min={"cpu": "100m"}, default={"cpu": "1"}),
+            limit_range("a", max={"cpu": "2"}, min={"cpu": "200m"}, default={"cpu": "3"}),
+        ]
+    ).containers
+    assert found.max == {"cpu": 2 * 10**9}
+    assert found.min == {"cpu": 2 * 10**8}
+    assert found.default == {"cpu": 3 * 10**9}
+
+
+def test_requests_above_limits_are_named() -> None:
+    found = request_of(
+        container({"cpu": "1"}),
+        container({"memory": "2", "cpu": "3"}, {"memory": "1", "cpu": "2"}),
+        init=[container({"cpu": "3"}, {"cpu": "2"})],
+    )
+    assert excessive_requests("w", found) == (
+        "podSets.w.initContainers[0][cpu] requests exceed it's limits",
+        "podSets.w.containers[1][cpu, memory] requests exceed it's limits",
+    )
+    assert excessive_requests("w", request_of(container({"cpu": "2"}, {"cpu": "2"}))) == ()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "want"),
+    [
+        ({"max": {"cpu": "4"}}, ()),
+        (
+            {"max": {"cpu": "2"}},
+            ("the requests of podSets.w.containers[0][cpu] exceeds the limits",),
+        ),
+        ({"min": {"cpu": "2"}}, ()),
+        (
+            {"min": {"cpu": "4"}},
+            ("the requests of podSets.w.containers[0][cpu] are less than the limits",),
+        ),
+        ({"max": {"gpu": "1"}, "min": {"gpu": "1"}}, ()),
+    ],
+)
+def test_container_bounds(bounds: dict[str, Any], want: tuple[str, ...]) -> None:
+    limits = summarize([limit_range(**bounds)])
+    found = request_of(container({"cpu": "3"}), limits=limits)
+    assert limit_range_violations("w", found, limits) == want
+
+
+def test_pod_bounds_look_at_the_whole_pod() -> None:
+    limits = summarize([limit_range(type="Pod", max={"cpu": "4"})])
+    found = request_of(container({"cpu": "3"}), container({"cpu": "2"}), limits=limits)
+    assert limit_range_violations("w", found, limits) == (
+        "the requests of podSets.w[cpu] exceeds the limits",
+    )
+    fits = request_of(container({"cpu": "3"}), container({"cpu": "1"}), limits=limits)
+    assert limit_range_violations("w", fits, limits) == ()
