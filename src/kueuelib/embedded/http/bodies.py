@@ -9,6 +9,7 @@ import orjson
 import yaml
 
 from kueuelib.embedded import failures
+from kueuelib.embedded.http import protobuf
 from kueuelib.errors import BadRequest
 
 LIMIT = 3 * 2**20
@@ -36,15 +37,12 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
         UnsupportedMediaType: it is neither JSON nor YAML.
     """
     media = media_type(content_type)
+    if media == protobuf.MEDIA_TYPE:
+        return protobuf.parse_protobuf(body), []
     if media in YAML_TYPES and not body.lstrip().startswith(b"{"):
         return parse_yaml(body), []
-    if (
-        media
-        and media not in JSON_TYPES
-        and media not in YAML_TYPES
-        and not (media.endswith("+json"))
-    ):
-        raise failures.unsupported_media_type((JSON_TYPES[0], YAML_TYPES[0]))
+    if media and media not in (*JSON_TYPES, *YAML_TYPES) and not media.endswith("+json"):
+        raise failures.unsupported_media_type((JSON_TYPES[0], YAML_TYPES[0], protobuf.MEDIA_TYPE))
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -1,0 +1,226 @@
+"""The verbs of a real kubectl against the embedded server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kueuelib.embedded.server import ApiServer
+
+pytestmark = [
+    pytest.mark.kubectl,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl on the PATH"),
+]
+
+Kubectl = Callable[..., Awaitable[str]]
+CRDS = Path(__file__).parents[2] / "manifests/crds"
+
+MAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: red}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers: [{name: c, image: nginx}]
+"""
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sums}
+spec:
+  template:
+    metadata: {annotations: {kueuelib.dev/run-seconds: "0"}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: busybox}]
+"""
+QUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main}
+spec: {clusterQueue: all}
+"""
+
+
+@pytest.fixture
+async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """Runs kubectl; fails when the exit code is not the expected one."""
+    async with ApiServer(simulate=True) as server:
+        config = tmp_path / "kubeconfig"
+        config.write_text(yaml.safe_dump(server.kubeconfig()))
+        env = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
+
+        async def run(*args: str, stdin: str = "", code: int = 0) -> str:
+            process = await asyncio.create_subprocess_exec(
+                "kubectl",
+                *args,
+                env=env,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            async with asyncio.timeout(60):
+                out, _ = await process.communicate(stdin.encode())
+            text = out.decode()
+            assert process.returncode == code, f"kubectl {' '.join(args)}: {text}"
+            return text
+
+        yield run
+
+
+async def read(kubectl: Kubectl, *args: str) -> Any:
+    return json.loads(await kubectl("get", *args, "-o", "json"))
+
+
+async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
+    assert await kubectl("apply", "-f", "-", stdin=MAP) == "configmap/settings created\n"
+    assert await kubectl("apply", "-f", "-", stdin=MAP) == "configmap/settings unchanged\n"
+    changed = MAP.replace("red", "blue")
+    difference = await kubectl("diff", "-f", "-", stdin=changed, code=1)
+    assert "+  color: blue" in difference
+    assert "warning" not in difference.lower()
+    assert await kubectl("apply", "-f", "-", stdin=changed) == "configmap/settings configured\n"
+    assert (await read(kubectl, "cm", "settings"))["data"] == {"color": "blue"}
+
+
+async def test_a_server_side_apply_finds_conflicts(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", stdin=MAP)
+    changed = MAP.replace("red", "blue")
+    args = ("apply", "--server-side", "--field-manager=other", "-f", "-")
+    assert "conflict with" in await kubectl(*args, stdin=changed, code=1)
+    forced = await kubectl(*args, "--force-conflicts", stdin=changed)
+    assert forced == "configmap/settings serverside-applied\n"
+
+
+async def test_commands_that_make_objects_work(kubectl: Kubectl) -> None:
+    assert await kubectl("create", "namespace", "lab") == "namespace/lab created\n"
+    await kubectl("create", "configmap", "c", "--from-literal=a=b", "-n", "lab")
+    await kubectl("create", "secret", "generic", "s", "--from-literal=a=b", "-n", "lab")
+    await kubectl("create", "job", "j", "--image=busybox", "-n", "lab", "--", "true")
+    await kubectl("run", "web", "--image=nginx", "-n", "lab", "--grace-period=1")
+    assert (await read(kubectl, "secret", "s", "-n", "lab"))["data"] == {"a": "Yg=="}
+    again = await kubectl("create", "namespace", "lab", code=1)
+    assert '(AlreadyExists): namespaces "lab" already exists' in again
+    dry = await kubectl("create", "ns", "not", "--dry-run=server")
+    assert dry == "namespace/not created (server dry run)\n"
+    await kubectl("get", "ns", "not", code=1)
+
+
+async def test_get_prints_tables_names_and_documents(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=POD)
+    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+    table = (await kubectl("get", "pods")).splitlines()
+    assert table[0].split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert table[1].split()[:4] == ["web", "1/1", "Running", "0"]
+    assert "simulated-node" in await kubectl("get", "pods", "-o", "wide")
+    assert await kubectl("get", "pods", "-l", "app=web", "-o", "name") == "pod/web\n"
+    assert "No resources found" in await kubectl("get", "pods", "-l", "app=none")
+    by_field = ("get", "pods", "-A", "--field-selector", "status.phase=Running", "-o", "name")
+    assert await kubectl(*by_field) == "pod/web\n"
+    path = "jsonpath={.items[*].metadata.name}"
+    assert await kubectl("get", "pods", "-o", path) == "web"
+    document = yaml.safe_load(await kubectl("get", "pod", "web", "-o", "yaml"))
+    assert document["kind"] == "Pod"
+    absent = await kubectl("get", "pod", "none", code=1)
+    assert absent == 'Error from server (NotFound): pods "none" not found\n'
+
+
+async def test_a_job_is_followed_to_its_end(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", stdin=JOB)
+    await kubectl("wait", "--for=condition=Complete", "job/sums", "--timeout=20s")
+    row = (await kubectl("get", "job", "sums")).splitlines()[1].split()
+    assert row[:3] == ["sums", "Complete", "1/1"]
+    described = await kubectl("describe", "job", "sums")
+    assert "Pods Statuses:" in described
+    assert "1 Succeeded" in described
+    assert "SuccessfulCreate" in described
+    assert "SuccessfulCreate" in await kubectl("events")
+    assert await kubectl("delete", "job", "sums") == 'job.batch "sums" deleted\n'
+    await kubectl("wait", "--for=delete", "pod", "-l", "job-name=sums", "--timeout=20s")
+
+
+async def test_objects_are_changed_in_every_way(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=POD)
+    await kubectl("label", "pod", "web", "tier=front")
+    await kubectl("annotate", "pod", "web", "note=x")
+    strategic = '{"spec":{"containers":[{"name":"c","image":"nginx:2"}]}}'
+    await kubectl("patch", "pod", "web", "-p", strategic)
+    await kubectl("patch", "pod", "web", "--type=merge", "-p", '{"metadata":{"labels":{"a":"b"}}}')
+    operation = '[{"op":"remove","path":"/metadata/labels/a"}]'
+    await kubectl("patch", "pod", "web", "--type=json", "-p", operation)
+    found = await read(kubectl, "pod", "web")
+    assert found["metadata"]["labels"] == {"app": "web", "tier": "front"}
+    assert found["spec"]["containers"][0]["image"] == "nginx:2"
+    document = await kubectl("get", "pod", "web", "-o", "yaml")
+    replaced = await kubectl("replace", "-f", "-", stdin=document.replace("front", "back"))
+    assert replaced == "pod/web replaced\n"
+
+
+async def test_custom_resources_are_at_home(kubectl: Kubectl) -> None:
+    made = await kubectl("apply", "-f", str(CRDS / "kueue.x-k8s.io_localqueues.yaml"))
+    assert (
+        made == "customresourcedefinition.apiextensions.k8s.io/localqueues.kueue.x-k8s.io created\n"
+    )
+    await kubectl("wait", "--for=condition=Established", "crd/localqueues.kueue.x-k8s.io")
+    assert "LocalQueue" in await kubectl("api-resources", "--api-group=kueue.x-k8s.io")
+    assert "kueue.x-k8s.io/v1beta2" in await kubectl("api-versions")
+    await kubectl("apply", "-f", "-", stdin=QUEUE)
+    table = (await kubectl("get", "lq")).splitlines()
+    assert table[0].startswith("NAME")
+    assert table[1].split()[:2] == ["main", "all"]
+    wrong = QUEUE.replace("clusterQueue", "clusterQuue")
+    assert 'unknown field "spec.clusterQuue"' in await kubectl(
+        "apply", "-f", "-", stdin=wrong, code=1
+    )
+    assert "clusterQueue" in await kubectl("explain", "lq.spec")
+    status = '{"status":{"pendingWorkloads":3}}'
+    await kubectl("patch", "lq", "main", "--subresource=status", "--type=merge", "-p", status)
+    assert (await read(kubectl, "lq", "main"))["status"]["pendingWorkloads"] == 3
+    await kubectl("delete", "crd", "localqueues.kueue.x-k8s.io")
+    assert "NotFound" in await kubectl("get", "--raw", "/apis/kueue.x-k8s.io/v1beta2", code=1)
+
+
+async def test_a_namespace_goes_with_its_content(kubectl: Kubectl) -> None:
+    await kubectl("create", "ns", "brief")
+    await kubectl("apply", "-n", "brief", "-f", "-", stdin=MAP)
+    assert await kubectl("delete", "ns", "brief") == 'namespace "brief" deleted\n'
+    await kubectl("get", "ns", "brief", code=1)
+    refused = await kubectl("delete", "ns", "default", code=1)
+    assert "this namespace may not be deleted" in refused
+
+
+async def test_many_objects_are_deleted_at_once(kubectl: Kubectl) -> None:
+    for name in ("one", "two"):
+        await kubectl("create", "configmap", name)
+    gone = await kubectl("delete", "configmaps", "--all")
+    assert gone == 'configmap "one" deleted\nconfigmap "two" deleted\n'
+
+
+async def test_kubectl_learns_who_it_is_and_what_it_may(kubectl: Kubectl) -> None:
+    assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    assert "kubernetes-admin" in await kubectl("auth", "whoami")
+    assert "Server Version: v1." in await kubectl("version")
+    assert await kubectl("get", "--raw", "/readyz") == "ok"
+
+
+async def test_a_watch_prints_changes(kubectl: Kubectl) -> None:
+    watching = asyncio.create_task(
+        kubectl("get", "configmaps", "-w", "-o", "name", "--request-timeout=3s")
+    )
+    await asyncio.sleep(0.5)
+    await kubectl("apply", "-f", "-", stdin=MAP)
+    await kubectl("delete", "configmap", "settings")
+    assert (await watching).splitlines()[0] == "configmap/settings"
