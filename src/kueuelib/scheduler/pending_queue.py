@@ -18,7 +18,7 @@ from kueuelib.scheduler.workload_info import Shape
 
 
 class ShapeGroup:
-    """The workloads of one shape and namespace that wait in one ClusterQueue.
+    """The workloads of one shape that wait in one ClusterQueue.
 
     Attributes:
         active: whether they are to be tried; otherwise they are parked.
@@ -75,7 +75,7 @@ class PendingQueue:
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self._heap: list[tuple[QueueOrder, ObjectKey]] = []
-        self._groups: dict[tuple[Shape, str], ShapeGroup] = {}
+        self._groups: dict[Shape, ShapeGroup] = {}
         self._hopeless: dict[Shape, Reason] = {}
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
 
@@ -84,10 +84,11 @@ class PendingQueue:
     def join(self, item: Pending) -> bool:
         """Lets a workload wait with others of its shape; whether it is to be tried."""
         self._settle_in(item)
-        at = (item.info.shape, item.info.key.namespace)
-        group = self._groups.get(at)
+        group = self._groups.get(item.info.shape)
         if group is None:
-            group = self._groups[at] = ShapeGroup(active=at[0] not in self._hopeless)
+            group = self._groups[item.info.shape] = ShapeGroup(
+                active=item.info.shape not in self._hopeless
+            )
         group.join(item)
         item.group = group
         if group.active:
@@ -129,7 +130,7 @@ class PendingQueue:
         item.group = None
         group.leave(key)
         if not group:
-            del self._groups[item.info.shape, key.namespace]
+            del self._groups[item.info.shape]
         elif group.active:
             self._offer(group)
 
@@ -166,41 +167,36 @@ class PendingQueue:
             Those about which nothing was told yet.
         """
         self._hopeless[shape] = reason
-        untold: list[ObjectKey] = []
-        for (found, _), group in self._groups.items():
-            if found == shape:
-                group.active = False
-                untold += group.untold
-                group.untold.clear()
+        group = self._groups.get(shape)
+        if group is None:
+            return ()
+        group.active = False
+        untold = tuple(group.untold)
+        group.untold.clear()
         for key in untold:
             self.items[key].reason = reason
-        return tuple(untold)
+        return untold
 
     def hopeless(self, shape: Shape) -> Reason | None:
         """Why the shape was tried in vain; None when it was not, or when something moved since."""
         return self._hopeless.get(shape)
 
-    def move(self, admits: Callable[[str], bool]) -> None:
-        """Something moved that may help: everything that it can help is to be tried again.
+    def move(self) -> None:
+        """Something moved that may help: everything that it can help is to be tried again."""
+        self._hopeless.clear()
+        for group in self._groups.values():
+            if not group.active:
+                group.active = True
+                self._offer(group)
+        for key in tuple(self._asides[Aside.MOVE]):
+            self.join(self.items[key])
+
+    def let_in(self, admits: Callable[[str], bool]) -> None:
+        """A selector or a namespace changed: those that were shut out are to be tried again.
 
         Args:
             admits: whether the ClusterQueue lets a namespace in.
         """
-        self._hopeless.clear()
-        for (_, namespace), group in self._groups.items():
-            if not group.active and admits(namespace):
-                group.active = True
-                self._offer(group)
-        for key in tuple(self._asides[Aside.MOVE]):
-            if admits(key.namespace):
-                self.join(self.items[key])
-
-    def let_in(self, admits: Callable[[str], bool]) -> None:
-        """A selector or a namespace changed: those that were shut out are to be tried again."""
-        for (shape, namespace), group in self._groups.items():
-            if not group.active and shape not in self._hopeless and admits(namespace):
-                group.active = True
-                self._offer(group)
         for key in tuple(self._asides[Aside.NAMESPACE]):
             if admits(key.namespace):
                 self.join(self.items[key])

@@ -55,8 +55,7 @@ class Queues:
     """The pending workloads of all ClusterQueues.
 
     Args:
-        admits: whether a ClusterQueue lets a namespace in; its parked workloads are not woken
-            otherwise.
+        admits: whether a ClusterQueue lets a namespace in.
     """
 
     def __init__(self, admits: Callable[[str, str], bool]) -> None:
@@ -294,7 +293,7 @@ class Queues:
     def _move(self, state: _ScopeState) -> None:
         state.woken = False
         for name in state.members:
-            self._queues[name].move(partial(self._admits, name))
+            self._queues[name].move()
 
     def _expire(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:
