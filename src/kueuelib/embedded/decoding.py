@@ -6,9 +6,10 @@ fields and all defaults.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
@@ -112,16 +113,21 @@ def report_unknown(
 
 
 def copy_json(value: Any) -> Any:
-    """A deep copy of JSON data; several times faster than `copy.deepcopy`."""
-    if isinstance(value, dict):
-        return {key: copy_json(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [copy_json(each) for each in value]
+    """A deep copy of JSON data, by way of text: many times faster than `copy.deepcopy`.
+
+    Raises:
+        BadRequest: it is no JSON data, or nested so deeply that it could not be stored.
+    """
+    try:
+        return orjson.loads(orjson.dumps(value, default=_plain))
+    except orjson.JSONEncodeError as error:
+        raise BadRequest(f"the object cannot be stored: {error}") from error
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: copy_json(each) for key, each in value.items()}
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return copy.deepcopy(value)
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is no JSON value")
 
 
 def _json_type(value: Any) -> str:
