@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.kueue import Workload
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.flavors import Assignment, assign, mismatch_of
+from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.queue_spec import Flavor, flavor_of, queue_spec
+from kueuelib.scheduler.reasons import (
+    AffinityMismatch,
+    ExceedsCapacity,
+    Mode,
+    QuotaInUse,
+    UntoleratedTaint,
+)
+from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.workload_info import workload_info
+from kueuelib.testing.builders import (
+    make_cluster_queue,
+    make_flavor,
+    make_pod_set,
+    make_workload,
+)
+
+
+def flavor(**parts: Any) -> Flavor:
+    return flavor_of(make_flavor("f", **parts))
+
+
+def pod(**spec: Any) -> Any:
+    workload = make_workload("w", "q", pod_sets=[make_pod_set({"cpu": 1}, **spec)])
+    return workload.spec.pod_sets[0].template.spec
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"affinity": {"nodeAffinity": {key: required}}}
+
+
+def term(key: str, operator: str, *values: str) -> dict[str, Any]:
+    expression = {"key": key, "operator": operator, "values": list(values)}
+    return {"matchExpressions": [expression]}
+
+
+TAINT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "fits"),
+    [
+        (TAINT, [], False),
+        (TAINT, [{"key": "spot", "operator": "Exists"}], True),
+        (TAINT, [{"key": "spot", "value": "yes"}], True),
+        (TAINT, [{"key": "spot", "operator": "Equal", "value": "no"}], False),
+        (TAINT, [{"operator": "Exists"}], True),
+        (TAINT, [{"key": "spot", "operator": "Exists", "effect": "NoExecute"}], False),
+        ({**TAINT, "effect": "NoExecute"}, [], False),
+        ({**TAINT, "effect": "PreferNoSchedule"}, [], True),
+    ],
+)
+def test_taints_must_be_tolerated(
+    taint: dict[str, str], tolerations: list[dict[str, str]], fits: bool
+) -> None:
+    found = mismatch_of(flavor(taints=[taint]), pod(tolerations=tolerations))
+    want = UntoleratedTaint("f", taint["key"], taint["value"], taint["effect"])
+    assert found == (None if fits else want)
+
+
+def test_tolerations_of_the_flavor_count_like_those_of_the_pod() -> None:
+    own = {"key": "spot", "operator": "Exists"}
+    assert mismatch_of(flavor(taints=[TAINT], tolerations=[own]), pod()) is None
+
+
+def test_taint_is_told_in_the_words_that_clients_know() -> None:
+    found = mismatch_of(flavor(taints=[TAINT]), pod())
+    assert found is not None
+    assert found.text == "untolerated taint {spot yes NoSchedule <nil>} in flavor f"
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"zone": "a"}}, True),
+        ({"nodeSelector": {"zone": "b"}}, False),
+        ({"nodeSelector": {"zone": "a", "disk": "ssd"}}, True),
+        (affinity(term("zone", "In", "a", "b")), True),
+        (affinity(term("zone", "In", "b")), False),
+        (affinity(term("zone", "NotIn", "a")), False),
+        (affinity(term("zone", "Exists")), True),
+        (affinity(term("zone", "DoesNotExist")), False),
+        (affinity(term("size", "Gt", "3")), True),
+        (affinity(term("size", "Lt", "3")), False),
+        (affinity(term("zone", "In", "b"), term("zone", "In", "a")), True),
+        (affinity(term("zone", "In", "b"), term("disk", "In", "ssd")), True),
+        (affinity(term("disk", "In", "ssd")), True),
+        ({"nodeSelector": {"zone": "b"}, **affinity(term("zone", "In", "a"))}, False),
+        (affinity({"matchFields": [{"key": "metadata.name", "operator": "In"}]}), True),
+    ],
+)
+def test_selectors_count_in_the_labels_of_the_flavor(spec: dict[str, Any], fits: bool) -> None:
+    found = mismatch_of(flavor(labels={"zone": "a", "size": "5"}), pod(**spec))
+    assert found == (None if fits else AffinityMismatch("f"))
+
+
+def test_selector_on_a_label_of_another_flavor_is_left_to_the_kube_scheduler() -> None:
+    assert mismatch_of(flavor(labels={"zone": "a"}), pod(nodeSelector={"gen": "2"})) is None
+
+
+def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> Assignment:
+    cache = Cache()
+    queue = queue_spec(make_cluster_queue("q", *groups, **spec))
+    for name in queue.flavors:
+        cache.set_flavor(flavor_of(make_flavor(name)))
+    cache.set_queue(queue)
+    snapshot = Snapshot(cache.freeze(["q"]))
+    frozen = snapshot.queue("q")
+    assert frozen is not None
+    info = workload_info(found, NO_LIMIT_RANGES, {})
+    return assign(snapshot, frozen, info, progress=progress)
+
+
+def test_zero_of_an_uncovered_resource_is_neither_missed_nor_listed() -> None:
+    found = assigned(make_workload("w", "q", {"cpu": 1, "gpu": 0}), {"f": {"cpu": 1}})
+    assert found.mode is Mode.FIT
+    assert found.choices[0].flavors == {"cpu": "f"}
+
+
+def test_zero_of_a_full_resource_prevents_nothing() -> None:
+    found = assigned(make_workload("w", "q", {"cpu": 0}), {"f": {"cpu": 0}})
+    assert found.mode is Mode.FIT
+    assert found.usage == {FlavorResource("f", "cpu"): 0}
+
+
+def test_pods_without_requests_fit_without_a_flavor() -> None:
+    found = assigned(make_workload("w", "q", {}), {"f": {"cpu": 1}})
+    assert found.mode is Mode.FIT
+    assert found.choices[0].flavors == {}
+
+
+def test_pod_sets_behind_one_that_never_fits_are_not_looked_at() -> None:
+    sets = [make_pod_set({"cpu": cpu}, name) for name, cpu in (("a", 1), ("b", 9), ("c", 1))]
+    found = assigned(make_workload("w", "q", pod_sets=sets), {"f": {"cpu": 4}})
+    assert found.mode is Mode.NO_FIT
+    assert [choice.name for choice in found.choices] == ["a", "b"]
+    (blocked,) = found.blocked
+    (attempt,) = blocked.groups[0].attempts
+    assert attempt.blockers == (ExceedsCapacity("f", "cpu", 1000, 9000, 4000),)
+
+
+def test_search_goes_on_behind_the_flavor_that_was_tried() -> None:
+    groups = {"one": {"cpu": 1}, "two": {"cpu": 1}, "three": {"cpu": 1}}
+    workload = make_workload("w", "q", {"cpu": 1})
+    first = assigned(workload, groups)
+    assert first.choices[0].flavors == {"cpu": "one"}
+    assert first.progress == (("main", (("cpu", 0),)),)
+    second = assigned(workload, groups, progress=first.progress)
+    assert second.choices[0].flavors == {"cpu": "two"}
+    last = assigned(workload, groups, progress=second.progress)
+    assert last.choices[0].flavors == {"cpu": "three"}
+    assert last.progress == (("main", (("cpu", -1),)),)
+
+
+def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy() -> None:
+    def mode(policy: str) -> Mode:
+        cache = Cache()
+        cache.set_flavor(flavor_of(make_flavor("f")))
+        preemption = {"borrowWithinCohort": {"policy": policy}}
+        mine = make_cluster_queue("q", {"f": {"cpu": 1}}, cohort="c", preemption=preemption)
+        other = make_cluster_queue("o", {"f": {"cpu": 3}}, cohort="c")
+        cache.set_queue(queue_spec(mine))
+        cache.set_queue(queue_spec(other))
+        snapshot = Snapshot(cache.freeze(["q"]))
+        frozen, lender = snapshot.queue("q"), snapshot.queue("o")
+        assert frozen is not None
+        assert lender is not None
+        snapshot.add(lender, {FlavorResource("f", "cpu"): 3000})
+        info = workload_info(make_workload("w", "q", {"cpu": 2}), NO_LIMIT_RANGES, {})
+        found = assign(snapshot, frozen, info)
+        (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
+        assert isinstance(blocker, QuotaInUse)
+        assert (blocker.used, blocker.nominal, blocker.available, blocker.lack) == (
+            0,
+            1000,
+            1000,
+            1000,
+        )
+        assert blocker.reclaimable is (policy != "Never")
+        return found.mode
+
+    assert mode("Never") is Mode.NO_FIT
+    assert mode("LowerPriority") is Mode.NO_CANDIDATES
