@@ -7,8 +7,8 @@ name and type of each field. Types are
     s text   i integer   b boolean   B bytes   q quantity   t time   u time with microseconds
     o integer or text   r raw JSON   F a set of fields   d duration   or the name of a message
 
-after `*` for what may be absent (then zero is a value), `+` for lists, `%` for maps by text, `&` for
-a message that only wraps a list and `^` for a message whose fields belong to the one around it.
+after `*` for what may be absent (then zero is a value), `+` for lists, `%` for maps by text, `&`
+for a message that only wraps a list and `^` for a message whose fields belong to the one around it.
 """
 
 from __future__ import annotations
