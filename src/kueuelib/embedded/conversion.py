@@ -12,12 +12,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import orjson
-
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.decoding import settle
 from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.storage import Entry
+from kueuelib.embedded.storage import Entry, encoded
 from kueuelib.errors import KueuelibError, ServerError
 
 BATCH = 500
@@ -97,7 +95,7 @@ class Converter:
                     for name, raw in (entry.views or {}).items()
                     if name.endswith(f"@{kind.epoch}")
                 }
-                entry.views = {**kept, mark: orjson.dumps(obj)}
+                entry.views = {**kept, mark: encoded(obj)}
         return [
             entry.raw if _as_stored(kind, entry, version) else (entry.views or {})[mark]
             for entry in entries

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import orjson
-
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded.storage.encoding import encoded
 from kueuelib.embedded.storage.table import Change, Entry, StaleWrite, Table
 
 NOTHING: Mapping[str, str] = {}
@@ -75,7 +74,7 @@ class Storage:
             key=key,
             revision=revision,
             version=obj["apiVersion"].rpartition("/")[2],
-            raw=orjson.dumps(head | obj),
+            raw=encoded(head | obj),
             labels=meta.get("labels") or NOTHING,
             fields=describe(obj) or NOTHING,
         )
