@@ -15,6 +15,7 @@ from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.status_writer import write_status
 from kueuelib.controllers.workload_plan import Step, Surroundings, named_checks, next_step
+from kueuelib.controllers.workload_state import Phase
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client, PatchType
@@ -22,6 +23,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.activity import Activity
+from kueuelib.scheduler.reasons import Reason
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
@@ -32,13 +34,18 @@ DEFAULT_RETRY_MINUTES = 15
 BY_QUEUE = "workloads by queue"
 BY_RESERVATION = "workloads by reserving ClusterQueue"
 BY_CLUSTER_QUEUE = "LocalQueues by ClusterQueue"
+BY_RETRY = "workloads by check that has to be tried again"
 
 
 class Activities(Protocol):
-    """Who knows whether ClusterQueues can admit."""
+    """Who knows whether ClusterQueues can admit, and whether reservations still hold."""
 
     def activity(self, name: str) -> Activity:
         """The state of the ClusterQueue of that name."""
+        ...
+
+    def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
+        """Why a reservation may not become an admission, None when it still may."""
         ...
 
 
@@ -56,6 +63,7 @@ class Informers:
         """Adds the indexes that the controllers look things up in."""
         self.workloads.add_index(BY_QUEUE, _queue_of)
         self.workloads.add_index(BY_RESERVATION, _reserving_queue_of)
+        self.workloads.add_index(BY_RETRY, _retried_checks_of)
         self.local_queues.add_index(BY_CLUSTER_QUEUE, _cluster_queue_of)
 
 
@@ -102,7 +110,10 @@ class WorkloadReconciler:
         except NotFound:
             return DONE
         for note in step.notes:
-            self._recorder.event(wl, note.type, note.reason, note.message, component=COMPONENT)
+            for regarding in (wl, *(owners_of(wl) if note.on_owners else ())):
+                self._recorder.event(
+                    regarding, note.type, note.reason, note.message, component=COMPONENT
+                )
         if step.workload is not None:
             self._count(wl, step.workload, now)
         if step.look_again is None:
@@ -135,7 +146,14 @@ class WorkloadReconciler:
             self._informers.cluster_queues.store.get(ObjectKey("", name)),
             self._activities.activity(name),
             {check: self._retry_delay(check) for check in states.checks_in(wl, CHECK_RETRY)},
+            self._void(wl),
         )
+
+    def _void(self, wl: Obj) -> Reason | None:
+        if states.phase_of(wl) is not Phase.RESERVED:
+            return None
+        waits = not states.checks_ready(wl)
+        return self._activities.void_reservation(key_of(wl), flavors_only=waits)
 
     def _retry_delay(self, check: str) -> float:
         found = self._informers.checks.store.get(ObjectKey("", check)) or {}
@@ -159,12 +177,29 @@ def queued_at(wl: Obj) -> float:
     return parse_time(since or wl["metadata"]["creationTimestamp"])
 
 
+def owners_of(wl: Obj) -> Iterator[Obj]:
+    """References to the jobs of a Workload, as events want them."""
+    for ref in wl["metadata"].get("ownerReferences") or ():
+        yield {
+            "apiVersion": ref["apiVersion"],
+            "kind": ref["kind"],
+            "namespace": key_of(wl).namespace,
+            "name": ref["name"],
+            "uid": ref["uid"],
+        }
+
+
 def watch(controller: Controller, informers: Informers) -> Controller:
     """Makes a controller look at Workloads when they, their queues or their checks change."""
     return (
         controller.for_(informers.workloads)
         .watches(informers.local_queues, _of_local_queue(informers), queue_matters)
         .watches(informers.cluster_queues, _of_cluster_queue(informers), queue_matters)
+        .watches(
+            informers.checks,
+            lambda delta: informers.workloads.store.keys_by_index(BY_RETRY, delta.key.name),
+            spec_changed,
+        )
     )
 
 
@@ -209,6 +244,17 @@ def _digest(queue: Obj) -> tuple[object, ...]:
         active.get("status"),
         active.get("reason"),
     )
+
+
+def spec_changed(delta: Delta[Obj]) -> bool:
+    """Whether the spec of an object is another one than before."""
+    if delta.initial or delta.old is None or delta.new is None:
+        return not delta.initial
+    return bool(delta.old.get("spec") != delta.new.get("spec"))
+
+
+def _retried_checks_of(wl: Obj) -> Iterator[str]:
+    yield from states.checks_in(wl, CHECK_RETRY)
 
 
 def _queue_of(wl: Obj) -> Iterator[ObjectKey]:

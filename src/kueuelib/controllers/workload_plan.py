@@ -39,8 +39,9 @@ from kueuelib.scheduler.reasons import (
 )
 
 _OBSTACLE = re.compile(
-    r"The workload is deactivated"
-    r"|(Local|Cluster)Queue \S* (doesn't exist|is (stopped|terminating|inactive))"
+    r"The workload is deactivated(:.*)?"
+    r"|(Local|Cluster)Queue \S* (doesn't exist|is (stopped|terminating|inactive))",
+    re.DOTALL,
 )
 
 
@@ -55,21 +56,31 @@ class Surroundings:
             names, if it exists.
         activity: whether that ClusterQueue can admit, and why not.
         retry_delays: by AdmissionCheck, after how many seconds a Retry is over.
+        void: why a reservation that waits for its checks is worth nothing any more, or None.
     """
 
     local_queue: Obj | None = None
     cluster_queue: Obj | None = None
     activity: Activity = UNKNOWN
     retry_delays: Mapping[str, float] = attrs.field(factory=dict)
+    void: Reason | None = None
 
 
 @attrs.frozen
 class Note:
-    """An event to report about the Workload."""
+    """An event to report about the Workload.
+
+    Attributes:
+        type: `Normal` or `Warning`.
+        reason: one word in CamelCase.
+        message: for people.
+        on_owners: whether the job shall have it as well.
+    """
 
     type: str
     reason: str
     message: str
+    on_owners: bool = False
 
 
 @attrs.frozen
@@ -114,13 +125,14 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
         return Step(workload=states.requeue(wl, now))
     if around.cluster_queue is not None and phase is not Phase.EVICTING:
         required = required_checks(around.cluster_queue, states.status_of(wl).get("admission"))
-        synced = states.sync_checks(wl, required, now)
+        named = named_checks(around.cluster_queue)
+        synced = states.sync_checks(wl, required, now, named=named)
         if synced is not wl:
             return Step(workload=synced)
     rejected = states.checks_in(wl, CHECK_REJECTED)
     if rejected and phase is not Phase.EVICTING:
-        message = f"Deactivated because checks were rejected: {', '.join(rejected)}"
-        note = Note("Warning", "AdmissionCheckRejected", message)
+        message = f"Deactivated because {_rejections(wl)}"
+        note = Note("Warning", "AdmissionCheckRejected", message, on_owners=True)
         return Step(deactivate=True, notes=(note,))
     if phase is Phase.PENDING:
         return _pending(wl, around, now)
@@ -183,7 +195,10 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
     if phase is Phase.EVICTING:
         return NOTHING
     if phase.holds_quota:
-        changed = states.evict(wl, states.DEACTIVATED, Inactive().text, now)
+        message = Inactive().text
+        if states.checks_in(wl, CHECK_REJECTED):
+            message = f"{message}: {_rejections(wl)}"
+        changed = states.evict(wl, states.DEACTIVATED, message, now)
         return Step(workload=changed, notes=(_eviction_note(changed),))
     answered = states.checks_in(wl, CHECK_READY, CHECK_RETRY, CHECK_REJECTED)
     changed = states.reset_checks(wl, answered, "Reset to Pending after deactivation", now)
@@ -222,7 +237,7 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
 def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step:
     retried = states.checks_in(wl, CHECK_RETRY)
     if retried:
-        message = f"Checks have to be tried again: {', '.join(retried)}"
+        message = f"Checks have to be tried again: {_told(wl, CHECK_RETRY)}"
         return _evict(wl, states.CHECK_FAILED, message, now)
     queue, local = around.cluster_queue, around.local_queue
     name = (states.status_of(wl).get("admission") or {}).get("clusterQueue", "")
@@ -247,6 +262,12 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     if lost is not None:
         changed = states.cancel(wl, condition_reason(lost), render(lost), now)
         return Step(workload=changed)
+    if isinstance(around.void, NotEvaluated):
+        return NOTHING
+    if around.void is not None:
+        message = render(around.void)
+        changed = states.cancel(wl, condition_reason(around.void), message, now)
+        return Step(workload=changed, notes=(Note("Warning", "ReservationVoid", message),))
     changed = states.sync_admitted(wl, now)
     if changed is wl:
         return NOTHING
@@ -259,6 +280,19 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
 def _evict(wl: Obj, reason: str, message: str, now: float) -> Step:
     changed = states.evict(wl, reason, message, now)
     return Step(workload=changed, notes=(_eviction_note(changed),))
+
+
+def _rejections(wl: Obj) -> str:
+    return f"checks were rejected: {_told(wl, CHECK_REJECTED)}"
+
+
+def _told(wl: Obj, state: str) -> str:
+    """The checks in a state, each with what it says about it."""
+    return ", ".join(
+        f"{entry['name']} ({entry['message']})" if entry.get("message") else entry["name"]
+        for entry in states.check_states(wl)
+        if entry.get("state") == state
+    )
 
 
 def _eviction_note(wl: Obj) -> Note:
@@ -274,7 +308,9 @@ def _retries(
     for entry in states.check_states(wl):
         if entry.get("state") != CHECK_RETRY or entry["name"] not in delays:
             continue
-        deadline = parse_time(entry["lastTransitionTime"]) + delays[entry["name"]]
+        asked = entry.get("requeueAfterSeconds")
+        delay = delays[entry["name"]] if asked is None else float(asked)
+        deadline = parse_time(entry["lastTransitionTime"]) + delay
         if deadline <= now:
             over.append(entry["name"])
         else:

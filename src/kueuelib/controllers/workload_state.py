@@ -180,7 +180,8 @@ def reserve(
         now: the transition time.
 
     Raises:
-        IllegalTransition: the workload is not pending, not active, or being deleted.
+        IllegalTransition: the workload is not pending, not active, being deleted, or one of its
+            checks is Retry or Rejected.
     """
     found = phase_of(wl)
     if found is not Phase.PENDING:
@@ -189,6 +190,9 @@ def reserve(
         raise IllegalTransition(wl, "reserve quota", "it is not active")
     if is_deleted(wl):
         raise IllegalTransition(wl, "reserve quota", "it is being deleted")
+    failed = checks_in(wl, CHECK_RETRY, CHECK_REJECTED)
+    if failed:
+        raise IllegalTransition(wl, "reserve quota", f"checks failed: {', '.join(failed)}")
     changed = requeue(wl, now)
     changed = _with_status(changed, admission=dict(admission))
     name = admission.get("clusterQueue", "")
@@ -319,15 +323,27 @@ def finish(wl: Obj, reason: str, message: str, now: float) -> Obj:
 # ---- checks
 
 
-def sync_checks(wl: Obj, required: Sequence[str], now: float) -> Obj:
+def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:
     """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
 
     New ones are Pending, the state of one that stays is kept. A finished workload is left alone.
+
+    Args:
+        wl: the workload.
+        required: the checks that its flavors need.
+        now: the transition time of new entries.
+        named: all checks that the ClusterQueue names. Without quota no flavor is assigned; a check
+            for some flavors that said Retry or Rejected is then kept, so that losing the flavor is
+            no way around its delay.
     """
     if is_finished(wl):
         return wl
     known = {entry["name"]: entry for entry in check_states(wl)}
-    wanted = [known.get(name) or _pending_check(name, "", now) for name in dict.fromkeys(required)]
+    names = [*required]
+    if not has_quota(wl):
+        failed = {*checks_in(wl, CHECK_RETRY, CHECK_REJECTED)}
+        names += [name for name in named if name in failed]
+    wanted = [known.get(name) or _pending_check(name, "", now) for name in dict.fromkeys(names)]
     if {entry["name"] for entry in wanted} == known.keys():
         return wl
     return _with_status(wl, admissionChecks=wanted)

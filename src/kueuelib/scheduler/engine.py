@@ -24,7 +24,13 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.pending import Aside, Place, Requeue
-from kueuelib.scheduler.reasons import BackingOff, ClusterQueueInactive, NotEvaluated
+from kueuelib.scheduler.reasons import (
+    BackingOff,
+    ClusterQueueInactive,
+    NotEvaluated,
+    Reason,
+)
+from kueuelib.scheduler.revalidation import missing_quota, withdrawn_flavor
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (
@@ -227,6 +233,22 @@ class Engine:
     def holder(self, key: ObjectKey) -> Holder | None:
         """What a workload is charged, None when it holds no quota."""
         return self._cache.holder(key)
+
+    def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
+        """Why a reservation may not become an admission, None when it still may (KEP-993).
+
+        Args:
+            key: a workload that holds quota; one that is not known to hold any has no answer yet.
+            flavors_only: ask only whether its flavors still exist in its ClusterQueue.
+        """
+        holder = self._cache.holder(key)
+        if holder is None:
+            return NotEvaluated()
+        frozen = self._cache.freeze([holder.cluster_queue])
+        if not flavors_only:
+            return missing_quota(frozen, holder)
+        queue = frozen.queues.get(holder.cluster_queue)
+        return None if queue is None else withdrawn_flavor(queue, holder.usage)
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
         """The workloads that wait in a ClusterQueue, in its order, those in flight included."""

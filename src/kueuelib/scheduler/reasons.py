@@ -465,6 +465,62 @@ class ClusterQueueInactive:
 
 
 @attrs.frozen
+class FlavorWithdrawn:
+    """A reservation names a flavor that the ClusterQueue does not offer any more (KEP-993).
+
+    Attributes:
+        cluster_queue: the queue.
+        flavor: the flavor.
+        resource: what it was assigned for.
+    """
+
+    cluster_queue: str
+    flavor: str
+    resource: str
+
+    condition_reason = PENDING
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return (
+            f"The reservation is void: ClusterQueue {self.cluster_queue} has no quota for "
+            f"{self.resource} in flavor {self.flavor} any more"
+        )
+
+
+@attrs.frozen
+class QuotaWithdrawn:
+    """A reservation does not fit the quota any more, when its checks have passed (KEP-993).
+
+    Attributes:
+        cluster_queue: the queue.
+        flavor: the flavor that is short.
+        resource: the resource that is short.
+        amount: what the reservation needs of it.
+        available: what is left of it for this reservation.
+    """
+
+    cluster_queue: str
+    flavor: str
+    resource: str
+    amount: int
+    available: int
+
+    condition_reason = PENDING
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        needed = format_amount(self.resource, self.amount)
+        left = format_amount(self.resource, self.available)
+        return (
+            f"The reservation is void: ClusterQueue {self.cluster_queue} has {left} of "
+            f"{self.resource} in flavor {self.flavor} left, {needed} are needed"
+        )
+
+
+@attrs.frozen
 class Inactive:
     """`spec.active` is false."""
 
@@ -519,6 +575,8 @@ Reason = (
     | LocalQueueStopped
     | ClusterQueueMissing
     | ClusterQueueInactive
+    | FlavorWithdrawn
+    | QuotaWithdrawn
     | Inactive
     | BackingOff
     | NotEvaluated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from kueuelib.controllers.workload_plan import (
 )
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.scheduler.activity import ACTIVE, UNKNOWN, Activity
+from kueuelib.scheduler.reasons import NotEvaluated, QuotaWithdrawn
 
 NOW = 1_700_000_000.0
 ADMISSION: Obj = {
@@ -62,8 +64,9 @@ def around(cq: Obj | None = None, why: str = "", **fields: Any) -> Surroundings:
 
 
 def reserved(*checks: Obj) -> Obj:
-    names = ["missing"] if not checks else [entry["name"] for entry in checks]
-    return states.reserve(workload(admissionChecks=list(checks)), ADMISSION, names, NOW)
+    """Quota is held, and the checks have answered since."""
+    wl = states.reserve(workload(), ADMISSION, ["missing"], NOW)
+    return {**wl, "status": {**wl["status"], "admissionChecks": list(checks)}}
 
 
 def admitted() -> Obj:
@@ -219,6 +222,70 @@ def test_required_checks_depend_on_the_assigned_flavors() -> None:
     assert required_checks(cq, None) == ("all",)
     assert required_checks(cq, ADMISSION) == ("all", "some")
     assert required_checks({"spec": {"admissionChecks": ["x", "y", "x"]}}, None) == ("x", "y")
+
+
+def test_a_reservation_that_lost_its_quota_or_flavor_is_taken_back_instead_of_admitted() -> None:
+    wl = reserved(check("a", "Ready"))
+    void = QuotaWithdrawn("cq", "f", "cpu", 2000, 500)
+    step = next_step(wl, around(queue("a"), void=void), NOW)
+    assert step.workload is not None
+    assert states.phase_of(step.workload) is Phase.PENDING
+    assert states.checks_in(step.workload, "Pending") == ("a",)
+    assert step.notes[0].reason == "ReservationVoid"
+    assert "500m of cpu in flavor f left, 2 are needed" in step.notes[0].message
+
+
+def test_a_reservation_that_the_scheduler_has_not_seen_is_not_admitted_yet() -> None:
+    wl = reserved(check("a", "Ready"))
+    assert next_step(wl, around(queue("a"), void=NotEvaluated()), NOW) == NOTHING
+
+
+def test_a_check_may_say_itself_how_long_a_retry_lasts() -> None:
+    wl = workload(admissionChecks=[{**check("a", "Retry"), "requeueAfterSeconds": 5}])
+    surroundings = around(queue("a"), retry_delays={"a": 900.0})
+    assert next_step(wl, surroundings, NOW).look_again == NOW + 5
+    step = next_step(wl, surroundings, NOW + 5)
+    assert states.checks_in(step.workload or {}, "Pending") == ("a",)
+
+
+def test_a_retry_for_one_flavor_outlives_the_loss_of_that_flavor() -> None:
+    rule = {"name": "a", "onFlavors": ["a"]}
+    cq = queue(admissionChecksStrategy={"admissionChecks": [rule]})
+    wl = workload(admissionChecks=[check("a", "Retry")])
+    surroundings = around(cq, retry_delays={"a": 60.0})
+    assert next_step(wl, surroundings, NOW).look_again == NOW + 60
+    over = next_step(wl, surroundings, NOW + 60).workload
+    assert over is not None
+    after = next_step(over, surroundings, NOW + 60).workload
+    assert after is not None
+    assert not states.check_states(after)
+
+
+def test_a_rejection_tells_the_job_what_the_check_said() -> None:
+    rejected = {**check("a", "Rejected"), "message": "no money"}
+    wl = reserved(rejected)
+    (note,) = next_step(wl, around(queue("a")), NOW).notes
+    assert note.on_owners
+    assert "a (no money)" in note.message
+    wl = {**wl, "spec": {**wl["spec"], "active": False}}
+    step = next_step(wl, around(queue("a")), NOW)
+    assert step.workload is not None
+    assert "no money" in states.condition(step.workload, "Evicted")["message"]
+
+
+def test_a_workload_that_was_rejected_and_is_activated_again_waits_for_its_checks() -> None:
+    wl = reserved(check("a", "Rejected"))
+    wl = {**wl, "spec": {**wl["spec"], "active": False}}
+    evicting = next_step(wl, around(queue("a")), NOW).workload
+    assert evicting is not None
+    wl = states.release(evicting, NOW)
+    wl = {**wl, "spec": {**wl["spec"], "active": True}}
+    for _ in range(3):
+        step = next_step(wl, around(queue("a")), NOW)
+        wl = step.workload or wl
+    assert states.checks_in(wl, "Pending") == ("a",)
+    assert status_reason(attrs.evolve(NOTHING, workload=wl)) == "PendingEvaluation"
+    assert states.is_active(wl)
 
 
 # ---- laws

@@ -44,7 +44,11 @@ def workload(**status: Any) -> Obj:
 
 
 def reserved(**status: Any) -> Obj:
-    return states.reserve(workload(**status), ADMISSION, [], NOW)
+    checks = status.pop("admissionChecks", [])
+    failed = [entry for entry in checks if entry["state"] in ("Retry", "Rejected")]
+    wl = workload(**status, **({} if failed else {"admissionChecks": checks}))
+    wl = states.reserve(wl, ADMISSION, ["a"] if failed else [], NOW)
+    return {**wl, "status": {**wl["status"], "admissionChecks": checks}}
 
 
 def check(name: str, state: str = "Pending", **fields: Any) -> Obj:
@@ -146,6 +150,12 @@ def test_a_rejected_check_is_reset_only_once_the_workload_is_inactive() -> None:
     wl = states.evict(reserved(admissionChecks=[check("a", "Rejected")]), "Deactivated", "why", NOW)
     assert states.checks_in(states.release(wl, NOW), "Rejected") == ("a",)
     assert states.checks_in(states.release(inactive(wl), NOW), "Pending") == ("a",)
+
+
+@pytest.mark.parametrize("state", ["Retry", "Rejected"])
+def test_quota_is_not_reserved_while_a_check_says_no(state: str) -> None:
+    with pytest.raises(IllegalTransition, match="checks failed: a"):
+        states.reserve(workload(admissionChecks=[check("a", state)]), ADMISSION, ["a"], NOW)
 
 
 def test_a_reservation_that_was_not_admitted_can_be_cancelled_at_once() -> None:

@@ -1,0 +1,95 @@
+"""Whether reservations still hold when their checks have passed (KEP-993)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.ordering import QueueOrder
+from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
+from kueuelib.scheduler.revalidation import missing_quota, withdrawn_flavor
+from kueuelib.testing.builders import make_cluster_queue
+
+GPU = FlavorResource("f", "gpu")
+
+
+def holder(name: str, gpu: int, *, queue: str = "cq", at: float = 0, **more: Any) -> Holder:
+    found = Holder(
+        key=ObjectKey("ns", name),
+        uid=name,
+        cluster_queue=queue,
+        local_queue=ObjectKey("ns", "lq"),
+        priority=0,
+        order=QueueOrder(0, 0, name),
+        usage={GPU: gpu},
+        reserved_at=at,
+        admitted=False,
+        assumed=False,
+        evicted=False,
+        pods_ready=True,
+    )
+    return attrs.evolve(found, **more)
+
+
+def verdicts(quota: int, *holders: Holder, **queue: Any) -> dict[str, type | None]:
+    cache = Cache()
+    cache.set_queue(queue_spec(make_cluster_queue("cq", {"f": {"gpu": quota}}, **queue)))
+    for one in holders:
+        cache.hold(one)
+    frozen = cache.freeze(["cq"])
+    found = {one.key.name: missing_quota(frozen, one) for one in holders}
+    return {name: None if why is None else type(why) for name, why in found.items()}
+
+
+def test_of_reservations_that_do_not_fit_together_any_more_the_later_ones_are_void() -> None:
+    found = verdicts(2, *(holder(name, 1, at=at) for at, name in enumerate("abc")))
+    assert found == {"a": None, "b": None, "c": QuotaWithdrawn}
+
+
+def test_reservations_of_the_same_second_are_told_apart() -> None:
+    assert verdicts(1, holder("a", 1), holder("b", 1)) == {"a": None, "b": QuotaWithdrawn}
+
+
+def test_what_is_admitted_counts_even_if_it_came_later() -> None:
+    found = verdicts(1, holder("a", 1, at=1), holder("b", 1, at=2, admitted=True))
+    assert found["a"] is QuotaWithdrawn
+
+
+def test_what_is_only_assumed_is_later_than_what_is_stored() -> None:
+    found = verdicts(1, holder("a", 1, reserved_at=None, assumed=True), holder("b", 1, at=9))
+    assert found == {"a": QuotaWithdrawn, "b": None}
+
+
+@pytest.mark.parametrize(("amount", "expected"), [(1, FlavorWithdrawn), (0, None)])
+def test_a_flavor_that_left_the_queue_voids_what_asks_for_it(
+    amount: int, expected: type | None
+) -> None:
+    cache = Cache()
+    for name, flavor in (("cq", "other"), ("lender", "f")):
+        spec = make_cluster_queue(name, {flavor: {"gpu": 5}}, cohort="c")
+        cache.set_queue(queue_spec(spec))
+    one = holder("a", amount)
+    cache.hold(one)
+    frozen = cache.freeze(["cq"])
+    for found in (missing_quota(frozen, one), withdrawn_flavor(frozen.queues["cq"], one.usage)):
+        assert (None if found is None else type(found)) is expected
+
+
+def test_a_borrowed_reservation_is_void_when_the_lender_took_its_quota_back() -> None:
+    cache = Cache()
+    for name, gpu in (("cq", 1), ("lender", 1)):
+        cache.set_queue(queue_spec(make_cluster_queue(name, {"f": {"gpu": gpu}}, cohort="c")))
+    mine = holder("mine", 2, at=1)
+    cache.hold(mine)
+    assert missing_quota(cache.freeze(["cq"]), mine) is None
+    cache.hold(holder("theirs", 1, queue="lender", at=2, admitted=True))
+    found = missing_quota(cache.freeze(["cq"]), mine)
+    assert isinstance(found, QuotaWithdrawn)
+    assert found.text.endswith("has 1 of gpu in flavor f left, 2 are needed")
