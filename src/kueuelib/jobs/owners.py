@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of
-from kueuelib.api.names import PARENT_WORKLOAD
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
+from kueuelib.api.names import PARENT_WORKLOAD, QUEUE_LABEL
 from kueuelib.controllers import workload_state as states
-from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Ancestor
@@ -18,25 +19,83 @@ DEPTH = 16
 """Owners further up than this are not looked for."""
 
 
-class Owners:
-    """Follows controller references upwards, by UID, through the kinds that are enabled.
+class Foreign(Protocol):
+    """Owners of kinds that no store holds; see `kueuelib.jobs.foreign`."""
 
-    The highest object that is queued counts. A job may also name its parent's Workload in the
-    annotation `kueue.x-k8s.io/parent-workload`; that is believed only when the two share an owner,
-    and a Workload that is not there admits nothing.
+    def get(self, ref: Mapping[str, Any]) -> Obj | None:
+        """What is known of the owner that a reference names."""
+        ...
+
+    async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
+        """Read it, unless that was done a moment ago."""
+        ...
+
+
+@attrs.frozen
+class _Owner:
+    """One step up.
+
+    Attributes:
+        object: raw, at least its metadata.
+        kind: for people.
+        queueable: whether objects of its kind are queued, here or by another process.
+    """
+
+    object: Mapping[str, Any]
+    kind: str
+    queueable: bool
+
+    @property
+    def queue_name(self) -> str:
+        return labels_of(self.object).get(QUEUE_LABEL) or annotations_of(self.object).get(
+            QUEUE_LABEL, ""
+        )
+
+
+class Owners:
+    """Follows controller references upwards, by UID, through objects of any kind.
+
+    The highest object that is queued counts: one of an enabled kind, or of a kind that another
+    process manages. Owners of kinds that are not enabled are known only after `learn`. A job may
+    also name its parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is
+    believed only when the two share an owner, and a Workload that is not there admits nothing.
 
     Args:
         integrations: the enabled kinds.
         stores: the caches.
         settings: the configuration.
+        foreign: knows owners of other kinds; None: the way up ends at them.
     """
 
     def __init__(
-        self, integrations: Sequence[Integration], stores: JobStores, settings: JobSettings
+        self,
+        integrations: Sequence[Integration],
+        stores: JobStores,
+        settings: JobSettings,
+        foreign: Foreign | None = None,
     ) -> None:
         self._integrations = tuple(integrations)
         self._stores = stores
         self._settings = settings
+        self._foreign = foreign
+
+    async def learn(self, obj: Mapping[str, Any], namespace: str) -> None:
+        """Read the owners of an object that no store holds, at whatever distance.
+
+        Args:
+            obj: the raw object.
+            namespace: where it is.
+        """
+        current: Mapping[str, Any] | None = obj
+        for _ in range(DEPTH):
+            ref = None if current is None else controller_of(current)
+            if ref is None or self._foreign is None:
+                return
+            integration = self._integration(ref)
+            if integration is None:
+                current = await self._foreign.learn(ref, namespace)
+            else:
+                current = self._stored(integration, ref, namespace)
 
     def ancestor_of(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
         """Who is queued on behalf of a raw object; None when it stands for itself.
@@ -45,30 +104,48 @@ class Owners:
             obj: the object; one that is being created may lack a namespace.
             namespace: where it is.
         """
-        highest: GenericJob | None = None
+        highest: _Owner | None = None
         current: Mapping[str, Any] = obj
         for _ in range(DEPTH):
             above = self._controller(current, namespace)
             if above is None:
                 break
-            if self._settings.manages(above.queue_name, self._stores.namespace_labels(namespace)):
+            if above.queueable and self._settings.manages(
+                above.queue_name, self._stores.namespace_labels(namespace)
+            ):
                 highest = above
             current = above.object
         if highest is not None:
-            name = f"{highest.resource.kind} {highest.key}"
-            return Ancestor(name, self._admits(self._stores.workloads_of(highest.uid)))
+            meta = highest.object["metadata"]
+            name = f"{highest.kind} {ObjectKey(namespace, meta['name'])}"
+            return Ancestor(name, self._admits(self._stores.workloads_of(meta["uid"])))
         return self._declared(obj, namespace)
 
-    def _controller(self, obj: Mapping[str, Any], namespace: str) -> GenericJob | None:
+    def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
         ref = controller_of(obj)
         if ref is None:
             return None
-        for integration in self._integrations:
-            if integration.is_owner(ref):
-                found = self._stores.jobs[integration.name].get(ObjectKey(namespace, ref["name"]))
-                if found is not None and found["metadata"]["uid"] == ref["uid"]:
-                    return integration.job_type(found)
-        return None
+        integration = self._integration(ref)
+        if integration is not None:
+            stored = self._stored(integration, ref, namespace)
+            return None if stored is None else _Owner(stored, ref["kind"], queueable=True)
+        found = None if self._foreign is None else self._foreign.get(ref)
+        if found is None:
+            return None
+        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+        external = (group if slash else "", ref["kind"]) in self._settings.external_kinds
+        return _Owner(found, ref["kind"], queueable=external)
+
+    def _integration(self, ref: Mapping[str, Any]) -> Integration | None:
+        return next((found for found in self._integrations if found.is_owner(ref)), None)
+
+    def _stored(
+        self, integration: Integration, ref: Mapping[str, Any], namespace: str
+    ) -> Obj | None:
+        found = self._stores.jobs[integration.name].get(ObjectKey(namespace, ref["name"]))
+        if found is None or found["metadata"]["uid"] != ref["uid"]:
+            return None
+        return found
 
     def _declared(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
         name = annotations_of(obj).get(PARENT_WORKLOAD)

@@ -51,6 +51,9 @@ class JobReconciler:
         rest = self._freshness.rest(key, self._lookup, self._clock.monotonic())
         if rest is not None:
             return Result(requeue_after=rest)
+        found = self._stores.jobs[self._integration.name].get(key)
+        if found is not None:
+            await self._owners.learn(found, key.namespace)
         outcome = await self._executor.run(plan(self.observe(key)))
         self._freshness.expect(key, outcome.writes, self._clock.monotonic())
         return Result(requeue_after=outcome.wait)

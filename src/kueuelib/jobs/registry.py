@@ -36,6 +36,14 @@ class Integration:
     validate: Validate = no_rules
     allows_prebuilt: bool = False
 
+    @classmethod
+    def of(
+        cls, job_type: type[GenericJob], name: str = "", validate: Validate = no_rules
+    ) -> Integration:
+        """The integration of a class of jobs, named after group and kind unless it has a name."""
+        resource = job_type.resource
+        return cls(name or f"{resource.group}/{resource.kind.lower()}", job_type, validate)
+
     @property
     def resource(self) -> Resource:
         """The kind, at the version that is read and written."""

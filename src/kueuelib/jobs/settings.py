@@ -33,6 +33,12 @@ class JobSettings:
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
             without it, it stays True while the Workload is admitted.
         workers: how many objects are reconciled at a time, by `Kind.group`.
+        external_kinds: group and kind of jobs that another process queues; their children are left
+            alone as those of our own jobs are (`integrations.externalFrameworks`).
+        labels_to_copy: keys of labels that a Workload takes over from its job
+            (`integrations.labelKeysToCopy`).
+        delete_deactivated_after: seconds after which a job is deleted whose Workload was
+            deactivated by us; None: never (`objectRetentionPolicies`).
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
@@ -42,6 +48,9 @@ class JobSettings:
     wait_for_pods_ready: bool = False
     pods_ready_recovery: bool = False
     workers: Mapping[str, int] = attrs.field(factory=dict)
+    external_kinds: frozenset[tuple[str, str]] = frozenset()
+    labels_to_copy: tuple[str, ...] = ()
+    delete_deactivated_after: float | None = None
 
     def manages(self, queue_name: str, namespace_labels: Mapping[str, str]) -> bool:
         """Whether a job of an enabled kind is queued.

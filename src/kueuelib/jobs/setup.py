@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
@@ -19,6 +19,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import FieldError
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.executor import Executor, Recorder
+from kueuelib.jobs.foreign import ForeignOwners
 from kueuelib.jobs.manifests import webhook_path
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.reconciler import JobReconciler
@@ -44,7 +45,7 @@ from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.admission import AdmissionRequest, mutating
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -56,6 +57,8 @@ class JobWebhook:
         resource: the kind.
         mutate_path: where the webhook server answers on creation.
         validate_path: where it answers on creation and update.
+        prepare: reads what the two functions need to know about the owners of an object, given it
+            and its namespace.
         default: the object as it is stored, given it and its namespace; the same one when
             nothing changes.
         validate: the broken rules, given the new object and the one it replaces, if any.
@@ -64,6 +67,7 @@ class JobWebhook:
     resource: Resource
     mutate_path: str
     validate_path: str
+    prepare: Callable[[Obj, str], Awaitable[None]]
     default: Callable[[Obj, str], Obj]
     validate: Callable[[Obj, Obj | None], Sequence[FieldError]]
 
@@ -78,7 +82,14 @@ class JobWebhook:
         ) -> Sequence[FieldError]:
             return () if new is None else self.validate(new, old)
 
-        server.mutate_with_request(self.mutate_path, mutate)
+        answer = mutating(mutate, with_request=True)
+
+        async def handle(request: AdmissionRequest) -> Obj:
+            if request.object is not None:
+                await self.prepare(request.object, request.namespace)
+            return answer(request)
+
+        server.admit(self.mutate_path, handle)
         server.validate(self.validate_path, judge)
 
 
@@ -152,7 +163,7 @@ async def setup(
         pod_classes,
         others[3].store if settings.manage_jobs_without_queue_name else None,
     )
-    owners = Owners(served, stores, settings)
+    owners = Owners(served, stores, settings, ForeignOwners(client, clock))
     controllers = []
     for found in served:
         executor = Executor(client, recorder, found.component, version)
@@ -231,6 +242,7 @@ def _webhook(
         resource,
         webhook_path(resource, mutating=True),
         webhook_path(resource, mutating=False),
+        owners.learn,
         default,
         validate,
     )

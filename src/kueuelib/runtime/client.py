@@ -370,6 +370,20 @@ class Client:
         found = body.get("resources") or ()
         return tuple(entry["kind"] for entry in found if "/" not in entry["name"])
 
+    async def find_resource(self, api_version: str, kind: str) -> Resource | None:
+        """The kind of that name; None when the server does not serve it."""
+        group, _, version = api_version.rpartition("/")
+        try:
+            body = await self.request(
+                "GET", f"/apis/{api_version}" if group else f"/api/{api_version}", verb="get"
+            )
+        except NotFound:
+            return None
+        for entry in body.get("resources") or ():
+            if entry["kind"] == kind and "/" not in entry["name"]:
+                return Resource(group, version, entry["name"], kind, bool(entry["namespaced"]))
+        return None
+
     async def request(
         self,
         method: str,

@@ -6,6 +6,7 @@ The HTTP status is 200 whenever the review could be read; the verdict is inside.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +20,7 @@ from kueuelib.errors import ServerError, TransportError
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.admission import (
-    AdmissionHandler,
+    AdmissionRequest,
     Mutator,
     RequestMutator,
     Validator,
@@ -89,8 +90,10 @@ class WebhookServer:
         """Serve validation under `path`: a pure function of (new, old, request)."""
         self.admit(path, validating(validator))
 
-    def admit(self, path: str, handler: AdmissionHandler) -> None:
-        """Serve any admission handler under `path`."""
+    def admit(
+        self, path: str, handler: Callable[[AdmissionRequest], Obj | Awaitable[Obj]]
+    ) -> None:
+        """Serve any admission handler under `path`; it may be a coroutine function."""
 
         async def answer(raw: Mapping[str, Any]) -> Obj:
             try:
@@ -99,6 +102,8 @@ class WebhookServer:
                 raise web.HTTPBadRequest(text=f"the request has no {error}") from error
             try:
                 found = handler(request)
+                if inspect.isawaitable(found):
+                    found = await found
             except Exception as error:  # noqa: BLE001 - the top of a request
                 self._crashed(path, error)
                 found = denied(ServerError(f"the webhook failed: {error!r}"))

@@ -1,0 +1,258 @@
+"""Kinds of jobs that are declared by paths: the usual case of `GenericJob` (KEP-369).
+
+    integration = declare(
+        Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True),
+        pods=[
+            Pods("launcher", template="spec.launcher.template"),
+            Pods("workers", template="spec.workers.template", count="spec.workers.replicas"),
+        ],
+        active="status.active",
+        ready=enough("status.ready"),
+        succeeded=equals("status.phase", "Succeeded"),
+        failed=equals("status.phase", "Failed"),
+        message="status.message",
+    )
+
+What cannot be said in this way is said by a subclass of `GenericJob`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.jobs import podset_info
+from kueuelib.jobs.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
+from kueuelib.jobs.paths import elements, put, value
+from kueuelib.jobs.podset_info import PodSetInfo
+from kueuelib.jobs.registry import Integration, Validate, no_rules
+from kueuelib.jobs.signs import Condition, Enough, Equals, Sign, enough, equals, shows
+
+__all__ = ["Condition", "Declaration", "Enough", "Equals", "Pods", "declare", "enough", "equals"]
+
+
+@attrs.frozen
+class Pods:
+    """Where a kind keeps pods of one shape, or, with `each`, of several shapes.
+
+    Attributes:
+        name: of the pod set, a DNS label; with `each`, a path within the element, or empty for the
+            element's key in lower case.
+        template: the path of the pod template; what has no template there has no pods.
+        count: how many pods: a number, the path of one, or several paths whose numbers are
+            multiplied. What is absent counts as 1.
+        min_count: the path of the fewest pods that the job can run with; then `count` must be one
+            path, and is changed when fewer pods are admitted.
+        succeeded: the path of how many of the pods are done and need no quota any more.
+        each: the path of a list or mapping whose elements have a shape of pods each; the other
+            paths are then within the element.
+        order: the keys of the mapping at `each` that come first; others follow by name.
+    """
+
+    name: str = DEFAULT_POD_SET
+    template: str = "spec.template"
+    count: int | str | tuple[str, ...] = 1
+    min_count: str = ""
+    succeeded: str = ""
+    each: str = ""
+    order: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.min_count and not isinstance(self.count, str):
+            raise ValueError(f"pods {self.name!r}: with min_count, count has to be one path")
+
+
+@attrs.frozen
+class Declaration:
+    """All that there is to know about a kind of jobs; see `declare`."""
+
+    resource: Resource
+    pods: tuple[Pods, ...]
+    active: Sign | Sequence[Sign]
+    ready: Sign | Sequence[Sign]
+    succeeded: Sign | Sequence[Sign]
+    failed: Sign | Sequence[Sign]
+    suspend: str = "spec.suspend"
+    message: str = ""
+
+
+@attrs.frozen
+class _Slot:
+    """One pod set of one object; `place` and its template are parts of the object."""
+
+    name: str
+    place: Obj
+    pods: Pods
+
+    @property
+    def template(self) -> Obj:
+        found: Obj = value(self.place, self.pods.template)
+        return found
+
+    @property
+    def count(self) -> int:
+        given = self.pods.count
+        if isinstance(given, int):
+            return given
+        product = 1
+        for path in (given,) if isinstance(given, str) else given:
+            found = value(self.place, path)
+            product *= 1 if found is None else int(found)
+        return product
+
+    @property
+    def min_count(self) -> int | None:
+        found = value(self.place, self.pods.min_count) if self.pods.min_count else None
+        return None if found is None else int(found)
+
+    def set_count(self, count: int) -> None:
+        if self.min_count is not None and count != self.count:
+            assert isinstance(self.pods.count, str)
+            put(self.place, self.pods.count, count)
+
+
+class DeclaredJob(GenericJob):
+    """A job whose kind was declared; its classes are made by `declare`."""
+
+    declaration: ClassVar[Declaration]
+
+    def is_suspended(self) -> bool:
+        """Whether the field that suspends is true."""
+        return value(self.object, self.declaration.suspend) is True
+
+    def suspend(self) -> None:
+        """Set the field that suspends."""
+        put(self.object, self.declaration.suspend, True)
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Add the infos to the templates and clear the field that suspends."""
+        slots = self._slots()
+        podset_info.check_count(self.resource.kind, infos, len(slots))
+        for slot, info in zip(slots, infos, strict=True):
+            podset_info.merge(slot.template, info)
+            slot.set_count(info.count)
+        put(self.object, self.declaration.suspend, False)
+
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        """Put templates and counts back."""
+        before = copy.deepcopy(self.object)
+        for slot, info in zip(self._slots(), infos, strict=False):
+            podset_info.restore(slot.template, info)
+            slot.set_count(info.count)
+        return self.object != before
+
+    def finished(self) -> JobEnd | None:
+        """Told by the signs of success and failure."""
+        count = self._count()
+        for succeeded, sign in (
+            (True, self.declaration.succeeded),
+            (False, self.declaration.failed),
+        ):
+            if shows(self.object, sign, count):
+                return JobEnd(succeeded, self._message(succeeded=succeeded))
+        return None
+
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """One per shape of pods."""
+        return tuple(
+            PodSet(slot.name, slot.count, copy.deepcopy(slot.template), slot.min_count)
+            for slot in self._slots()
+        )
+
+    def is_active(self) -> bool:
+        """Told by its sign."""
+        return shows(self.object, self.declaration.active, self._count())
+
+    def pods_ready(self) -> bool:
+        """Told by its sign."""
+        return shows(self.object, self.declaration.ready, self._count())
+
+    def _message(self, *, succeeded: bool) -> str:
+        path = self.declaration.message
+        found = value(self.object, path) if path else None
+        default = f"{self.resource.kind} {'finished successfully' if succeeded else 'failed'}"
+        return str(found or default)
+
+    def _count(self) -> int:
+        return sum(slot.count for slot in self._slots())
+
+    def _slots(self) -> tuple[_Slot, ...]:
+        return tuple(slot for pods in self.declaration.pods for slot in _slots(self.object, pods))
+
+
+class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
+    """A declared job that tells how many of its pods are done."""
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """How many pods of each shape are done."""
+        found = {}
+        for slot in self._slots():
+            done = value(slot.place, slot.pods.succeeded) if slot.pods.succeeded else None
+            if done:
+                found[slot.name] = min(int(done), slot.count)
+        return found
+
+
+def declare(
+    resource: Resource,
+    *,
+    pods: Sequence[Pods],
+    active: Sign | Sequence[Sign],
+    ready: Sign | Sequence[Sign],
+    succeeded: Sign | Sequence[Sign],
+    failed: Sign | Sequence[Sign],
+    suspend: str = "spec.suspend",
+    message: str = "",
+    name: str = "",
+    validate: Validate = no_rules,
+) -> Integration:
+    """The integration of a kind that says by its fields all that there is to know.
+
+    Args:
+        resource: the kind, at the version that is read and written.
+        pods: where the pod templates are, always in the same order.
+        active: shown while any pod still uses what was reserved for it.
+        ready: shown when as many pods as expected are ready or have succeeded.
+        succeeded: shown once the job did what it was made for.
+        failed: shown once it failed for good.
+        suspend: the path of the boolean that lets no pod run.
+        message: the path of a sentence about the end; without it there is a general one.
+        name: of the integration in configurations; by default group and kind in lower case.
+        validate: rules for objects of the kind beyond those for all.
+
+    Raises:
+        ValueError: there are no pods, or what is said about them is contradictory.
+    """
+    if not pods:
+        raise ValueError(f"{resource.kind}: say where the pod templates are")
+    declaration = Declaration(
+        resource, tuple(pods), active, ready, succeeded, failed, suspend, message
+    )
+    base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
+    made = type(resource.kind, (base,), {"resource": resource, "declaration": declaration})
+    return Integration.of(made, name, validate)
+
+
+def _slots(obj: Obj, pods: Pods) -> Iterator[_Slot]:
+    if not pods.each:
+        if value(obj, pods.template) is not None:
+            yield _Slot(pods.name, obj, pods)
+        return
+    for key, place in sorted(elements(value(obj, pods.each)), key=lambda item: _rank(pods, item)):
+        if value(place, pods.template) is not None:
+            name = value(place, pods.name) if pods.name else key
+            yield _Slot(str(name).lower(), place, pods)
+
+
+def _rank(pods: Pods, item: tuple[str, Any]) -> tuple[int, str]:
+    """Elements of a list in their order, values of a mapping by the order of their keys."""
+    key, _ = item
+    if key.isdigit():
+        return int(key), ""
+    first = pods.order.index(key) if key in pods.order else len(pods.order)
+    return first, key

@@ -1,0 +1,78 @@
+"""Paths into raw objects, for kinds of jobs that are declared instead of programmed.
+
+A path is a text of field names with dots between them; `*` stands for every element of a list or
+every value of a mapping: `status.replicaStatuses.*.active`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj
+
+ANY = "*"
+
+
+def steps_of(path: str) -> tuple[str, ...]:
+    """The field names of a path; a leading dot is allowed, as in other tools.
+
+    Raises:
+        ValueError: a name is empty.
+    """
+    found = tuple(path.removeprefix(".").split("."))
+    if not all(found):
+        raise ValueError(f"{path!r} is no path such as spec.template")
+    return found
+
+
+def values(obj: Any, path: str) -> tuple[Any, ...]:
+    """Everything that a path leads to, without what is absent or null."""
+    return tuple(_walk(obj, steps_of(path)))
+
+
+def value(obj: Any, path: str) -> Any:
+    """The first thing that a path leads to, None when there is nothing."""
+    return next(_walk(obj, steps_of(path)), None)
+
+
+def put(obj: Obj, path: str, new: Any) -> None:
+    """Writes a field in place; mappings on the way are made.
+
+    Raises:
+        ValueError: the path has a `*`.
+        TypeError: something on the way is no mapping.
+    """
+    *way, last = steps_of(path)
+    if ANY in (*way, last):
+        raise ValueError(f"cannot write to {path}: it leads to many places")
+    current = obj
+    for name in way:
+        if current.get(name) is None:
+            current[name] = {}
+        current = current[name]
+        if not isinstance(current, dict):
+            raise TypeError(f"cannot write to {path}: {name} is no mapping")
+    current[last] = new
+
+
+def elements(found: Any) -> tuple[tuple[str, Any], ...]:
+    """Keys and values of a mapping, in its order, or positions and elements of a list."""
+    if isinstance(found, Mapping):
+        return tuple((str(key), item) for key, item in found.items())
+    if isinstance(found, list | tuple):
+        return tuple((str(index), item) for index, item in enumerate(found))
+    return ()
+
+
+def _walk(current: Any, way: tuple[str, ...]) -> Iterator[Any]:
+    if not way:
+        if current is not None:
+            yield current
+        return
+    name, rest = way[0], way[1:]
+    if name == ANY:
+        for _, item in elements(current):
+            yield from _walk(item, rest)
+    elif isinstance(current, Mapping):
+        yield from _walk(current.get(name), rest)

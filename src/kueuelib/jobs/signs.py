@@ -1,0 +1,89 @@
+"""Signs by which a declared kind of jobs shows how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, find_condition
+from kueuelib.jobs.paths import value, values
+
+
+@attrs.frozen
+class Condition:
+    """A condition of the object has a status, and one of some reasons if there are any.
+
+    Attributes:
+        type: for example `Complete`.
+        status: `True`, `False` or `Unknown`.
+        reasons: of which the condition has one; empty: whatever its reason.
+        path: where the conditions are.
+    """
+
+    type: str
+    status: str = "True"
+    reasons: tuple[str, ...] = ()
+    path: str = "status.conditions"
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        found = find_condition(value(obj, self.path), self.type)
+        if found.get("status") != self.status:
+            return False
+        return not self.reasons or found.get("reason") in self.reasons
+
+
+@attrs.frozen
+class Equals:
+    """A field has one of some values, at any place that the path leads to."""
+
+    path: str
+    wanted: tuple[Any, ...]
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        return any(found in self.wanted for found in values(obj, self.path))
+
+
+@attrs.frozen
+class Enough:
+    """The numbers in some fields are together as many as the job has pods."""
+
+    paths: tuple[str, ...]
+
+    def shown_by(self, obj: Mapping[str, Any], count: int) -> bool:
+        """Whether the object shows it; `count` is how many pods the job has."""
+        return sum(int(found) for path in self.paths for found in values(obj, path)) >= count
+
+
+Sign = str | Condition | Equals | Enough | Callable[[Obj], bool]
+"""A path to something true or greater than zero, a value of the classes above, or a function."""
+
+
+def equals(path: str, *wanted: Any) -> Equals:
+    """Short for `Equals`."""
+    return Equals(path, wanted)
+
+
+def enough(*paths: str) -> Enough:
+    """Short for `Enough`."""
+    return Enough(paths)
+
+
+def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
+    """Whether an object shows a sign, or one of several.
+
+    Args:
+        obj: the raw object.
+        sign: what to look for.
+        count: how many pods the job has.
+    """
+    if isinstance(sign, str):
+        return any(map(bool, values(obj, sign)))
+    if isinstance(sign, Condition | Equals | Enough):
+        return sign.shown_by(obj, count)
+    if callable(sign):
+        return sign(obj)
+    return any(shows(obj, each, count) for each in sign)
