@@ -150,7 +150,7 @@ class PendingQueue:
                 continue
             group = item.group
             if group is not None:
-                if not group.active or group.first() != (order, key):
+                if not group.active:
                     continue
                 self._leave_group(item)
             item.in_flight, item.changed = True, False

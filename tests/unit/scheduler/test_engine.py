@@ -167,6 +167,19 @@ def test_blocked_strict_head_keeps_its_quota_from_borrowers(cluster: Cluster) ->
     assert cluster.rest() == ["borrow", "small"]
 
 
+def test_blocked_strict_head_keeps_its_quota_from_every_borrower(cluster: Cluster) -> None:
+    cluster.queue("a", {"nominal": 6, "borrowing": 0}, cohort="c", **STRICT)
+    cluster.queue("b", 2, cohort="c")
+    cluster.queue("d", 2, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
+    cluster.submit("want", "a", 6)
+    cluster.submit("one", "b", 5, created=1)
+    cluster.submit("two", "d", 5, created=2)
+    assert cluster.cycle() == ["one", "two", "want"]
+    assert [wait.held_back for wait in cluster.waits] == [False, True, True]
+    assert cluster.rest() == []
+
+
 def test_parked_head_does_not_keep_quota_for_ever(cluster: Cluster) -> None:
     cluster.queue("a", {"nominal": 6, "borrowing": 0}, cohort="c")
     cluster.queue("b", 4, cohort="c")
@@ -249,6 +262,71 @@ def test_workload_that_changes_in_flight_is_not_admitted_as_it_was(cluster: Clus
     assert settled.admissions == ()
     assert cluster.cycle() == ["w"]
     assert cluster.where("w") is Where.INADMISSIBLE
+
+
+def test_workload_that_changes_in_flight_is_not_parked_as_it_was(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("w", "q", 3)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    cluster.submit("w", "q", 2)
+    settled = cluster.engine.settle(decide(found, NOW), NOW)
+    assert settled.waits == ()
+    assert cluster.rest() == ["w"]
+
+
+def two_flavors(cluster: Cluster, name: str, one: Any, two: Any, **spec: Any) -> None:
+    cluster.tell(
+        events.FlavorSet(make_flavor("g")),
+        events.ClusterQueueSet(
+            make_cluster_queue(name, {"f": {"gpu": one}, "g": {"gpu": two}}, **spec)
+        ),
+        events.LocalQueueSet(make_local_queue(name, name)),
+    )
+
+
+def test_quota_freed_behind_a_search_that_moved_on_is_not_missed(cluster: Cluster) -> None:
+    two_flavors(cluster, "a", 2, 0, cohort="c")
+    two_flavors(cluster, "b", 0, 0, cohort="c")
+    cluster.submit("first", "a", 2)
+    cluster.submit("second", "b", 2, created=1)
+    assert cluster.cycle() == ["+first", "second"]
+    cluster.tell(events.WorkloadGone(key("first")))
+    assert cluster.cycle() == ["second"]
+    assert cluster.cycle() == ["+second"]
+
+
+def test_search_starts_anew_when_nobody_took_what_was_held_back(cluster: Cluster) -> None:
+    two_flavors(cluster, "a", {"nominal": 6, "borrowing": 0}, 0, cohort="c")
+    two_flavors(cluster, "b", 4, 0, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
+    cluster.submit("want", "a", 6)
+    cluster.submit("borrow", "b", 6, created=1)
+    assert cluster.cycle() == ["borrow", "want"]
+    assert cluster.cycle() == ["borrow"]
+    assert cluster.cycle() == ["+borrow"]
+    assert cluster.admits[0].admission.pod_set_assignments[0].flavors == {"gpu": "f"}
+
+
+def test_shape_that_was_hopeless_once_is_tried_again_when_it_comes_later(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.tell(events.WorkloadSet(holding("r", "q", 2)))
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadGone(key("r")))
+    assert cluster.rest() == ["w"]
+    cluster.submit("v", "q")
+    assert cluster.rest() == ["v"]
+
+
+def test_queue_that_leaves_a_cohort_frees_what_it_had_borrowed(cluster: Cluster) -> None:
+    cluster.queue("a", 1, cohort="c")
+    cluster.queue("b", 2, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
+    cluster.submit("w", "b", 2)
+    assert cluster.rest() == []
+    cluster.queue("a", 1)
+    assert cluster.rest() == ["w"]
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,13 @@ def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy(
 
     assert mode("Never") is Mode.NO_FIT
     assert mode("LowerPriority") is Mode.NO_CANDIDATES
+
+
+@pytest.mark.parametrize("short", ["cpu", "memory"])
+def test_every_resource_has_to_fit(short: str) -> None:
+    quota = {"cpu": 4, "memory": 4, short: 1}
+    found = assigned(make_workload("w", "q", {"cpu": 2, "memory": 2}), {"f": quota})
+    assert found.mode is Mode.NO_FIT
+    (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
+    assert isinstance(blocker, ExceedsCapacity)
+    assert blocker.resource == short
