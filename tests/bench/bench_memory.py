@@ -6,10 +6,9 @@ import asyncio
 from pathlib import Path
 
 from figures import anonymous, pid_of, resident, show
-from load import client_of, create_all, create_queues, workload
+from load import Times, client_of, create_all, create_queues, observed, workload
 
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import find_condition
 from kueuelib.runtime.client import Client
 from kueuelib.testing.processes import LocalCluster, Processes
 
@@ -31,8 +30,7 @@ async def test_idle_memory_and_memory_per_workload(tmp_path: Path) -> None:
         private = [anonymous(pid) for pid in pids]
         async with client_of(cluster.kubeconfig) as client:
             await create_queues(client, COUNT // 3)
-            await create_all(client, WORKLOADS, [workload(f"wl-{n:05d}") for n in range(COUNT)])
-            await _all_decided(client)
+            await _fill(client)
             await asyncio.sleep(SETTLE)
             full = [resident(pid) for pid in pids]
     grown = [(after - before) * 1000 / COUNT for before, after in zip(idle, full, strict=True)]
@@ -52,15 +50,13 @@ async def test_idle_memory_and_memory_per_workload(tmp_path: Path) -> None:
     )
 
 
-async def _all_decided(client: Client) -> None:
-    async with asyncio.timeout(90):
-        while True:
-            found = (await client.list(WORKLOADS)).items
-            decided = [
-                wl
-                for wl in found
-                if find_condition((wl.get("status") or {}).get("conditions"), "QuotaReserved")
-            ]
-            if len(decided) == COUNT:
-                return
-            await asyncio.sleep(0.5)
+async def _fill(client: Client) -> None:
+    """Creates the Workloads and waits until the quota is used up."""
+
+    async def act() -> None:
+        await create_all(client, WORKLOADS, [workload(f"wl-{n:05d}") for n in range(COUNT)])
+
+    def done(times: Times) -> bool:
+        return len(times.created) == COUNT and len(times.admitted) == COUNT // 3
+
+    await observed(client, act, done, 100)
