@@ -1,0 +1,67 @@
+"""Refuses to give a Namespace to another team, with a webhook of its own.
+
+Usage: python guarded.py KUBECONFIG PORT; the API server calls https://127.0.0.1:PORT.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from kueuelib.api.kinds import VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj, ObjectKey, labels_of
+from kueuelib.errors import FieldError
+from kueuelib.runtime.client import PatchType
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.manager import Group, Manager, Signals
+from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.certs import host_names, server_context
+from kueuelib.runtime.webhook.server import WebhookServer
+from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
+
+NAME = "team-guard"
+PATH = "/validate-team"
+
+
+def keeps_its_team(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:
+    """The broken rules; none lets the object pass."""
+    if new is None or old is None or labels_of(new).get("team") == labels_of(old).get("team"):
+        return ()
+    return [FieldError("metadata.labels[team]", "FieldValueInvalid", "a team keeps its namespace")]
+
+
+def webhook(port: int) -> Obj:
+    """What the API server has to know."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["namespaces"]}
+    hook = {
+        "name": "team-guard.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}{PATH}"},
+        "rules": [{**rule, "operations": ["UPDATE"]}],
+        "objectSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    version, kind = VALIDATING_WEBHOOKS.api_version, VALIDATING_WEBHOOKS.kind
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": NAME}, "webhooks": [hook]}
+
+
+async def main(kubeconfig: str, port: int) -> None:
+    """Runs until SIGTERM or SIGINT."""
+    async with await connect(kubeconfig, field_manager=NAME) as client:
+        await wait_for_server(client)
+        config = webhook(port)
+        key = ObjectKey("", NAME)
+        await client.patch(VALIDATING_WEBHOOKS, key, config, PatchType.APPLY, force=True)
+        context, manager = server_context(), Manager()
+        secret = ObjectKey("default", "team-guard-certificates")
+        trusting = [Trusting(VALIDATING_WEBHOOKS, NAME)]
+        names = host_names(["127.0.0.1"])
+        server = WebhookServer("127.0.0.1", port, context)
+        server.validate(PATH, keeps_its_team)
+        manager.add(Group.WEBHOOKS, CertificateKeeper(client, context, secret, names, trusting))
+        manager.add(Group.WEBHOOKS, server)
+        with Signals(manager.stop):
+            await manager.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

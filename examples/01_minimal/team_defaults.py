@@ -1,0 +1,58 @@
+"""Gives every Namespace with the label `team` a ConfigMap `team-defaults`, and keeps it so."""
+
+import asyncio
+import sys
+
+from kueuelib.api.kinds import CONFIG_MAPS, NAMESPACES
+from kueuelib.api.meta import ObjectKey, labels_of
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.controller import DONE, Controller, Result
+from kueuelib.runtime.manager import Group, Manager, Signals
+
+NAME = "team-defaults"
+
+
+class TeamDefaults:
+    """Makes the ConfigMap of one Namespace as it should be."""
+
+    def __init__(self, client: Client, cache: Cache) -> None:
+        self.client = client
+        self.namespaces = cache.informer(NAMESPACES, label_selector="team")
+        self.config_maps = cache.informer(CONFIG_MAPS, field_selector=f"metadata.name={NAME}")
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """The key is that of a Namespace; what happened to it does not matter."""
+        namespace = self.namespaces.store.get(key)
+        if namespace is None or "deletionTimestamp" in namespace["metadata"]:
+            return DONE
+        target = ObjectKey(key.name, NAME)
+        data = {"team": labels_of(namespace)["team"]}
+        present = self.config_maps.store.get(target)
+        if present is None or present.get("data") != data:
+            uid = namespace["metadata"]["uid"]
+            owner = {"apiVersion": "v1", "kind": "Namespace", "name": key.name, "uid": uid}
+            meta = {"name": NAME, "ownerReferences": [{**owner, "controller": True}]}
+            wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+            await self.client.patch(CONFIG_MAPS, target, wanted, PatchType.APPLY, force=True)
+        return DONE
+
+
+async def main(kubeconfig: str | None) -> None:
+    """Runs until SIGTERM or SIGINT."""
+    async with await connect(kubeconfig, field_manager=NAME) as client:
+        await wait_for_server(client)
+        cache, manager = Cache(client), Manager()
+        reconciler = TeamDefaults(client, cache)
+        controller = Controller(NAME, reconciler, workers=2)
+        controller.for_(reconciler.namespaces)
+        controller.owns(reconciler.config_maps, NAMESPACES)
+        manager.add(Group.CACHES, cache)
+        manager.add(Group.ELECTED, controller)
+        with Signals(manager.stop):
+            await manager.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))
