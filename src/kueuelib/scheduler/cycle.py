@@ -21,6 +21,7 @@ from kueuelib.api.kueue import ANY, CHECK_READY, Admission, PodSetAssignment, Wo
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
+from kueuelib.scheduler.blockers import Mode
 from kueuelib.scheduler.flavors import Assignment, assign
 from kueuelib.scheduler.ordering import EntryOrder, entry_order
 from kueuelib.scheduler.partial import can_shrink, search
@@ -29,7 +30,6 @@ from kueuelib.scheduler.reasons import (
     ChecksFailed,
     ClusterQueueInactive,
     ClusterQueueMissing,
-    Mode,
     NamespaceMismatch,
     NamespaceUnknown,
     NoFlavors,

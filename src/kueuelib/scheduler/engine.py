@@ -68,8 +68,9 @@ class Engine:
     def __init__(self, settings: Settings = DEFAULTS) -> None:
         self._settings = settings
         self._facts = Facts(settings)
-        self._cache = self._facts.cache
-        self._queues = self._facts.queues
+        self._state = self._facts.state
+        self._cache = self._state.cache
+        self._queues = self._state.queues
 
     @property
     def cache(self) -> Cache:
@@ -118,7 +119,7 @@ class Engine:
                 Head(
                     item.info,
                     name,
-                    self._facts.namespaces.get(item.info.key.namespace),
+                    self._state.namespaces.get(item.info.key.namespace),
                     item.progress,
                 )
                 for name, item in popped
@@ -156,7 +157,7 @@ class Engine:
         waits += self._alike(item.info.key for item in self._queues.take_untold())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
-            tuple(sorted({self._facts.local_queue_of(key) for key in touched})),
+            tuple(sorted({self._state.named_local_queue(key) for key in touched})),
         )
         return Settled(tuple(admissions), tuple(waits), effects)
 
@@ -186,7 +187,7 @@ class Engine:
             assumed=True,
             timestamp=self._settings.queue_timestamp,
         )
-        self._facts.assume(attrs.evolve(holder, admitted=admit.admitted))
+        self._facts.workloads.assume(attrs.evolve(holder, admitted=admit.admitted))
 
     # --- what to read
 
@@ -203,13 +204,13 @@ class Engine:
 
     def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
         """The numbers of a LocalQueue's status, None when it does not exist."""
-        found = self._facts.local_queues.get(key)
+        found = self._state.local_queues.get(key)
         if found is None:
             return None
         state = self._cache.state(found.spec.cluster_queue)
         tally = state.local.get(key) if state is not None else None
         spec = state.spec if state is not None else None
-        return local_queue_status(spec, tally or Tally(), self._facts.waiting_in(key))
+        return local_queue_status(spec, tally or Tally(), self._state.waiting.size(key))
 
     def reserving(self, name: str) -> int:
         """How many workloads hold quota in a ClusterQueue, also after it was deleted."""
@@ -269,7 +270,7 @@ class Engine:
             return Standing(where, holder.cluster_queue)
         item, home = self._queues.get(key), self._queues.home(key)
         if item is None or home is None:
-            return self._facts.outside(key)
+            return self._facts.workloads.outside(key)
         activity = self.activity(home)
         if not activity.active:
             why = ClusterQueueInactive(home, activity.reason)

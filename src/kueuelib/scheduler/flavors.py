@@ -18,9 +18,7 @@ from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.tolerations import untolerated
 from kueuelib.scheduler.amounts import PODS, FlavorResource, added, in_flavors
-from kueuelib.scheduler.pending import Progress
-from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.blockers import (
     AffinityMismatch,
     Blocker,
     ExceedsCapacity,
@@ -33,6 +31,8 @@ from kueuelib.scheduler.reasons import (
     ResourceUncovered,
     UntoleratedTaint,
 )
+from kueuelib.scheduler.pending import Progress
+from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
 

@@ -199,11 +199,10 @@ def _optional(resource: str, quantity: Quantity | None) -> int | None:
 
 
 def _fungibility(found: kueue.FlavorFungibility) -> Fungibility:
-    preference = found.extra.get("preference") or getattr(found, "preference", "")
     return Fungibility(
         next_rather_than_borrow=found.when_can_borrow == kueue.TRY_NEXT_FLAVOR,
         next_rather_than_preempt=found.when_can_preempt == kueue.TRY_NEXT_FLAVOR,
-        preempt_rather_than_borrow=preference == PREEMPTION_OVER_BORROWING,
+        preempt_rather_than_borrow=found.extra.get("preference") == PREEMPTION_OVER_BORROWING,
     )
 
 

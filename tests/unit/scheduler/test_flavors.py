@@ -10,7 +10,7 @@ from kueuelib.scheduler.cache import Cache
 from kueuelib.scheduler.flavors import Assignment, assign, mismatch_of
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.queue_spec import Flavor, flavor_of, queue_spec
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.blockers import (
     AffinityMismatch,
     ExceedsCapacity,
     Mode,
@@ -205,3 +205,34 @@ def test_every_resource_has_to_fit(short: str) -> None:
     (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
     assert isinstance(blocker, ExceedsCapacity)
     assert blocker.resource == short
+
+
+@pytest.mark.parametrize(
+    ("fungibility", "want"),
+    [
+        ({}, "one"),
+        ({"whenCanBorrow": "MayStopSearch"}, "one"),
+        ({"whenCanBorrow": "TryNextFlavor"}, "one"),
+        ({"whenCanBorrow": "TryNextFlavor", "preference": "BorrowingOverPreemption"}, "one"),
+        ({"whenCanBorrow": "TryNextFlavor", "preference": "PreemptionOverBorrowing"}, "two"),
+    ],
+)
+def test_preference_decides_between_borrowing_and_waiting(
+    fungibility: dict[str, str], want: str
+) -> None:
+    cache = Cache()
+    for name in ("one", "two"):
+        cache.set_flavor(flavor_of(make_flavor(name)))
+    groups = {"one": {"cpu": 0}, "two": {"cpu": 1}}
+    mine = make_cluster_queue("q", groups, cohort="c", flavorFungibility=fungibility)
+    lender = make_cluster_queue("o", {"one": {"cpu": 1}, "two": {"cpu": 0}}, cohort="c")
+    cache.set_queue(queue_spec(mine))
+    cache.set_queue(queue_spec(lender))
+    snapshot = Snapshot(cache.freeze(["q"]))
+    frozen = snapshot.queue("q")
+    assert frozen is not None
+    snapshot.add(frozen, {FlavorResource("two", "cpu"): 1000})
+    info = workload_info(make_workload("w", "q", {"cpu": 1}), NO_LIMIT_RANGES, {})
+    found = assign(snapshot, frozen, info)
+    assert found.choices[0].flavors == {"cpu": want}
+    assert found.mode is (Mode.FIT if want == "one" else Mode.NO_CANDIDATES)

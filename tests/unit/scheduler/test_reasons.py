@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.blockers import (
     AffinityMismatch,
-    ClusterQueueInactive,
     ExceedsCapacity,
     FlavorAttempt,
     FlavorMissing,
     GroupBlocked,
     Mode,
-    NoFlavors,
     PodSetBlocked,
     QuotaInUse,
     ResourceUncovered,
+)
+from kueuelib.scheduler.reasons import (
+    ClusterQueueInactive,
+    NoFlavors,
     condition_reason,
     render,
 )

@@ -1,0 +1,244 @@
+"""What stands between a pod set and the flavors of its ClusterQueue, with every number of it.
+
+The leaves of the reason tree (see `kueuelib.scheduler.reasons`) and the verdicts that rank them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import attrs
+
+from kueuelib.api.quantity import format_amount
+
+
+class Mode(IntEnum):
+    """What trying a flavor, a pod set or a whole workload came to; larger is better.
+
+    Preemption, when it is decided, adds its ranks between `NO_CANDIDATES` and `FIT`.
+    """
+
+    NO_FIT = 0
+    """Nothing that others could give up would help."""
+    NO_CANDIDATES = 10
+    """The quota is large enough, but in use by workloads that may not be preempted."""
+    FIT = 40
+    """It fits now."""
+
+
+class Severity(IntEnum):
+    """How far a blocker is from going away; the larger, the more has to change."""
+
+    QUOTA_IN_USE = 1
+    EXCEEDS_QUOTA = 2
+    NO_MATCH = 3
+
+
+@attrs.frozen
+class FlavorMissing:
+    """The ClusterQueue names a ResourceFlavor that does not exist."""
+
+    flavor: str
+
+    severity = Severity.NO_MATCH
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return f"flavor {self.flavor} not found"
+
+
+@attrs.frozen
+class UntoleratedTaint:
+    """Neither the pods nor the flavor tolerate a taint of the flavor."""
+
+    flavor: str
+    key: str
+    value: str
+    effect: str
+
+    severity = Severity.NO_MATCH
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        taint = f"{{{self.key} {self.value} {self.effect} <nil>}}"
+        return f"untolerated taint {taint} in flavor {self.flavor}"
+
+
+@attrs.frozen
+class AffinityMismatch:
+    """Node selector or required node affinity exclude the flavor's node labels."""
+
+    flavor: str
+
+    severity = Severity.NO_MATCH
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return f"flavor {self.flavor} doesn't match node affinity"
+
+
+@attrs.frozen
+class ResourceUncovered:
+    """No resource group of the ClusterQueue covers the resource."""
+
+    resource: str
+
+    severity = Severity.NO_MATCH
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return f"resource {self.resource} unavailable in ClusterQueue"
+
+
+@attrs.frozen
+class ExceedsCapacity:
+    """The request is larger than everything the ClusterQueue could ever reach.
+
+    Attributes:
+        flavor: the flavor under test.
+        resource: the resource.
+        earlier: what earlier pod sets of the workload take of the same flavor.
+        requested: what this pod set asks for.
+        capacity: nominal quota plus what may be borrowed when nothing runs.
+    """
+
+    flavor: str
+    resource: str
+    earlier: int
+    requested: int
+    capacity: int
+
+    severity = Severity.EXCEEDS_QUOTA
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        earlier, requested, capacity = (
+            format_amount(self.resource, amount)
+            for amount in (self.earlier, self.requested, self.capacity)
+        )
+        return (
+            f"insufficient quota for {self.resource} in flavor {self.flavor}, "
+            f"previously considered podsets requests ({earlier}) + "
+            f"current podset request ({requested}) > maximum capacity ({capacity})"
+        )
+
+
+@attrs.frozen
+class QuotaInUse:
+    """The request would fit if others used less.
+
+    Attributes:
+        flavor: the flavor under test.
+        resource: the resource.
+        earlier: what earlier pod sets of the workload take of the same flavor.
+        requested: what this pod set asks for.
+        used: what the ClusterQueue uses now.
+        nominal: what it owns.
+        borrowable: what it could borrow at most, None when only the cohort limits it.
+        available: what it could get now, limits and lending included.
+        reclaimable: whether preemption could be asked for at all; False when the request needs
+            more than nominal quota and the ClusterQueue may not preempt while it borrows.
+    """
+
+    flavor: str
+    resource: str
+    earlier: int
+    requested: int
+    used: int
+    nominal: int
+    borrowable: int | None
+    available: int
+    reclaimable: bool
+
+    severity = Severity.QUOTA_IN_USE
+
+    @property
+    def lack(self) -> int:
+        """How much has to become free."""
+        return self.earlier + self.requested - self.available
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        lack = format_amount(self.resource, self.lack)
+        return (
+            f"insufficient unused quota for {self.resource} in flavor {self.flavor}, "
+            f"{lack} more needed"
+        )
+
+
+Blocker = (
+    FlavorMissing
+    | UntoleratedTaint
+    | AffinityMismatch
+    | ResourceUncovered
+    | ExceedsCapacity
+    | QuotaInUse
+)
+"""What can stand between one pod set and one flavor."""
+
+
+@attrs.frozen
+class FlavorAttempt:
+    """One flavor that was tried for one resource group of a pod set.
+
+    Attributes:
+        flavor: the flavor; empty when no group covers the resource.
+        mode: the verdict.
+        blockers: what was in the way, empty when it fits.
+    """
+
+    flavor: str
+    mode: Mode
+    blockers: tuple[Blocker, ...]
+
+    @property
+    def severity(self) -> Severity:
+        """The worst blocker: all of them have to go before this flavor can be used."""
+        return max(blocker.severity for blocker in self.blockers)
+
+
+@attrs.frozen
+class GroupBlocked:
+    """All flavors that were tried for one resource group, in the order of the trial."""
+
+    attempts: tuple[FlavorAttempt, ...]
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of the flavor closest to being usable, the first one among equals."""
+        return min(attempt.severity for attempt in self.attempts)
+
+
+@attrs.frozen
+class PodSetBlocked:
+    """All that stands in the way of one pod set.
+
+    Attributes:
+        pod_set: its name.
+        groups: the resource groups that do not fit.
+    """
+
+    pod_set: str
+    groups: tuple[GroupBlocked, ...]
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of the worst group, as all groups have to fit."""
+        return max(group.severity for group in self.groups)
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message: sorted causes, so that retries repeat them."""
+        causes = sorted(
+            blocker.text
+            for group in self.groups
+            for attempt in group.attempts
+            for blocker in attempt.blockers
+        )
+        return f"couldn't assign flavors to pod set {self.pod_set}: {', '.join(causes)}"

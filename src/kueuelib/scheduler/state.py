@@ -1,0 +1,89 @@
+"""What the engine knows besides single workloads, shared by all that take over facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.kueue import LocalQueue
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.events import Effects
+from kueuelib.scheduler.grouping import Grouping
+from kueuelib.scheduler.queues import Queues, Scope, scope_of
+
+
+@attrs.define
+class EffectsBuilder:
+    """Collects what one fact touches."""
+
+    cluster_queues: set[str] = attrs.field(factory=set)
+    local_queues: set[ObjectKey] = attrs.field(factory=set)
+    workloads: set[ObjectKey] = attrs.field(factory=set)
+
+    def take(self) -> Effects:
+        """What was collected, and an empty collection for the next fact."""
+        found = Effects(
+            tuple(sorted(self.cluster_queues)),
+            tuple(sorted(self.local_queues)),
+            tuple(sorted(self.workloads)),
+        )
+        self.cluster_queues, self.local_queues, self.workloads = set(), set(), set()
+        return found
+
+
+class State:
+    """Cache, queues, and who belongs to whom.
+
+    Attributes:
+        cache: who holds quota.
+        queues: who waits in a ClusterQueue.
+        namespaces: the labels of the namespaces.
+        local_queues: the LocalQueues.
+        local_queue_of: the LocalQueue that each unfinished workload names.
+        cluster_queue_of: the ClusterQueue to which each LocalQueue leads.
+        waiting: the LocalQueue of each workload that waits for quota.
+        in_namespace: the namespace of each unfinished workload.
+        effects: what the present fact touches.
+    """
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.queues = Queues(self._admits)
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.local_queues: dict[ObjectKey, LocalQueue] = {}
+        self.local_queue_of: Grouping[ObjectKey, ObjectKey] = Grouping()
+        self.cluster_queue_of: Grouping[ObjectKey, str] = Grouping()
+        self.waiting: Grouping[ObjectKey, ObjectKey] = Grouping()
+        self.in_namespace: Grouping[ObjectKey, str] = Grouping()
+        self.effects = EffectsBuilder()
+
+    def _admits(self, cluster_queue: str, namespace: str) -> bool:
+        spec, labels = self.cache.spec(cluster_queue), self.namespaces.get(namespace)
+        return spec is not None and labels is not None and spec.selector.matches(labels)
+
+    def named_local_queue(self, key: ObjectKey) -> ObjectKey:
+        """The LocalQueue that a workload names, whether it exists or not."""
+        return self.local_queue_of.group(key) or ObjectKey(key.namespace, "")
+
+    def scope(self, cluster_queue: str) -> Scope | None:
+        """The scope of a ClusterQueue, None when it does not exist."""
+        spec = self.cache.spec(cluster_queue)
+        return scope_of(spec.cohort, cluster_queue) if spec is not None else None
+
+    def wake(self, cluster_queue: str) -> None:
+        """Something may help parked workloads of a ClusterQueue and its cohort."""
+        scope = self.scope(cluster_queue)
+        if scope is not None:
+            self.queues.wake(scope)
+
+    def note_all_in(self, cluster_queue: str) -> None:
+        """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""
+        self.effects.local_queues.update(self.cluster_queue_of.members(cluster_queue))
+        queue = self.queues.queue(cluster_queue)
+        if queue is not None:
+            self.effects.workloads.update(queue.items)
+        state = self.cache.state(cluster_queue)
+        if state is not None:
+            self.effects.workloads.update(state.holders)

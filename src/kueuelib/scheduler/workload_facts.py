@@ -1,0 +1,278 @@
+"""How facts about workloads, and about what their requests depend on, change cache and queues.
+
+A fact is taken over as a whole: quota that is released, the workloads that this may help, and the
+workload that released it are all in place before the next cycle can begin (spec/scheduling 2.6,
+3.4, 3.6).
+"""
+
+from __future__ import annotations
+
+from kueuelib.api.core import LimitRange, RuntimeClass
+from kueuelib.api.kueue import NONE, LocalQueue, Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import events
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.reasons import (
+    ClusterQueueMissing,
+    Inactive,
+    LocalQueueMissing,
+    LocalQueueStopped,
+)
+from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.standing import Standing, Where
+from kueuelib.scheduler.state import State
+from kueuelib.scheduler.workload_info import (
+    WorkloadInfo,
+    holder_of,
+    holds_quota,
+    is_finished,
+    workload_info,
+)
+
+
+class WorkloadFacts:
+    """The workloads that are not finished, and where they belong.
+
+    Args:
+        state: everything else that the engine knows.
+        settings: the administrator's choices.
+    """
+
+    def __init__(self, state: State, settings: Settings) -> None:
+        self._state = state
+        self._settings = settings
+        self._workloads: dict[ObjectKey, Workload] = {}
+        self._outside: dict[ObjectKey, Standing] = {}
+        self._limit_ranges: dict[str, dict[str, LimitRange]] = {}
+        self._limits: dict[str, LimitSummary] = {}
+        self._runtime_classes: dict[str, RuntimeClass] = {}
+        self._confirmed: dict[ObjectKey, str] = {}
+
+    def outside(self, key: ObjectKey) -> Standing:
+        """Where a workload is that neither holds quota nor waits in a ClusterQueue."""
+        return self._outside.get(key, Standing(Where.UNKNOWN))
+
+    # --- what the requests of a workload depend on
+
+    def limit_range_set(self, event: events.LimitRangeSet, now: float) -> None:
+        """A LimitRange was created or changed."""
+        found = event.limit_range
+        self._limit_ranges.setdefault(found.namespace, {})[found.name] = found
+        self._new_limits(found.namespace, now)
+
+    def limit_range_gone(self, event: events.LimitRangeGone, now: float) -> None:
+        """A LimitRange was deleted."""
+        self._limit_ranges.get(event.key.namespace, {}).pop(event.key.name, None)
+        self._new_limits(event.key.namespace, now)
+
+    def _new_limits(self, namespace: str, now: float) -> None:
+        self._limits[namespace] = summarize(self._limit_ranges.get(namespace, {}).values())
+        self._renew(self._state.in_namespace.members(namespace), now)
+
+    def runtime_class_set(self, event: events.RuntimeClassSet, now: float) -> None:
+        """A RuntimeClass was created or changed."""
+        self._runtime_classes[event.runtime_class.name] = event.runtime_class
+        self._renew(self._users_of_runtime_class(event.runtime_class.name), now)
+
+    def runtime_class_gone(self, event: events.RuntimeClassGone, now: float) -> None:
+        """A RuntimeClass was deleted."""
+        self._runtime_classes.pop(event.name, None)
+        self._renew(self._users_of_runtime_class(event.name), now)
+
+    def _users_of_runtime_class(self, name: str) -> tuple[ObjectKey, ...]:
+        return tuple(
+            key
+            for key, workload in self._workloads.items()
+            if any(
+                pod_set.template.spec.runtime_class_name == name
+                for pod_set in workload.spec.pod_sets
+            )
+        )
+
+    def _renew(self, keys: tuple[ObjectKey, ...], now: float) -> None:
+        for key in keys:
+            home = self._state.queues.home(key)
+            if home is not None:
+                self._state.queues.push(home, self._info(self._workloads[key]), now=now)
+
+    def _info(self, workload: Workload) -> WorkloadInfo:
+        return workload_info(
+            workload,
+            self._limits.get(workload.namespace, NO_LIMIT_RANGES),
+            self._runtime_classes,
+            timestamp=self._settings.queue_timestamp,
+        )
+
+    # --- workloads
+
+    def workload_set(self, event: events.WorkloadSet, now: float) -> None:
+        """A Workload was created or changed."""
+        workload = event.workload
+        key = workload.key
+        known = self._workloads.get(key)
+        if known is not None and known.metadata.uid != workload.metadata.uid:
+            self._forget_workload(key)
+        if is_finished(workload):
+            self._forget_workload(key)
+            self._outside[key] = Standing(Where.FINISHED)
+            return
+        self._workloads[key] = workload
+        self._state.local_queue_of.put(key, ObjectKey(key.namespace, workload.spec.queue_name))
+        self._state.in_namespace.put(key, key.namespace)
+        self._note(key)
+        admission = workload.status.admission
+        if admission is not None and holds_quota(workload):
+            self._leave_queues(key)
+            self._confirmed.pop(key, None)
+            timestamp = self._settings.queue_timestamp
+            self._hold(holder_of(workload, admission, assumed=False, timestamp=timestamp))
+            return
+        holder = self._state.cache.holder(key)
+        if holder is not None:
+            if holder.assumed and not self._is_behind(workload):
+                return
+            self._release(key)
+        self.place(key, now)
+
+    def _is_behind(self, workload: Workload) -> bool:
+        """Whether an object without reservation is newer than its confirmed reservation."""
+        confirmed, seen = self._confirmed.get(workload.key, ""), workload.metadata.resource_version
+        return confirmed.isdecimal() and seen.isdecimal() and int(seen) > int(confirmed)
+
+    def _note(self, key: ObjectKey) -> None:
+        local_queue = self._state.local_queue_of.group(key)
+        if local_queue is not None:
+            self._state.effects.local_queues.add(local_queue)
+        home = self._state.queues.home(key)
+        if home is not None:
+            self._state.effects.cluster_queues.add(home)
+        holder = self._state.cache.holder(key)
+        if holder is not None:
+            self._state.effects.cluster_queues.add(holder.cluster_queue)
+
+    def place_all(self, local_queue: ObjectKey, now: float) -> None:
+        """A LocalQueue or its ClusterQueue changed: puts its workloads where they belong now."""
+        for key in self._state.local_queue_of.members(local_queue):
+            self._state.effects.workloads.add(key)
+            if self._state.cache.holder(key) is None:
+                self.place(key, now)
+
+    def place(self, key: ObjectKey, now: float) -> None:
+        """Puts a workload without quota where it belongs."""
+        workload = self._workloads[key]
+        local_queue = self._state.local_queues.get(self._state.named_local_queue(key))
+        standing = self._obstacle(workload, local_queue)
+        if standing is not None or local_queue is None:
+            self._leave_queues(key)
+            if standing is not None:
+                self._outside[key] = standing
+                if standing.where not in (Where.LEAVING, Where.DEACTIVATED):
+                    self._state.waiting.put(key, self._state.named_local_queue(key))
+            return
+        self._outside.pop(key, None)
+        self._state.waiting.put(key, local_queue.key)
+        self._state.queues.push(local_queue.spec.cluster_queue, self._info(workload), now=now)
+        self._state.effects.cluster_queues.add(local_queue.spec.cluster_queue)
+
+    def _obstacle(self, workload: Workload, local_queue: LocalQueue | None) -> Standing | None:
+        if workload.metadata.deletion_timestamp is not None:
+            return Standing(Where.LEAVING)
+        if not workload.spec.active:
+            return Standing(Where.DEACTIVATED, reason=Inactive())
+        if local_queue is None:
+            missing = LocalQueueMissing(workload.spec.queue_name)
+            return Standing(Where.NO_LOCAL_QUEUE, reason=missing)
+        if local_queue.spec.stop_policy != NONE:
+            stopped = LocalQueueStopped(local_queue.name)
+            return Standing(Where.LOCAL_QUEUE_STOPPED, reason=stopped)
+        if self._state.cache.spec(local_queue.spec.cluster_queue) is None:
+            gone = ClusterQueueMissing(local_queue.spec.cluster_queue)
+            return Standing(Where.NO_CLUSTER_QUEUE, reason=gone)
+        return None
+
+    def _leave_queues(self, key: ObjectKey) -> None:
+        home = self._state.queues.home(key)
+        if home is not None:
+            self._state.effects.cluster_queues.add(home)
+        self._state.queues.take_out(key)
+        self._state.waiting.drop(key)
+        self._outside.pop(key, None)
+
+    def workload_gone(self, event: events.WorkloadGone, _: float) -> None:
+        """A Workload was deleted."""
+        self._forget_workload(event.key)
+
+    def _forget_workload(self, key: ObjectKey) -> None:
+        self._note(key)
+        self._leave_queues(key)
+        if self._state.cache.holder(key) is not None:
+            self._release(key)
+        self._confirmed.pop(key, None)
+        self._state.local_queue_of.drop(key)
+        self._state.in_namespace.drop(key)
+        self._workloads.pop(key, None)
+
+    # --- quota
+
+    def assume(self, holder: Holder) -> None:
+        """Charges a workload before the API server confirms its reservation."""
+        self._leave_queues(holder.key)
+        self._hold(holder)
+
+    def _hold(self, holder: Holder) -> None:
+        ready = self._state.cache.all_ready
+        before = self._state.cache.hold(holder)
+        self._state.effects.cluster_queues.add(holder.cluster_queue)
+        scope = self._state.scope(holder.cluster_queue)
+        if scope is not None and (before is None or before.usage != holder.usage):
+            self._state.queues.touch(scope)
+        if before is not None and _gives_back(before, holder):
+            self._state.effects.cluster_queues.add(before.cluster_queue)
+            self._state.wake(before.cluster_queue)
+        self._when_all_ready(ready)
+
+    def _release(self, key: ObjectKey) -> None:
+        ready = self._state.cache.all_ready
+        holder = self._state.cache.release(key)
+        self._confirmed.pop(key, None)
+        if holder is not None:
+            self._state.effects.cluster_queues.add(holder.cluster_queue)
+            self._state.effects.local_queues.add(holder.local_queue)
+            self._state.wake(holder.cluster_queue)
+        self._when_all_ready(ready)
+
+    def _when_all_ready(self, before: bool) -> None:
+        if self._settings.block_admission and self._state.cache.all_ready and not before:
+            self._state.queues.touch_all()
+
+    def assumed(self, event: events.Assumed, _: float) -> None:
+        """Somebody reserves quota for a Workload."""
+        workload = self._workloads.get(event.key)
+        if workload is None or self._state.cache.holder(event.key) is not None:
+            return
+        timestamp = self._settings.queue_timestamp
+        self.assume(holder_of(workload, event.admission, assumed=True, timestamp=timestamp))
+        self._note(event.key)
+
+    def forgotten(self, event: events.Forgotten, now: float) -> None:
+        """Reserving quota failed."""
+        holder = self._state.cache.holder(event.key)
+        if holder is None or not holder.assumed:
+            return
+        self._release(event.key)
+        self.place(event.key, now)
+        self._note(event.key)
+
+    def confirm(self, event: events.Confirmed, _: float) -> None:
+        """A reservation was stored."""
+        holder = self._state.cache.holder(event.key)
+        if holder is not None and holder.assumed:
+            self._confirmed[event.key] = event.resource_version
+
+
+def _gives_back(before: Holder, after: Holder) -> bool:
+    """Whether a new charge leaves anything of the old one to others."""
+    if before.cluster_queue != after.cluster_queue:
+        return True
+    return any(amount > after.usage.get(pair, 0) for pair, amount in before.usage.items())
