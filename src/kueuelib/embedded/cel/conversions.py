@@ -1,0 +1,164 @@
+"""`int(x)`, `string(x)` and their like."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+from kueuelib.embedded.cel.budget import traversal
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.times import (
+    format_duration,
+    format_timestamp,
+    parse_duration,
+    parse_timestamp,
+)
+from kueuelib.embedded.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    NANO,
+    UINT_MAX,
+    Timestamp,
+    TypeValue,
+    Uint,
+    integer,
+    moment,
+    type_name,
+    unsigned,
+)
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,25}")
+_REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_SPECIAL = re.compile(r"([+-]?)(inf|infinity)|nan", re.IGNORECASE)
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def same(value: Any) -> Any:
+    """A value as it is."""
+    return value
+
+
+def format_double(value: float, plain_below: int = 6) -> str:
+    """The shortest text that means the number, as Go's `%g` writes it.
+
+    Args:
+        value: the number.
+        plain_below: from this power of ten on there is an exponent.
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = len(digits) + exponent - 1
+    if text == "0":
+        return "-0" if sign else "0"
+    if -4 <= power < plain_below:
+        plain = format(Decimal(repr(value)), "f")
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02}"
+
+
+def _int_of_text(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise EvalError(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
+    value = int(text)
+    if not INT_MIN <= value <= INT_MAX:
+        raise EvalError(f'strconv.ParseInt: parsing "{text[:40]}": value out of range')
+    return value
+
+
+def _uint_of_text(text: str) -> Uint:
+    if not _WHOLE.fullmatch(text) or text[0] in "+-":
+        raise EvalError(f'strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
+    value = int(text)
+    if value > UINT_MAX:
+        raise EvalError(f'strconv.ParseUint: parsing "{text[:40]}": value out of range')
+    return Uint(value)
+
+
+def _int_of_double(value: float) -> int:
+    if math.isnan(value) or not -(2.0**63) < value < 2.0**63:
+        raise EvalError("integer overflow")
+    return int(value)
+
+
+def _uint_of_double(value: float) -> Uint:
+    if math.isnan(value) or not 0 <= value < 2.0**64:
+        raise EvalError("unsigned integer overflow")
+    return Uint(int(value))
+
+
+def _double_of_text(text: str) -> float:
+    if _REAL.fullmatch(text):
+        value = float(text)
+        if not math.isinf(value):
+            return value
+        raise EvalError(f'strconv.ParseFloat: parsing "{text[:40]}": value out of range')
+    if _SPECIAL.fullmatch(text):
+        return float(text)
+    raise EvalError(f'strconv.ParseFloat: parsing "{text[:40]}": invalid syntax')
+
+
+def _bool_of_text(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise EvalError(f'strconv.ParseBool: parsing "{text[:40]}": invalid syntax')
+
+
+def _text_of_bytes(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise EvalError("invalid UTF-8 in bytes, cannot convert to string") from None
+
+
+def _seconds(value: Timestamp) -> int:
+    return value.nanos // NANO
+
+
+def install(library: Library) -> None:
+    """Adds them."""
+    add = library.function
+    add("int", "int", "int", same)
+    add("int", "uint", "int", lambda v: integer(int(v)))
+    add("int", "double", "int", _int_of_double)
+    add("int", "string", "int", _int_of_text)
+    add("int", "timestamp", "int", _seconds)
+    add("int", "duration", "int", lambda v: v.nanos)
+    add("uint", "uint", "uint", same)
+    add("uint", "int", "uint", unsigned)
+    add("uint", "double", "uint", _uint_of_double)
+    add("uint", "string", "uint", _uint_of_text)
+    add("double", "double", "double", same)
+    add("double", "int", "double", float)
+    add("double", "uint", "double", float)
+    add("double", "string", "double", _double_of_text, traversal)
+    add("bool", "bool", "bool", same)
+    add("bool", "string", "bool", _bool_of_text)
+    add("string", "string", "string", same)
+    add("string", "int", "string", str)
+    add("string", "uint", "string", lambda v: str(int(v)))
+    add("string", "double", "string", format_double)
+    add("string", "bool", "string", lambda v: "true" if v else "false")
+    add("string", "bytes", "string", _text_of_bytes, traversal)
+    add("string", "timestamp", "string", format_timestamp)
+    add("string", "duration", "string", format_duration)
+    add("bytes", "bytes", "bytes", same)
+    add("bytes", "string", "bytes", lambda v: v.encode(errors="replace"), traversal)
+    add("timestamp", "timestamp", "timestamp", same)
+    add("timestamp", "string", "timestamp", parse_timestamp)
+    add("timestamp", "int", "timestamp", lambda v: moment(v * NANO))
+    add("duration", "duration", "duration", same)
+    add("duration", "string", "duration", parse_duration)
+    add("dyn", "A", "dyn", same)
+    add("type", "A", "type", lambda v: TypeValue(type_name(v)))

@@ -1,0 +1,92 @@
+"""The functions that expressions may call, each with its overloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from kueuelib.embedded.cel.types import Type, check_of, parse_type
+
+Cost = Callable[..., int]
+
+
+@attrs.frozen(eq=False)
+class Overload:
+    """One signature of one function.
+
+    Attributes:
+        params: the receiver of a method comes first.
+        result: its type.
+        run: computes the result from the arguments; may raise EvalError.
+        cost: what a call costs beyond the usual, from the arguments; None: nothing.
+        budgeted: `run` wants the budget before the arguments.
+        checks: tell whether arguments fit at run time.
+    """
+
+    params: tuple[Type, ...]
+    result: Type
+    run: Callable[..., Any]
+    cost: Cost | None
+    budgeted: bool
+    checks: tuple[Callable[[Any], bool], ...]
+
+
+class Library:
+    """Functions by name and number of arguments, methods apart."""
+
+    def __init__(self) -> None:
+        self._overloads: dict[tuple[str, bool], list[Overload]] = {}
+
+    def function(
+        self,
+        name: str,
+        params: str,
+        result: str,
+        run: Callable[..., Any],
+        cost: Cost | None = None,
+        *,
+        budgeted: bool = False,
+    ) -> None:
+        """Adds `name(params)`; `params` are types, separated by semicolons."""
+        self._add((name, False), params, result, run, cost, budgeted=budgeted)
+
+    def method(
+        self,
+        name: str,
+        params: str,
+        result: str,
+        run: Callable[..., Any],
+        cost: Cost | None = None,
+        *,
+        budgeted: bool = False,
+    ) -> None:
+        """Adds `receiver.name(...)`; the receiver is the first of the `params`."""
+        self._add((name, True), params, result, run, cost, budgeted=budgeted)
+
+    def _add(
+        self,
+        key: tuple[str, bool],
+        params: str,
+        result: str,
+        run: Callable[..., Any],
+        cost: Cost | None,
+        *,
+        budgeted: bool,
+    ) -> None:
+        types = tuple(parse_type(each) for each in params.split(";")) if params else ()
+        self._overloads.setdefault(key, []).append(
+            Overload(
+                types,
+                parse_type(result),
+                run,
+                cost,
+                budgeted,
+                tuple(check_of(each) for each in types),
+            )
+        )
+
+    def overloads(self, name: str, *, method: bool) -> list[Overload]:
+        """The overloads of a name; empty when there is no such function."""
+        return self._overloads.get((name, method), [])

@@ -1,0 +1,236 @@
+"""URLs, IP addresses and networks."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
+
+import attrs
+
+from kueuelib.embedded.cel.budget import traversal
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.library import Library
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+_HOST = re.compile(r"[^\s<>\"\\^`{|}/?#@\[\]]*|\[[0-9a-fA-F:.]+(?:%25[^\]]*)?\]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
+
+
+@attrs.frozen
+class Ip:
+    """`ip("10.0.0.1")`."""
+
+    address: Address
+    cel_type = "net.IP"
+
+
+@attrs.frozen
+class Cidr:
+    """`cidr("10.0.0.0/8")`; the address may have bits beyond the prefix."""
+
+    value: Network
+    cel_type = "net.CIDR"
+
+
+@attrs.frozen
+class Url:
+    """`url("https://host/path")`."""
+
+    text: str
+    parts: SplitResult = attrs.field(eq=False)
+    cel_type = "kubernetes.URL"
+
+
+def parse_ip(text: str) -> Ip:
+    """An address; no zones, no IPv4 inside IPv6.
+
+    Raises:
+        EvalError: it is none.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise EvalError(
+            f'IP Address "{text[:60]}" parse error during conversion from string'
+        ) from None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise EvalError(f'IP address "{text[:60]}" with zone value is not allowed')
+        if address.ipv4_mapped is not None:
+            raise EvalError(f'IPv4-mapped IPv6 address "{text[:60]}" is not allowed')
+    return Ip(address)
+
+
+def parse_cidr(text: str) -> Cidr:
+    """A network.
+
+    Raises:
+        EvalError: it is none.
+    """
+    address, slash, bits = text.partition("/")
+    canonical = bits.isascii() and bits.isdigit() and (bits == "0" or bits[0] != "0")
+    if not slash or not canonical or len(bits) > 3:
+        raise EvalError(f'network address parse error during conversion from string: "{text[:60]}"')
+    try:
+        return Cidr(ipaddress.ip_interface(f"{parse_ip(address).address}/{bits}"))
+    except ValueError:
+        raise EvalError(
+            f'network address parse error during conversion from string: "{text[:60]}"'
+        ) from None
+
+
+def parse_url(text: str) -> Url:
+    """An absolute URI or an absolute path, as Go's `url.ParseRequestURI` takes it.
+
+    Raises:
+        EvalError: it is none.
+    """
+    wrong = EvalError(f"URL parse error during conversion from string: {text[:60]!r}")
+    if any(ord(letter) < 33 or ord(letter) == 127 for letter in text) or len(text) > 100_000:
+        raise wrong
+    scheme, colon, rest = text.partition(":")
+    if not text.startswith("/") and (not colon or not _SCHEME.match(scheme) or not rest):
+        raise wrong
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text.partition("?")[0]):
+        raise wrong
+    try:
+        parts = urlsplit(text, allow_fragments=False)
+        port = parts.netloc.rpartition("@")[2]
+        _check_host(port)
+        _ = parts.port
+    except ValueError:
+        raise wrong from None
+    return Url(text, parts)
+
+
+def _check_host(host: str) -> None:
+    name, colon, port = host.rpartition(":")
+    if host.endswith("]") or not colon:
+        name = host
+    elif port and not (port.isascii() and port.isdigit()):
+        raise ValueError(host)
+    if not _HOST.fullmatch(name):
+        raise ValueError(host)
+
+
+def _host(url: Url) -> str:
+    return url.parts.netloc.rpartition("@")[2]
+
+
+def _hostname(url: Url) -> str:
+    host = _host(url)
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def _port(url: Url) -> str:
+    host = _host(url)
+    _, colon, port = host.rpartition(":")
+    return port if colon and not host.endswith("]") else ""
+
+
+def _path(url: Url) -> str:
+    return quote(url.parts.path, safe="/%:@!$&'()*+,;=~-._")
+
+
+def _query(url: Url) -> dict[str, list[str]]:
+    try:
+        return parse_qs(url.parts.query, keep_blank_values=True, max_num_fields=10_000)
+    except ValueError:
+        raise EvalError("too many fields in the query") from None
+
+
+def _is(parse: Any) -> Any:
+    def test(text: str) -> bool:
+        try:
+            parse(text)
+        except EvalError:
+            return False
+        return True
+
+    return test
+
+
+def _as_ip(value: Ip | str) -> Ip:
+    return parse_ip(value) if isinstance(value, str) else value
+
+
+def _as_cidr(value: Cidr | str) -> Cidr:
+    return parse_cidr(value) if isinstance(value, str) else value
+
+
+def _contains_ip(network: Cidr, given: Ip | str) -> bool:
+    return _as_ip(given).address in network.value.network
+
+
+def _contains_cidr(network: Cidr, given: Cidr | str) -> bool:
+    other = _as_cidr(given).value
+    outer = network.value.network
+    return (
+        outer.version == other.version
+        and other.ip in outer
+        and outer.prefixlen <= other.network.prefixlen
+    )
+
+
+def _masked(network: Cidr) -> Cidr:
+    return Cidr(ipaddress.ip_interface(str(network.value.network)))
+
+
+def _unicast(ip: Ip) -> bool:
+    address = ip.address
+    limited = address == ipaddress.ip_address("255.255.255.255")
+    return not (
+        limited
+        or address.is_unspecified
+        or address.is_loopback
+        or address.is_multicast
+        or address.is_link_local
+    )
+
+
+_LINK_LOCAL_GROUPS = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+
+
+def _link_local_group(ip: Ip) -> bool:
+    return any(ip.address in network for network in _LINK_LOCAL_GROUPS)
+
+
+def install(library: Library) -> None:
+    """Adds them."""
+    function, method = library.function, library.method
+    function("url", "string", "kubernetes.URL", parse_url, traversal)
+    function("isURL", "string", "bool", _is(parse_url), traversal)
+    url = "kubernetes.URL"
+    method("getScheme", url, "string", lambda u: u.parts.scheme)
+    method("getHost", url, "string", _host)
+    method("getHostname", url, "string", _hostname)
+    method("getPort", url, "string", _port)
+    method("getEscapedPath", url, "string", _path)
+    method("getQuery", url, "map<string,list<string>>", _query)
+    ip, cidr = "net.IP", "net.CIDR"
+    function("ip", "string", ip, parse_ip, traversal)
+    function("isIP", "string", "bool", _is(parse_ip), traversal)
+    function("ip.isCanonical", "string", "bool", lambda t: str(parse_ip(t).address) == t, traversal)
+    function("string", ip, "string", lambda i: str(i.address))
+    method("family", ip, "int", lambda i: i.address.version)
+    method("isUnspecified", ip, "bool", lambda i: i.address.is_unspecified)
+    method("isLoopback", ip, "bool", lambda i: i.address.is_loopback)
+    method("isLinkLocalMulticast", ip, "bool", _link_local_group)
+    method("isLinkLocalUnicast", ip, "bool", lambda i: i.address.is_link_local)
+    method("isGlobalUnicast", ip, "bool", _unicast)
+    function("cidr", "string", cidr, parse_cidr, traversal)
+    function("isCIDR", "string", "bool", _is(parse_cidr), traversal)
+    function("string", cidr, "string", lambda c: str(c.value))
+    for kind in ("string", ip):
+        method("containsIP", f"{cidr};{kind}", "bool", _contains_ip)
+    for kind in ("string", cidr):
+        method("containsCIDR", f"{cidr};{kind}", "bool", _contains_cidr)
+    method("ip", cidr, ip, lambda c: Ip(c.value.ip))
+    method("masked", cidr, cidr, _masked)
+    method("prefixLength", cidr, "int", lambda c: c.value.network.prefixlen)

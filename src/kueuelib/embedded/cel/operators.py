@@ -1,0 +1,205 @@
+"""Operators, sizes and indexes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from kueuelib.embedded.cel.budget import traversal
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    NONE,
+    Duration,
+    Optional,
+    Timestamp,
+    Uint,
+    contains,
+    equal,
+    has_key,
+    integer,
+    joined,
+    moment,
+    span,
+    unsigned,
+)
+
+
+def install(library: Library) -> None:
+    """Adds them."""
+    _arithmetic(library)
+    _comparisons(library)
+    _containers(library)
+    _optionals(library)
+
+
+# ---- arithmetic
+
+
+def _arithmetic(library: Library) -> None:
+    add = library.function
+    add("_+_", "int;int", "int", _add)
+    add("_+_", "uint;uint", "uint", lambda a, b: unsigned(int(a) + int(b)))
+    add("_+_", "double;double", "double", operator.add)
+    add("_+_", "string;string", "string", operator.add, traversal)
+    add("_+_", "bytes;bytes", "bytes", operator.add, traversal)
+    add("_+_", "list<A>;list<A>", "list<A>", lambda p, a, b: joined(a, b, p), budgeted=True)
+    add("_+_", "timestamp;duration", "timestamp", lambda a, b: moment(a.nanos + b.nanos))
+    add("_+_", "duration;timestamp", "timestamp", lambda a, b: moment(a.nanos + b.nanos))
+    add("_+_", "duration;duration", "duration", lambda a, b: span(a.nanos + b.nanos))
+    add("_-_", "int;int", "int", lambda a, b: integer(a - b))
+    add("_-_", "uint;uint", "uint", lambda a, b: unsigned(int(a) - int(b)))
+    add("_-_", "double;double", "double", operator.sub)
+    add("_-_", "timestamp;timestamp", "duration", lambda a, b: span(a.nanos - b.nanos))
+    add("_-_", "timestamp;duration", "timestamp", lambda a, b: moment(a.nanos - b.nanos))
+    add("_-_", "duration;duration", "duration", lambda a, b: span(a.nanos - b.nanos))
+    add("_*_", "int;int", "int", lambda a, b: integer(a * b))
+    add("_*_", "uint;uint", "uint", lambda a, b: unsigned(int(a) * int(b)))
+    add("_*_", "double;double", "double", operator.mul)
+    add("_/_", "int;int", "int", lambda a, b: integer(_divide(a, b)))
+    add("_/_", "uint;uint", "uint", lambda a, b: Uint(_divide(int(a), int(b))))
+    add("_/_", "double;double", "double", _divide_floats)
+    add("_%_", "int;int", "int", _modulo)
+    add("_%_", "uint;uint", "uint", lambda a, b: Uint(_modulo(int(a), int(b))))
+    add("-_", "int", "int", lambda a: integer(-a))
+    add("-_", "double", "double", operator.neg)
+    add("!_", "bool", "bool", operator.not_)
+
+
+def _add(left: int, right: int) -> int:
+    found = left + right
+    if INT_MIN <= found <= INT_MAX:
+        return found
+    raise EvalError("integer overflow")
+
+
+def _divide(left: int, right: int) -> int:
+    """Towards zero."""
+    if right == 0:
+        raise EvalError("division by zero")
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) is (right < 0) else -quotient
+
+
+def _divide_floats(left: float, right: float) -> float:
+    if right == 0:
+        if left == 0 or math.isnan(left):
+            return math.nan
+        return math.copysign(math.inf, left) * math.copysign(1.0, right)
+    return left / right
+
+
+def _modulo(left: int, right: int) -> int:
+    if right == 0:
+        raise EvalError("modulus by zero")
+    rest = abs(left) % abs(right)
+    return -rest if left < 0 else rest
+
+
+# ---- comparisons
+
+_ORDERED = (
+    "bool;bool",
+    "string;string",
+    "bytes;bytes",
+    "timestamp;timestamp",
+    "duration;duration",
+    *(f"{a};{b}" for a in ("int", "uint", "double") for b in ("int", "uint", "double")),
+)
+
+
+def _comparisons(library: Library) -> None:
+    library.function("_==_", "A;A", "bool", lambda p, a, b: equal(a, b, p), budgeted=True)
+    library.function("_!=_", "A;A", "bool", lambda p, a, b: not equal(a, b, p), budgeted=True)
+    tests: dict[str, Callable[[Any, Any], bool]] = {
+        "_<_": operator.lt,
+        "_<=_": operator.le,
+        "_>_": operator.gt,
+        "_>=_": operator.ge,
+    }
+    for name, test in tests.items():
+        for params in _ORDERED:
+            cost = traversal if params in ("string;string", "bytes;bytes") else None
+            library.function(name, params, "bool", test, cost)
+
+
+# ---- lists and maps
+
+
+def _containers(library: Library) -> None:
+    add = library.function
+    for kind in ("string", "bytes", "list<A>", "map<A,B>"):
+        add("size", kind, "int", len)
+        library.method("size", kind, "int", len)
+    add("@in", "A;list<A>", "bool", lambda p, a, b: contains(b, a, p), budgeted=True)
+    add("@in", "A;map<A,B>", "bool", lambda a, b: has_key(b, a))
+    add("_[_]", "list<A>;int", "A", _item)
+    add("_[_]", "map<A,B>;A", "B", _entry)
+    add("_[_]", "list<dyn>;dyn", "dyn", _item_of_number)
+    add("_[_]", "optional<list<A>>;int", "optional<A>", _optional_item)
+    add("_[_]", "optional<map<A,B>>;A", "optional<B>", _optional_item)
+    add("_[?_]", "list<A>;int", "optional<A>", _optional_item)
+    add("_[?_]", "map<A,B>;A", "optional<B>", _optional_item)
+    add("_[?_]", "optional<list<A>>;int", "optional<A>", _optional_item)
+    add("_[?_]", "optional<map<A,B>>;A", "optional<B>", _optional_item)
+
+
+def _item(values: list[Any], index: int) -> Any:
+    if 0 <= index < len(values):
+        return values[index]
+    raise EvalError(f"index out of bounds: {index}")
+
+
+def _item_of_number(values: list[Any], index: Any) -> Any:
+    if isinstance(index, float) and index.is_integer():
+        return _item(values, int(index))
+    if isinstance(index, Uint):
+        return _item(values, index)
+    raise EvalError("no such overload")
+
+
+def _entry(values: dict[Any, Any], key: Any) -> Any:
+    if has_key(values, key):
+        return values[key]
+    raise EvalError(f"no such key: {key}")
+
+
+def _optional_item(values: Any, index: Any) -> Optional:
+    if isinstance(values, Optional):
+        if not values.present:
+            return NONE
+        values = values.value
+    if isinstance(values, dict):
+        return Optional(values[index]) if has_key(values, index) else NONE
+    if isinstance(values, list) and type(index) is int:
+        return Optional(values[index]) if 0 <= index < len(values) else NONE
+    raise EvalError("no such overload")
+
+
+# ---- optional values
+
+
+def _optionals(library: Library) -> None:
+    library.function("optional.of", "A", "optional<A>", Optional)
+    library.function("optional.none", "", "optional<A>", lambda: NONE)
+    library.function("optional.ofNonZeroValue", "A", "optional<A>", _non_zero)
+    library.method("hasValue", "optional<A>", "bool", lambda a: a.present)
+    library.method("value", "optional<A>", "A", Optional.get)
+    library.method(
+        "or", "optional<A>;optional<A>", "optional<A>", lambda a, b: a if a.present else b
+    )
+    library.method("orValue", "optional<A>;A", "A", lambda a, b: a.value if a.present else b)
+
+
+def _non_zero(value: Any) -> Optional:
+    if isinstance(value, Timestamp | Duration):
+        return Optional(value) if value.nanos else NONE
+    if value is None or (
+        isinstance(value, bool | int | float | str | bytes | list | dict) and not value
+    ):
+        return NONE
+    return Optional(value)

@@ -1,0 +1,315 @@
+"""From tokens to a tree (the grammar of the CEL specification, with optional syntax)."""
+
+from __future__ import annotations
+
+from kueuelib.embedded.cel.ast import (
+    Call,
+    Const,
+    Ident,
+    ListLiteral,
+    Logic,
+    Loop,
+    MapLiteral,
+    Node,
+    Select,
+    WithValue,
+)
+from kueuelib.embedded.cel.errors import CompileError, Issue
+from kueuelib.embedded.cel.lexer import Kind, Token, tokens_of
+from kueuelib.embedded.cel.values import INT_MAX
+
+DEEPEST = 48
+"""Nesting of parentheses, calls and conditions."""
+
+RESERVED = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_BINARY = {
+    "<": (1, "_<_"),
+    "<=": (1, "_<=_"),
+    ">": (1, "_>_"),
+    ">=": (1, "_>=_"),
+    "==": (1, "_==_"),
+    "!=": (1, "_!=_"),
+    "in": (1, "@in"),
+    "+": (2, "_+_"),
+    "-": (2, "_-_"),
+    "*": (3, "_*_"),
+    "/": (3, "_/_"),
+    "%": (3, "_%_"),
+}
+_ONE = {"all": 2, "exists": 2, "exists_one": 2, "existsOne": 2, "filter": 2}
+_TWO = ("all", "exists", "exists_one", "existsOne")
+_TRANSFORM = ("transformList", "transformMap", "transformMapEntry")
+
+
+def parse(source: str) -> Node:
+    """The tree of an expression.
+
+    Raises:
+        CompileError: the text is no expression.
+    """
+    parser = _Parser(source)
+    tree = parser.expression()
+    parser.end()
+    return tree
+
+
+class _Parser:
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._tokens = tokens_of(source)
+        self._at = 0
+        self._depth = 0
+
+    # ---- tokens
+
+    @property
+    def _now(self) -> Token:
+        return self._tokens[self._at]
+
+    def _is(self, *values: str) -> bool:
+        token = self._now
+        return token.kind is Kind.OP and token.value in values
+
+    def _take(self) -> Token:
+        token = self._now
+        if token.kind is not Kind.END:
+            self._at += 1
+        return token
+
+    def _accept(self, value: str) -> bool:
+        if self._is(value):
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, value: str) -> Token:
+        if not self._is(value):
+            raise self._unexpected(f"expecting '{value}'")
+        return self._take()
+
+    def _unexpected(self, more: str = "expecting an expression") -> CompileError:
+        token = self._now
+        shown = token.value if isinstance(token.value, str) else repr(token.value)
+        text = f"Syntax error: mismatched input '{shown[:40]}' {more}"
+        return self._wrong(token.position, text)
+
+    def _wrong(self, position: int, text: str) -> CompileError:
+        return CompileError(self._source, [Issue(position, text)])
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self._now.kind is not Kind.END:
+            raise self._unexpected("expecting <EOF>")
+
+    # ---- expressions
+
+    def expression(self) -> Node:
+        """`a ? b : c`, and everything that binds tighter."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            text = f"expression recursion limit exceeded: {DEEPEST}"
+            raise self._wrong(self._now.position, text)
+        test = self._either()
+        if self._is("?"):
+            position = self._take().position
+            yes = self._either()
+            self._expect(":")
+            test = Call(position, "_?_:_", None, (test, yes, self.expression()))
+        self._depth -= 1
+        return test
+
+    def _either(self) -> Node:
+        args = [self._both()]
+        position = self._now.position
+        while self._accept("||"):
+            args.append(self._both())
+        return args[0] if len(args) == 1 else Logic(position, "_||_", tuple(args))
+
+    def _both(self) -> Node:
+        args = [self._binary(1)]
+        position = self._now.position
+        while self._accept("&&"):
+            args.append(self._binary(1))
+        return args[0] if len(args) == 1 else Logic(position, "_&&_", tuple(args))
+
+    def _binary(self, level: int) -> Node:
+        left = self._unary()
+        while self._now.kind is Kind.OP and self._now.value in _BINARY:
+            rank, name = _BINARY[self._now.value]
+            if rank < level:
+                break
+            position = self._take().position
+            left = Call(position, name, None, (left, self._binary(rank + 1)))
+        return left
+
+    def _unary(self) -> Node:
+        marks: list[Token] = []
+        while self._is("!", "-"):
+            marks.append(self._take())
+            if len(marks) > DEEPEST:
+                text = f"expression recursion limit exceeded: {DEEPEST}"
+                raise self._wrong(marks[-1].position, text)
+        token = self._now
+        if token.kind is Kind.CONST and type(token.value) in (int, float):
+            if marks and marks[-1].value == "-":
+                marks.pop()
+                self._tokens[self._at] = Token(Kind.CONST, -token.value, token.position)
+            elif type(token.value) is int and token.value > INT_MAX:
+                raise self._wrong(token.position, "invalid int literal")
+        node = self._member()
+        for mark in reversed(marks):
+            node = Call(mark.position, "!_" if mark.value == "!" else "-_", None, (node,))
+        return node
+
+    def _member(self) -> Node:
+        node = self._primary()
+        while True:
+            position = self._now.position
+            if self._accept("."):
+                optional = self._accept("?")
+                field = self._name()
+                if self._is("(") and not optional:
+                    opened = self._take().position
+                    node = self._method(node, field, opened)
+                else:
+                    node = Select(position, node, field, optional)
+            elif self._accept("["):
+                name = "_[?_]" if self._accept("?") else "_[_]"
+                index = self.expression()
+                self._expect("]")
+                node = Call(position, name, None, (node, index))
+            elif self._is("{") and isinstance(node, Ident | Select):
+                raise self._wrong(position, "messages cannot be made here")
+            else:
+                return node
+
+    def _name(self) -> str:
+        token = self._take()
+        if token.kind is Kind.IDENT:
+            return str(token.value)
+        self._at -= token.kind is not Kind.END
+        raise self._unexpected("expecting IDENTIFIER")
+
+    def _primary(self) -> Node:
+        token = self._now
+        if token.kind is Kind.CONST:
+            self._take()
+            return Const(token.position, token.value)
+        if self._accept("("):
+            inner = self.expression()
+            self._expect(")")
+            return inner
+        if self._accept("["):
+            items, optional = self._items("]")
+            return ListLiteral(token.position, items, optional)
+        if self._accept("{"):
+            return self._map(token.position)
+        self._accept(".")
+        if self._now.kind is not Kind.IDENT:
+            raise self._unexpected()
+        name = self._name()
+        if self._is("("):
+            return self._function(name, self._take().position, token.position)
+        if name in RESERVED:
+            raise self._wrong(token.position, f"reserved identifier: {name}")
+        return Ident(token.position, name)
+
+    # ---- lists of expressions
+
+    def _items(self, closing: str) -> tuple[tuple[Node, ...], frozenset[int]]:
+        items: list[Node] = []
+        optional: set[int] = set()
+        while not self._is(closing):
+            if closing == "]" and self._accept("?"):
+                optional.add(len(items))
+            items.append(self.expression())
+            if not self._accept(","):
+                break
+        self._expect(closing)
+        return tuple(items), frozenset(optional)
+
+    def _map(self, position: int) -> Node:
+        entries: list[tuple[Node, Node]] = []
+        optional: set[int] = set()
+        while not self._is("}"):
+            if self._accept("?"):
+                optional.add(len(entries))
+            key = self.expression()
+            self._expect(":")
+            entries.append((key, self.expression()))
+            if not self._accept(","):
+                break
+        self._expect("}")
+        return MapLiteral(position, tuple(entries), frozenset(optional))
+
+    # ---- calls and macros
+
+    def _function(self, name: str, opened: int, position: int) -> Node:
+        args, _ = self._items(")")
+        if name != "has" or len(args) != 1:
+            return Call(opened, name, None, args)
+        (arg,) = args
+        if not isinstance(arg, Select) or arg.test or arg.optional:
+            raise self._wrong(position, "invalid argument to has() macro")
+        return Select(arg.position, arg.operand, arg.field, test=True)
+
+    def _method(self, target: Node, name: str, opened: int) -> Node:
+        args, _ = self._items(")")
+        count = len(args)
+        if name == "map" and count in (2, 3):
+            condition = args[1] if count == 3 else None
+            return self._loop(opened, name, target, args[:1], condition, args[-1])
+        if _ONE.get(name) == count:
+            return self._loop(opened, name, target, args[:1], None, args[1])
+        if name in _TWO and count == 3:
+            return self._loop(opened, name, target, args[:2], None, args[2])
+        if name in _TRANSFORM and count in (3, 4):
+            condition = args[2] if count == 4 else None
+            return self._loop(opened, name, target, args[:2], condition, args[-1])
+        if name in ("optMap", "optFlatMap") and count == 2:
+            (variable,) = self._variables(args[:1], name)
+            return WithValue(opened, target, variable, args[1], flat=name == "optFlatMap")
+        return Call(opened, name, target, args)
+
+    def _loop(
+        self,
+        position: int,
+        macro: str,
+        source: Node,
+        names: tuple[Node, ...],
+        condition: Node | None,
+        body: Node,
+    ) -> Node:
+        macro = {"existsOne": "exists_one"}.get(macro, macro)
+        return Loop(position, macro, source, self._variables(names, macro), condition, body)
+
+    def _variables(self, nodes: tuple[Node, ...], macro: str) -> tuple[str, ...]:
+        names: list[str] = []
+        for node in nodes:
+            if not isinstance(node, Ident):
+                raise self._wrong(node.position, "argument must be a simple name")
+            if node.name in names:
+                text = f"duplicate variable name in {macro}: {node.name}"
+                raise self._wrong(node.position, text)
+            names.append(node.name)
+        return tuple(names)

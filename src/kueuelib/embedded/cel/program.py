@@ -1,0 +1,73 @@
+"""Expressions that are ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+
+from kueuelib.embedded.cel import conversions, lists, network, operators, quantities, texts, times
+from kueuelib.embedded.cel.budget import Budget
+from kueuelib.embedded.cel.compiler import Compiler
+from kueuelib.embedded.cel.errors import CompileError
+from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.parser import parse
+from kueuelib.embedded.cel.types import Type
+
+
+@cache
+def standard_library() -> Library:
+    """Every function of Kubernetes' environment."""
+    library = Library()
+    for part in (operators, times, conversions, texts, lists, network, quantities):
+        part.install(library)
+    return library
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A compiled expression.
+
+    Attributes:
+        source: its text.
+        type: of its result.
+        used: the variables that it mentions.
+    """
+
+    source: str
+    type: Type
+    used: frozenset[str]
+    _run: Callable[[list[Any]], Any]
+    _cost: int
+    _slots: int
+
+    def run(self, values: tuple[Any, ...], budget: Budget) -> Any:
+        """The result for these values of the variables, in the order of their declaration.
+
+        Raises:
+            EvalError: there is none.
+            BudgetExceeded: it costs too much.
+        """
+        budget.spend(self._cost)
+        env: list[Any] = [budget, *values]
+        env.extend([None] * (self._slots - len(env)))
+        return self._run(env)
+
+
+def compile_expression(source: str, variables: Mapping[str, Type]) -> Program:
+    """The program of a text.
+
+    Args:
+        source: the expression.
+        variables: what it may use, with types.
+
+    Raises:
+        CompileError: the text is no expression, or its types do not fit.
+    """
+    compiler = Compiler(standard_library(), variables)
+    code = compiler.compile(parse(source))
+    if compiler.issues:
+        raise CompileError(source, compiler.issues)
+    return Program(source, code.type, frozenset(compiler.used), code.run, code.cost, compiler.slots)

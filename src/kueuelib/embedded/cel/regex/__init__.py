@@ -1,0 +1,12 @@
+"""Regular expressions in linear time, in the dialect of Go (RE2): no backtracking, no look-around.
+
+Python's own engine can be kept busy for years by a short pattern; whoever may create a
+CustomResourceDefinition may write patterns. `compile_pattern` gives a `Pattern`.
+"""
+
+from __future__ import annotations
+
+from kueuelib.embedded.cel.regex.engine import Pattern, compile_pattern
+from kueuelib.embedded.cel.regex.syntax import BadPattern
+
+__all__ = ["BadPattern", "Pattern", "compile_pattern"]

@@ -1,0 +1,192 @@
+"""The pieces that compiled expressions are put together from.
+
+An environment is a list: the budget at place 0, then the variables. A piece is a function of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.library import Overload
+from kueuelib.embedded.cel.values import NONE, Optional, has_key
+
+Env = list[Any]
+Run = Callable[[Env], Any]
+
+NO_OVERLOAD = "no such overload"
+
+
+def select(operand: Run, field: str) -> Run:
+    """`operand.field`."""
+
+    def run(env: Env) -> Any:
+        found = operand(env)
+        if isinstance(found, dict):
+            try:
+                return found[field]
+            except KeyError:
+                raise EvalError(f"no such key: {field}") from None
+        if isinstance(found, Optional):
+            return _optional_field(found, field)
+        raise EvalError(NO_OVERLOAD)
+
+    return run
+
+
+def _optional_field(found: Any, field: Any) -> Optional:
+    if isinstance(found, Optional):
+        if not found.present:
+            return NONE
+        found = found.value
+    if isinstance(found, dict):
+        if not has_key(found, field):
+            return NONE
+        value = found[field]
+        return value if isinstance(value, Optional) else Optional(value)
+    if isinstance(found, list) and isinstance(field, int | float) and type(field) is not bool:
+        if 0 <= field < len(found) and field == int(field):
+            return Optional(found[int(field)])
+        return NONE
+    raise EvalError(NO_OVERLOAD)
+
+
+def select_optional(operand: Run, field: str) -> Run:
+    """`operand.?field`."""
+    return lambda env: _optional_field(operand(env), field)
+
+
+def index_optional(operand: Run, index: Run) -> Run:
+    """`operand[?index]`."""
+    return lambda env: _optional_field(operand(env), index(env))
+
+
+def test_field(operand: Run, field: str) -> Run:
+    """`has(operand.field)`."""
+
+    def run(env: Env) -> bool:
+        found = operand(env)
+        if isinstance(found, Optional):
+            inner = found.value
+            return bool(found.present and isinstance(inner, dict) and field in inner)
+        if isinstance(found, dict):
+            return field in found
+        raise EvalError(NO_OVERLOAD)
+
+    return run
+
+
+def absorbing(runs: Sequence[Run], *, decides: bool) -> Run:
+    """`&&` and `||`: an error counts only when no operand decides."""
+
+    def run(env: Env) -> bool:
+        failure: EvalError | None = None
+        for each in runs:
+            try:
+                found = each(env)
+            except EvalError as error:
+                failure = failure or error
+                continue
+            if not isinstance(found, bool):
+                failure = failure or EvalError(NO_OVERLOAD)
+            elif found is decides:
+                return found
+        if failure is not None:
+            raise failure
+        return not decides
+
+    return run
+
+
+def invoked(overload: Overload, runs: Sequence[Run]) -> Run:
+    """A call whose overload is certain."""
+    function, cost = overload.run, overload.cost
+    if overload.budgeted:
+        return lambda env: function(env[0], *[each(env) for each in runs])
+    if cost is None:
+        if len(runs) == 1:
+            (one,) = runs
+            return lambda env: function(one(env))
+        if len(runs) == 2:
+            left, right = runs
+            return lambda env: function(left(env), right(env))
+        return lambda env: function(*[each(env) for each in runs])
+
+    def run(env: Env) -> Any:
+        args = [each(env) for each in runs]
+        env[0].spend(cost(*args))
+        return function(*args)
+
+    return run
+
+
+def dispatched(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
+    """A call whose overload depends on the values."""
+    del name
+
+    def run(env: Env) -> Any:
+        args = [each(env) for each in runs]
+        for overload in overloads:
+            if all(check(arg) for check, arg in zip(overload.checks, args, strict=True)):
+                if overload.cost is not None:
+                    env[0].spend(overload.cost(*args))
+                if overload.budgeted:
+                    return overload.run(env[0], *args)
+                return overload.run(*args)
+        raise EvalError(NO_OVERLOAD)
+
+    return run
+
+
+def make_list(runs: Sequence[Run], optional: frozenset[int]) -> Run:
+    """`[a, ?b]`."""
+    if not optional:
+        return lambda env: [each(env) for each in runs]
+
+    def run(env: Env) -> list[Any]:
+        found = []
+        for i, each in enumerate(runs):
+            value = each(env)
+            if i in optional:
+                if not isinstance(value, Optional):
+                    raise EvalError(NO_OVERLOAD)
+                if not value.present:
+                    continue
+                value = value.value
+            found.append(value)
+        return found
+
+    return run
+
+
+def make_map(runs: Sequence[tuple[Run, Run]], optional: frozenset[int]) -> Run:
+    """`{a: b, ?c: d}`."""
+
+    def run(env: Env) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for i, (key_run, value_run) in enumerate(runs):
+            key, value = key_run(env), value_run(env)
+            if i in optional:
+                if not isinstance(value, Optional):
+                    raise EvalError(NO_OVERLOAD)
+                if not value.present:
+                    continue
+                value = value.value
+            put(found, key, value)
+        return found
+
+    return run
+
+
+def put(values: dict[Any, Any], key: Any, value: Any) -> None:
+    """Adds an entry to a map that is being made.
+
+    Raises:
+        EvalError: the key is there, or it cannot be one.
+    """
+    if not isinstance(key, str | int):
+        raise EvalError(f"unsupported key type: {type(key).__name__}")
+    if key in values:
+        raise EvalError(f"Failed with repeated key {key}")
+    values[key] = value

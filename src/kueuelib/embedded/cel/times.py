@@ -1,0 +1,157 @@
+"""Moments and spans of time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.values import NANO, Duration, Timestamp, moment, span
+
+_MOMENT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,30}))?(?:([Zz])|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+_SPAN = re.compile(r"(\d{0,30})(?:\.(\d{0,30}))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_UNITS = {
+    "ns": 1,
+    "us": 1000,
+    "µs": 1000,
+    "μs": 1000,
+    "ms": 10**6,
+    "s": NANO,
+    "m": 60 * NANO,
+    "h": 3600 * NANO,
+}
+_OFFSET = re.compile(r"([+-]?)(\d{1,2}):(\d\d)", re.ASCII)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def parse_timestamp(text: str) -> Timestamp:
+    """From RFC 3339.
+
+    Raises:
+        EvalError: it is none.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise _no_timestamp(text)
+    year, month, day, hour, minute, second = (int(each) for each in found.groups()[:6])
+    try:
+        at = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
+    except ValueError:
+        raise _no_timestamp(text) from None
+    seconds = (at - _EPOCH) // dt.timedelta(seconds=1)
+    if found[9]:
+        hours, minutes = int(found[10]), int(found[11])
+        if hours > 23 or minutes > 59:
+            raise _no_timestamp(text)
+        shift = hours * 3600 + minutes * 60
+        seconds -= shift if found[9] == "+" else -shift
+    fraction = int((found[7] or "0")[:9].ljust(9, "0"))
+    return moment(seconds * NANO + fraction)
+
+
+def _no_timestamp(text: str) -> EvalError:
+    return EvalError(f'parsing time "{text[:60]}" as "2006-01-02T15:04:05Z07:00": cannot parse')
+
+
+def parse_duration(text: str) -> Duration:
+    """As Go writes them: `1h30m`, `-1.5s`, `0`.
+
+    Raises:
+        EvalError: it is none.
+    """
+    body = text[1:] if text[:1] in ("+", "-") else text
+    if body == "0":
+        return Duration(0)
+    position, nanos = 0, 0
+    while position < len(body):
+        found = _SPAN.match(body, position)
+        if found is None or not (found[1] or found[2]):
+            break
+        unit = _UNITS[found[3]]
+        nanos += int(found[1] or "0") * unit
+        if found[2]:
+            nanos += int(found[2]) * unit // 10 ** len(found[2])
+        position = found.end()
+    if not body or position < len(body) or len(text) > 200:
+        raise EvalError(f'time: invalid duration "{text[:60]}"')
+    return span(-nanos if text.startswith("-") else nanos)
+
+
+def format_timestamp(value: Timestamp) -> str:
+    """RFC 3339 in UTC with as many digits of the second as needed."""
+    seconds, nanos = divmod(value.nanos, NANO)
+    at = _EPOCH + dt.timedelta(seconds=seconds)
+    fraction = f".{nanos:09}".rstrip("0") if nanos else ""
+    return f"{at.year:04}-{at:%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def format_duration(value: Duration) -> str:
+    """Seconds: `90s`, `-1.5s`."""
+    seconds, nanos = divmod(abs(value.nanos), NANO)
+    fraction = f".{nanos:09}".rstrip("0") if nanos else ""
+    return f"{'-' if value.nanos < 0 else ''}{seconds}{fraction}s"
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> dt.tzinfo:
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        minutes = int(found[2]) * 60 + int(found[3])
+        if minutes >= 24 * 60 or int(found[3]) > 59:
+            raise EvalError(f"unknown time zone {name}")
+        return dt.timezone(dt.timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    if name in ("", "UTC"):
+        return dt.UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise EvalError(f"unknown time zone {name[:60]}") from None
+
+
+def _local(value: Timestamp, zone: str) -> dt.datetime:
+    try:
+        return (_EPOCH + dt.timedelta(seconds=value.nanos // NANO)).astimezone(_zone(zone))
+    except OverflowError:
+        raise EvalError("timestamp overflow") from None
+
+
+_PARTS: dict[str, Callable[[dt.datetime], int]] = {
+    "getFullYear": lambda at: at.year,
+    "getMonth": lambda at: at.month - 1,
+    "getDate": lambda at: at.day,
+    "getDayOfMonth": lambda at: at.day - 1,
+    "getDayOfWeek": lambda at: at.isoweekday() % 7,
+    "getDayOfYear": lambda at: at.timetuple().tm_yday - 1,
+    "getHours": lambda at: at.hour,
+    "getMinutes": lambda at: at.minute,
+    "getSeconds": lambda at: at.second,
+}
+_TOTALS = {"getHours": 3600 * NANO, "getMinutes": 60 * NANO, "getSeconds": NANO}
+
+
+def _part(read: Callable[[dt.datetime], int]) -> Callable[..., int]:
+    return lambda value, zone="UTC": read(_local(value, zone))
+
+
+def _whole(unit: int) -> Callable[[Duration], int]:
+    return lambda value: value.nanos // unit if value.nanos >= 0 else -(-value.nanos // unit)
+
+
+def install(library: Library) -> None:
+    """Adds the accessors."""
+    for name, read in _PARTS.items():
+        library.method(name, "timestamp", "int", _part(read))
+        library.method(name, "timestamp;string", "int", _part(read))
+    for name, unit in _TOTALS.items():
+        library.method(name, "duration", "int", _whole(unit))
+    millis = lambda value, _="UTC": value.nanos % NANO // 10**6  # noqa: E731
+    library.method("getMilliseconds", "timestamp", "int", millis)
+    library.method("getMilliseconds", "timestamp;string", "int", millis)
+    library.method("getMilliseconds", "duration", "int", _whole(10**6))

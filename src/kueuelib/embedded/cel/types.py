@@ -1,0 +1,164 @@
+"""Static types: what the compiler knows before an expression runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.cel.values import Duration, Optional, Timestamp, TypeValue, Uint
+
+
+@attrs.frozen
+class Type:
+    """A type.
+
+    Attributes:
+        name: for example `list`.
+        params: of lists, maps and optional values.
+        fields: of objects, under the names that expressions use.
+        nullable: null is a value, too.
+    """
+
+    name: str
+    params: tuple[Type, ...] = ()
+    fields: Mapping[str, Type] | None = attrs.field(default=None, eq=id, repr=False)
+    nullable: bool = attrs.field(default=False, eq=False)
+
+    def __str__(self) -> str:
+        if self.params:
+            return f"{self.name}({', '.join(map(str, self.params))})"
+        return self.name
+
+
+DYN: Final = Type("dyn")
+BOOL: Final = Type("bool")
+INT: Final = Type("int")
+UINT: Final = Type("uint")
+DOUBLE: Final = Type("double")
+STRING: Final = Type("string")
+BYTES: Final = Type("bytes")
+NULL: Final = Type("null")
+TIMESTAMP: Final = Type("timestamp")
+DURATION: Final = Type("duration")
+TYPE: Final = Type("type")
+
+_SIMPLE: Final = {
+    each.name: each
+    for each in (DYN, BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, TIMESTAMP, DURATION, TYPE)
+}
+_NULLABLE: Final = frozenset({"object", "timestamp", "duration", "null", "optional_type"})
+
+
+def list_of(item: Type) -> Type:
+    """`list(item)`."""
+    return Type("list", (item,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """`map(key, value)`."""
+    return Type("map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """`optional_type(value)`."""
+    return Type("optional_type", (value,))
+
+
+def is_variable(type_: Type) -> bool:
+    """Whether a type of a signature stands for any type: `A`, `B`."""
+    return len(type_.name) == 1
+
+
+def parse_type(text: str) -> Type:
+    """A type of a signature: `int`, `list<A>`, `map<string,B>`, `optional<A>`, `A`, `kube.IP`."""
+    text = text.strip()
+    name, opened, rest = text.partition("<")
+    if not opened:
+        return _SIMPLE.get(name) or Type(name)
+    parts, depth, part = [], 0, ""
+    for letter in rest.removesuffix(">"):
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append(part)
+            part = ""
+        else:
+            part += letter
+    params = tuple(parse_type(each) for each in (*parts, part))
+    return Type("optional_type" if name == "optional" else name, params)
+
+
+def joined(left: Type, right: Type) -> Type | None:
+    """The type of what is of either type; None when there is none."""
+    if left == right:
+        return left
+    if DYN in (left, right):
+        return DYN
+    for one, other in ((left, right), (right, left)):
+        if one == NULL and (other.nullable or other.name in _NULLABLE or "." in other.name):
+            return other
+    if left.name != right.name or len(left.params) != len(right.params) or not left.params:
+        return None
+    params = [joined(a, b) for a, b in zip(left.params, right.params, strict=True)]
+    if any(each is None for each in params):
+        return None
+    return Type(left.name, tuple(each for each in params if each is not None))
+
+
+def fits(pattern: Type, given: Type, bound: dict[str, Type]) -> bool:
+    """Whether an argument may be of a type of a signature; binds the variables."""
+    if is_variable(pattern):
+        known = bound.get(pattern.name)
+        found = given if known is None else joined(known, given)
+        if found is None:
+            return False
+        bound[pattern.name] = found
+        return True
+    if DYN in (pattern, given):
+        return True
+    if pattern.name != given.name or len(pattern.params) != len(given.params):
+        return False
+    return all(fits(a, b, bound) for a, b in zip(pattern.params, given.params, strict=True))
+
+
+def resolved(pattern: Type, bound: Mapping[str, Type]) -> Type:
+    """A result type with its variables replaced."""
+    if is_variable(pattern):
+        return bound.get(pattern.name, DYN)
+    if not pattern.params:
+        return pattern
+    return Type(pattern.name, tuple(resolved(each, bound) for each in pattern.params))
+
+
+# ---- at run time
+
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
+    "dyn": lambda _: True,
+    "bool": lambda v: type(v) is bool,
+    "int": lambda v: type(v) is int,
+    "uint": lambda v: type(v) is Uint,
+    "double": lambda v: type(v) is float,
+    "string": lambda v: isinstance(v, str),
+    "bytes": lambda v: isinstance(v, bytes),
+    "null": lambda v: v is None,
+    "list": lambda v: isinstance(v, list),
+    "map": lambda v: isinstance(v, dict),
+    "timestamp": lambda v: isinstance(v, Timestamp),
+    "duration": lambda v: isinstance(v, Duration),
+    "type": lambda v: isinstance(v, TypeValue),
+    "optional_type": lambda v: isinstance(v, Optional),
+    "kubernetes.Quantity": lambda v: isinstance(v, Quantity),
+}
+
+
+def check_of(type_: Type) -> Callable[[Any], bool]:
+    """Tells whether a value is of a type of a signature, by its outermost shape."""
+    if is_variable(type_):
+        return _CHECKS["dyn"]
+    found = _CHECKS.get(type_.name)
+    if found is not None:
+        return found
+    name = type_.name
+    return lambda v: getattr(v, "cel_type", "") == name
