@@ -6,10 +6,6 @@ import pytest
 
 from kueuelib.api.kueue import Workload
 from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.flavors import Assignment, assign, mismatch_of
-from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.queue_spec import Flavor, flavor_of, queue_spec
 from kueuelib.scheduler.blockers import (
     AffinityMismatch,
     ExceedsCapacity,
@@ -17,6 +13,10 @@ from kueuelib.scheduler.blockers import (
     QuotaInUse,
     UntoleratedTaint,
 )
+from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.flavors import Assignment, assign, mismatch_of
+from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.queue_spec import Flavor, flavor_of, queue_spec
 from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.workload_info import workload_info
 from kueuelib.testing.builders import (
@@ -229,9 +229,10 @@ def test_preference_decides_between_borrowing_and_waiting(
     cache.set_queue(queue_spec(mine))
     cache.set_queue(queue_spec(lender))
     snapshot = Snapshot(cache.freeze(["q"]))
-    frozen = snapshot.queue("q")
+    frozen, other = snapshot.queue("q"), snapshot.queue("o")
     assert frozen is not None
-    snapshot.add(frozen, {FlavorResource("two", "cpu"): 1000})
+    assert other is not None
+    snapshot.add(other, {FlavorResource("two", "cpu"): 1000})
     info = workload_info(make_workload("w", "q", {"cpu": 1}), NO_LIMIT_RANGES, {})
     found = assign(snapshot, frozen, info)
     assert found.choices[0].flavors == {"cpu": want}
