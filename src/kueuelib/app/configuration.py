@@ -7,6 +7,7 @@ because a typo that is silently ignored is found only in production.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import attrs
 import yaml
 
+from kueuelib.api.names import is_qualified_name
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.errors import ConfigError, InvalidSelector
+from kueuelib.jobs.plugins import installed
 from kueuelib.machinery.selectors import from_label_selector
 
 API_VERSION = "config.kueue.x-k8s.io/v1beta1"
@@ -41,7 +44,9 @@ UPSTREAM_FRAMEWORKS = frozenset(
         "ray.io/rayjob",
     }
 )
-"""Integrations of the Go manager that kueuelib does not bundle."""
+"""Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
+
+_KIND = re.compile(r"[A-Za-z0-9]+\.v[a-z0-9]+\.[a-z0-9.-]+", re.ASCII)
 
 
 @attrs.frozen
@@ -139,10 +144,26 @@ class PodOptions:
 
 @attrs.frozen
 class Integrations:
-    """Enabled job kinds by framework name."""
+    """Job kinds: those that are enabled, by framework name, and those that others manage.
+
+    Attributes:
+        frameworks: integrations that come with kueuelib, or that installed packages offer.
+        external_frameworks: kinds that another process queues, as `Kind.version.group`. It starts
+            nothing: their children are left alone, that is all.
+        label_keys_to_copy: labels that a Workload takes over from its job.
+        pod_options: which plain pods are considered.
+    """
 
     frameworks: tuple[str, ...] = ("batch/job",)
+    external_frameworks: tuple[str, ...] = ()
+    label_keys_to_copy: tuple[str, ...] = ()
     pod_options: PodOptions = PodOptions()
+
+    @property
+    def external_kinds(self) -> frozenset[tuple[str, str]]:
+        """Group and kind of what other processes queue."""
+        parts = [name.split(".", 2) for name in self.external_frameworks]
+        return frozenset((group, kind) for kind, _, group in parts)
 
 
 @attrs.frozen
@@ -180,6 +201,7 @@ class Configuration:
     pprof_bind_address: str = ""
     controller: Controller = Controller()
     manage_jobs_without_queue_name: bool = False
+    managed_jobs_namespace_selector: Mapping[str, Any] | None = None
     internal_cert_management: InternalCertManagement = InternalCertManagement()
     wait_for_pods_ready: WaitForPodsReady | None = None
     client_connection: ClientConnection = ClientConnection()
@@ -276,27 +298,41 @@ def _check(found: Configuration, source: str) -> None:
 def _check_frameworks(found: Configuration, source: str) -> None:
     for index, name in enumerate(found.integrations.frameworks):
         where = f"integrations.frameworks[{index}]"
+        if name in KNOWN_FRAMEWORKS:
+            continue
+        offered = installed()
+        if name in offered:
+            continue
         if name in UPSTREAM_FRAMEWORKS:
             raise _missing(source, f"{where}: {name}")
-        if name not in KNOWN_FRAMEWORKS:
+        raise ConfigError(
+            source,
+            f"{where}: unknown framework {name!r}",
+            f"use one of {', '.join(sorted({*KNOWN_FRAMEWORKS, *offered}))}",
+        )
+    for index, name in enumerate(found.integrations.external_frameworks):
+        where = f"integrations.externalFrameworks[{index}]"
+        if not _KIND.fullmatch(name):
             raise ConfigError(
-                source,
-                f"{where}: unknown framework {name!r}",
-                f"use one of {', '.join(sorted(KNOWN_FRAMEWORKS))}",
+                source, f"{where}: {name!r} names no kind", "write Kind.version.group"
             )
+    for index, name in enumerate(found.integrations.label_keys_to_copy):
+        if not is_qualified_name(name):
+            where = f"integrations.labelKeysToCopy[{index}]"
+            raise ConfigError(source, f"{where}: {name!r} is no label key", "correct it")
     options = found.integrations.pod_options
     for field, selector in (
-        ("namespaceSelector", options.namespace_selector),
-        ("podSelector", options.pod_selector),
+        ("integrations.podOptions.namespaceSelector", options.namespace_selector),
+        ("integrations.podOptions.podSelector", options.pod_selector),
+        ("managedJobsNamespaceSelector", found.managed_jobs_namespace_selector),
     ):
         if selector is None:
             continue
         try:
             from_label_selector(selector)
         except InvalidSelector as error:
-            where = f"integrations.podOptions.{field}"
             raise ConfigError(
-                source, f"{where}: {error}", "write a valid label selector"
+                source, f"{field}: {error}", "write a valid label selector"
             ) from error
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import attrs
@@ -12,13 +13,17 @@ import attrs
 from kueuelib import __version__
 from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.app.configuration import OFF, Configuration
+from kueuelib.app.configuration import KNOWN_FRAMEWORKS, OFF, Configuration
+from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.builtin import builtin_registry
+from kueuelib.jobs.manifests import webhook_entries
+from kueuelib.jobs.plugins import registry_for
 from kueuelib.jobs.settings import JobSettings, system_excluded
 from kueuelib.jobs.setup import setup as setup_jobs
 from kueuelib.machinery.election import ElectionOptions
@@ -36,12 +41,25 @@ from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 
-AVAILABLE_FRAMEWORKS = frozenset({"batch/job"})
-"""Frameworks that have an integration; other known names are accepted and left alone."""
-
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)
 NANOSECONDS = 1e9
+
+
+class Assemble(Protocol):
+    """Adds the parts of a program to its manager."""
+
+    async def __call__(
+        self,
+        manager: Manager,
+        configuration: Configuration,
+        client: Client,
+        telemetry: Telemetry,
+        version: str,
+        source: str,
+    ) -> None:
+        """Add them; nothing runs yet."""
+        ...
 
 
 async def run_manager(
@@ -49,14 +67,16 @@ async def run_manager(
     source: str,
     kubeconfig: Path | None,
     server_timeout: float,
+    assemble: Assemble | None = None,
 ) -> None:
-    """Runs the manager until SIGTERM or SIGINT.
+    """Runs the manager, or another program of the same form, until SIGTERM or SIGINT.
 
     Args:
         configuration: what the user wants.
         source: what to call the configuration in errors.
         kubeconfig: where the cluster is; found by kubectl's rules when None.
         server_timeout: seconds to wait for the API server at the start.
+        assemble: adds the parts; by default those of the bundled manager.
 
     Raises:
         ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
@@ -77,7 +97,8 @@ async def run_manager(
         election = await _elector(configuration, source, kubeconfig, telemetry)
         try:
             manager = Manager(elector=election.elector if election else None)
-            await assemble(manager, configuration, client, telemetry, version, source)
+            add_parts = assemble or assemble_manager
+            await add_parts(manager, configuration, client, telemetry, version, source)
             with Signals(manager.stop):
                 await manager.run()
         finally:
@@ -103,7 +124,7 @@ async def queueing_version(client: Client) -> str:
     )
 
 
-async def assemble(
+async def assemble_manager(
     manager: Manager,
     configuration: Configuration,
     client: Client,
@@ -133,37 +154,50 @@ async def assemble(
             resource_metrics=configuration.metrics.enable_cluster_queue_resources,
         ),
     )
+    settings = job_settings(configuration)
+    registry = registry_for(settings.frameworks)
     wired = await setup_jobs(
         client,
         cache,
         recorder,
-        job_settings(configuration),
+        settings,
         version=version,
+        registry=registry,
         telemetry=telemetry,
     )
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
     manager.add(Group.CACHES, cache, "caches")
     manager.add(Group.OTHERS, SettledMemory(), "memory")
-    webhooks = _webhooks(manager, configuration, client, telemetry)
+    names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
+    trusting = [Trusting(CRDS, name) for name in converted_crds()]
+    webhooks = add_webhooks(manager, configuration, client, telemetry, names, trusting)
     register(webhooks, wired.webhooks)
-    _servers(manager, configuration, telemetry, webhooks, source)
+    entries = webhook_entries(registry.enabled(settings.frameworks), settings)
+    keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
+    manager.add(Group.WEBHOOKS, keeper, "webhook entries")
+    add_servers(manager, configuration, telemetry, webhooks, source)
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
     """What the configuration says about jobs."""
     frameworks = configuration.integrations.frameworks
-    for name in frameworks:
-        if name not in AVAILABLE_FRAMEWORKS:
-            get_logger("app").warning(
-                "this integration is not available yet; its objects are left alone",
-                framework=name,
-            )
+    bundled = builtin_registry().names()
+    missing = {name for name in frameworks if name in KNOWN_FRAMEWORKS and name not in bundled}
+    for name in sorted(missing):
+        get_logger("app").warning(
+            "this integration is not available yet; its objects are left alone", framework=name
+        )
+    selector = configuration.managed_jobs_namespace_selector
     return JobSettings(
-        frameworks=tuple(name for name in frameworks if name in AVAILABLE_FRAMEWORKS),
+        frameworks=tuple(name for name in frameworks if name not in missing),
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
-        namespace_selector=system_excluded(configuration.manager_namespace),
+        namespace_selector=system_excluded(configuration.manager_namespace)
+        if selector is None
+        else selector,
         workers=configuration.controller.group_kind_concurrency,
+        external_kinds=configuration.integrations.external_kinds,
+        labels_to_copy=configuration.integrations.label_keys_to_copy,
     )
 
 
@@ -179,37 +213,52 @@ class SettledMemory:
         await anyio.sleep_forever()
 
 
-def _webhooks(
-    manager: Manager, configuration: Configuration, client: Client, telemetry: Telemetry
+def add_webhooks(
+    manager: Manager,
+    configuration: Configuration,
+    client: Client,
+    telemetry: Telemetry,
+    names: tuple[str, str],
+    trusting: Iterable[Trusting] = (),
 ) -> WebhookServer:
-    """The webhook server, and what keeps its certificate."""
+    """Adds the webhook server, and what keeps its certificate.
+
+    Args:
+        manager: runs both.
+        configuration: where to listen, and where the certificate is kept.
+        client: reads and writes the certificate.
+        telemetry: where the server reports.
+        names: of the mutating and of the validating webhook configuration.
+        trusting: what else carries the certificate of our authority.
+    """
     certificates = configuration.internal_cert_management
     namespace = configuration.manager_namespace
     host = configuration.webhook.host
-    names = service_names(certificates.webhook_service_name, namespace)
+    hosts = service_names(certificates.webhook_service_name, namespace)
     if host and host not in ("0.0.0.0", "::"):
-        names |= host_names([host])
+        hosts |= host_names([host])
     context = server_context()
-    trusting = [
-        Trusting(MUTATING_WEBHOOKS, MUTATING_CONFIGURATION),
-        Trusting(VALIDATING_WEBHOOKS, VALIDATING_CONFIGURATION),
-        *(Trusting(CRDS, name) for name in converted_crds()),
+    all_trusting = [
+        Trusting(MUTATING_WEBHOOKS, names[0]),
+        Trusting(VALIDATING_WEBHOOKS, names[1]),
+        *trusting,
     ]
     secret = ObjectKey(namespace, certificates.webhook_secret_name)
-    keeper = CertificateKeeper(client, context, secret, names, trusting)
+    keeper = CertificateKeeper(client, context, secret, hosts, all_trusting)
     server = WebhookServer(host, configuration.webhook.port, context, telemetry=telemetry)
     manager.add(Group.WEBHOOKS, keeper, "certificates")
     manager.add(Group.WEBHOOKS, server, "webhook server")
     return server
 
 
-def _servers(
+def add_servers(
     manager: Manager,
     configuration: Configuration,
     telemetry: Telemetry,
     webhooks: WebhookServer,
     source: str,
 ) -> None:
+    """Adds the servers of probes and metrics that the configuration asks for."""
     health = configuration.health
     address = parse_address(
         health.health_probe_bind_address, f"{source}: health.healthProbeBindAddress"

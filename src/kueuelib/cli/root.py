@@ -139,3 +139,77 @@ def crds(output: Path | None) -> int:
 
     run(output)
     return 0
+
+
+@app.command()
+@click.argument("reference", metavar="MODULE[:NAME]")
+@_kubeconfig
+@click.option("--config", type=FILE, help="The manager's configuration, for what both share.")
+@click.option("--namespace", help="Where certificate and lease are kept; default: as the manager.")
+@click.option("--webhook-address", metavar="HOST:PORT", help="Default: as in the configuration.")
+@click.option("--health-address", metavar="HOST:PORT", help='Probes; "0" turns them off.')
+@click.option("--metrics-address", metavar="HOST:PORT", help='Metrics; "0" turns them off.')
+@click.option("--leader-elect/--no-leader-elect", default=None, help="Whether to wait for a lease.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    help="Lines for people or for machines.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is worth a line.",
+)
+@_server_timeout
+def run(
+    reference: str,
+    kubeconfig: Path | None,
+    config: Path | None,
+    namespace: str | None,
+    webhook_address: str | None,
+    health_address: str | None,
+    metrics_address: str | None,
+    leader_elect: bool | None,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Run the integration of your own kind of jobs, beside a manager that schedules.
+
+    MODULE is a Python module or the path of a .py file that holds a subclass of GenericJob or an
+    Integration; NAME is needed when it holds several.
+    """
+    from kueuelib.cli.run import Options, run
+
+    options = Options(namespace, webhook_address, health_address, metrics_address, leader_elect)
+    return run(reference, kubeconfig, config, options, log_format, log_level, server_timeout)
+
+
+@app.command()
+@click.argument("reference", metavar="MODULE[:NAME]")
+@click.option(
+    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
+)
+@click.option(
+    "--image",
+    default="kueuelib:latest",
+    show_default=True,
+    help="Of the Deployment; it has to hold the module.",
+)
+@click.option(
+    "--webhook-url",
+    help="https://HOST:PORT of a process outside the cluster; then there is no Deployment.",
+)
+@click.option("--plugin", is_flag=True, help="For the bundled manager: permissions only.")
+def manifests(
+    reference: str, namespace: str, image: str, webhook_url: str | None, plugin: bool
+) -> int:
+    """Print the RBAC, webhooks and Deployment of the integration of your own kind of jobs."""
+    from kueuelib.cli.manifests import run
+
+    run(reference, namespace, image, webhook_url, plugin=plugin)
+    return 0

@@ -1,13 +1,14 @@
 """What an integration needs in a cluster: webhook configurations and permissions, as raw objects.
 
 The webhooks match only objects that carry our queue label, so that one that does not answer never
-keeps anybody else's objects waiting. With `manageJobsWithoutQueueName` every object of the kind is
-ours and matches, except in the namespaces that the settings exclude.
+keeps anybody else's objects waiting. With `manageJobsWithoutQueueName` a second entry of each kind
+matches objects without the label, except in the namespaces that the settings exclude.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -45,16 +46,39 @@ def webhook_entries(
     integrations: Iterable[Integration], settings: JobSettings
 ) -> tuple[WebhookEntry, ...]:
     """The entries of the enabled integrations, mutating and validating."""
+    named = ("", {"objectSelector": _label("Exists")})
+    unnamed = {
+        "namespaceSelector": dict(settings.namespace_selector),
+        "objectSelector": _label("DoesNotExist"),
+    }
+    kinds = [named]
+    if settings.manage_jobs_without_queue_name:
+        kinds.append(("-unnamed", unnamed))
     return tuple(
-        _entry(integration.resource, settings, mutating=mutating)
+        _entry(integration, suffix, selectors, mutating=mutating)
         for integration in integrations
         for mutating in (True, False)
+        for suffix, selectors in kinds
     )
 
 
-def _entry(resource: Resource, settings: JobSettings, *, mutating: bool) -> WebhookEntry:
+def entry_name(integration: Integration, suffix: str, *, mutating: bool) -> str:
+    """The name of a webhook; that of a kind with a group of its own tells the group."""
+    resource = integration.resource
+    domain = "kb.io" if resource.group in ("", "batch") else resource.group
+    return f"{'m' if mutating else 'v'}{resource.kind.lower()}{suffix}.{domain}"
+
+
+def _label(operator: str) -> Obj:
+    return {"matchExpressions": [{"key": QUEUE_LABEL, "operator": operator}]}
+
+
+def _entry(
+    integration: Integration, suffix: str, selectors: Mapping[str, Obj], *, mutating: bool
+) -> WebhookEntry:
+    resource = integration.resource
     entry: Obj = {
-        "name": f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io",
+        "name": entry_name(integration, suffix, mutating=mutating),
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
@@ -69,11 +93,7 @@ def _entry(resource: Resource, settings: JobSettings, *, mutating: bool) -> Webh
             }
         ],
     }
-    if settings.manage_jobs_without_queue_name:
-        entry["namespaceSelector"] = dict(settings.namespace_selector)
-    else:
-        exists = {"key": QUEUE_LABEL, "operator": "Exists"}
-        entry["objectSelector"] = {"matchExpressions": [exists]}
+    entry.update(copy.deepcopy(dict(selectors)))
     return WebhookEntry(mutating, webhook_path(resource, mutating=mutating), entry)
 
 
@@ -83,7 +103,7 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
     for integration in integrations:
         group, plural = integration.resource.group, integration.resource.plural
         found += [
-            _rule(group, plural, *READ, "update", "patch"),
+            _rule(group, plural, *READ, "update", "patch", "delete"),
             _rule(group, f"{plural}/status", "get", "update", "patch"),
             _rule(group, f"{plural}/finalizers", "get", "update", "patch"),
         ]
@@ -102,6 +122,19 @@ def shared_rbac_rules() -> tuple[Obj, ...]:
         _rule("scheduling.k8s.io", "priorityclasses", *READ),
         _rule("", "namespaces", *READ),
         _rule("", "events", "create", "patch"),
+        *owner_rules(),
+    )
+
+
+def owner_rules() -> tuple[Obj, ...]:
+    """What it takes to see who is above a pod or a job whose owner is none of ours."""
+    return (
+        *(
+            _rule("apps", plural, "get")
+            for plural in ("deployments", "replicasets", "statefulsets")
+        ),
+        _rule("batch", "cronjobs", "get"),
+        _rule("batch", "jobs", "get"),
     )
 
 

@@ -106,7 +106,8 @@ def _no_workload(case: Case) -> Commands:
         priority = resolve(job, pod_sets, situation.classes)
     except PriorityClassNotFound as error:
         return _missing(job, error)
-    return _create(job, build_workload(job, pod_sets, priority))
+    copied = situation.settings.labels_to_copy
+    return _create(job, build_workload(job, pod_sets, priority, copied))
 
 
 def _create(job: GenericJob, workload: Obj) -> Commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.names import (
     IN_USE_FINALIZER,
     JOB_UID_LABEL,
@@ -40,16 +40,25 @@ def owner_reference(job: GenericJob) -> Obj:
     }
 
 
-def build_workload(job: GenericJob, pod_sets: Sequence[PodSet], priority: Priority) -> Obj:
-    """The Workload for a job that has none."""
+def build_workload(
+    job: GenericJob,
+    pod_sets: Sequence[PodSet],
+    priority: Priority,
+    labels_to_copy: Sequence[str] = (),
+) -> Obj:
+    """The Workload for a job that has none; it takes some of the job's labels over."""
     meta: Obj = {
         "name": name_for(job),
         "namespace": job.key.namespace,
         "finalizers": [IN_USE_FINALIZER],
         "ownerReferences": [owner_reference(job)],
     }
+    own = labels_of(job.object)
+    labels = {key: own[key] for key in labels_to_copy if key in own}
     if is_label_value(job.uid):
-        meta["labels"] = {JOB_UID_LABEL: job.uid}
+        labels[JOB_UID_LABEL] = job.uid
+    if labels:
+        meta["labels"] = labels
     spec: Obj = {"podSets": [entry.raw() for entry in pod_sets], **priority.spec()}
     if job.queue_name:
         spec["queueName"] = job.queue_name

@@ -231,9 +231,21 @@ def test_webhooks_match_every_job_outside_the_system_when_all_are_managed():
     settings = JobSettings(
         manage_jobs_without_queue_name=True, namespace_selector=system_excluded("queueing")
     )
-    for found in webhook_entries([BATCH_JOB], settings):
-        assert "objectSelector" not in found.entry
-        (expression,) = found.entry["namespaceSelector"]["matchExpressions"]
+    found = {entry.entry["name"]: entry.entry for entry in webhook_entries([BATCH_JOB], settings)}
+    assert found.keys() == {
+        "mjob.kb.io",
+        "mjob-unnamed.kb.io",
+        "vjob.kb.io",
+        "vjob-unnamed.kb.io",
+    }
+    for name, entry in found.items():
+        (label,) = entry["objectSelector"]["matchExpressions"]
+        if "unnamed" not in name:
+            assert label["operator"] == "Exists"
+            assert "namespaceSelector" not in entry
+            continue
+        assert label["operator"] == "DoesNotExist"
+        (expression,) = entry["namespaceSelector"]["matchExpressions"]
         assert expression["values"] == ["kube-system", "kueue-system", "queueing"]
 
 

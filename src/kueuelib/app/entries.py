@@ -1,0 +1,150 @@
+"""Keeps the webhook configurations in line with what the process serves and is configured for.
+
+Whoever writes the configurations (`kueuelib install`, `kueuelib manifests`) knows neither the
+manager's configuration nor its plug-ins. So the process that answers the webhooks puts the entries
+of its kinds of jobs in order: selectors follow `manageJobsWithoutQueueName`, entries of plug-ins
+are added, and entries that nobody would answer are taken away, for they would refuse every object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.controllers.webhooks import Entry
+from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.logs import get_logger
+
+PERIOD = 300.0
+"""Seconds between two looks at the configurations."""
+_SELECTORS = ("namespaceSelector", "objectSelector")
+
+
+def in_order(found: Obj, wanted: Iterable[Entry], served: Collection[str]) -> Obj:
+    """A webhook configuration with these entries; the same object when it has them.
+
+    Args:
+        found: the raw configuration; entries of other servers in it are left alone.
+        wanted: the entries that belong into it.
+        served: the paths that are answered.
+    """
+    webhooks = found.get("webhooks") or []
+    pattern = next((each["clientConfig"] for each in webhooks if _path(each)), None)
+    if pattern is None:
+        return found
+    entries = {entry.entry["name"]: entry for entry in wanted}
+    others = {*served} - {entry.path for entry in entries.values()}
+    kept = []
+    for each in webhooks:
+        entry = entries.pop(each["name"], None)
+        if entry is not None:
+            kept.append(_merged(each, entry, each["clientConfig"]))
+        elif _path(each) in others or not _same_server(each["clientConfig"], pattern):
+            kept.append(each)
+    kept += [_merged({}, entry, pattern) for entry in entries.values()]
+    return found if kept == webhooks else {**found, "webhooks": kept}
+
+
+class EntryKeeper:
+    """A part of a `Manager`: puts entries in order at the start and every few minutes.
+
+    Args:
+        client: reads and writes.
+        name: of the mutating configuration.
+        validating_name: of the validating configuration.
+        wanted: the entries of all kinds of jobs.
+        served: the paths that are answered.
+        clock: time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        validating_name: str,
+        wanted: Iterable[Entry],
+        served: Callable[[], Collection[str]],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._client = client
+        self._targets = (
+            (MUTATING_WEBHOOKS, name, True),
+            (VALIDATING_WEBHOOKS, validating_name, False),
+        )
+        self._wanted = tuple(wanted)
+        self._served = served
+        self._clock = clock
+        self._log = get_logger("webhooks")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Keep them until cancelled; `ready` is called after the first try, whatever came of it."""
+        pauses = Backoff(base=0.5, cap=60.0, jitter=0.5)
+        told = False
+        while True:
+            pause = PERIOD
+            try:
+                for resource, name, mutating in self._targets:
+                    wanted = [entry for entry in self._wanted if entry.mutating is mutating]
+                    await self._look(resource, name, wanted)
+                pauses.reset()
+            except (ApiError, TransportError, ConfigError) as error:
+                pause = pauses.next(self._clock.monotonic(), random.random())
+                self._log.warning("webhook entries cannot be put in order", error=str(error))
+            if not told:
+                told = True
+                ready()
+            await asyncio.sleep(pause)
+
+    async def _look(self, resource: Resource, name: str, wanted: list[Entry]) -> None:
+        try:
+            found = await self._client.get(resource, ObjectKey("", name))
+        except NotFound:
+            return
+        changed = in_order(found, wanted, self._served())
+        if changed is not found:
+            await self._client.replace(resource, changed)
+            names = [each["name"] for each in changed["webhooks"]]
+            self._log.info("webhook entries put in order", configuration=name, entries=names)
+
+
+def _merged(present: Mapping[str, Any], entry: Entry, pattern: Mapping[str, Any]) -> Obj:
+    """The entry with what others, and the server, set in the present one."""
+    merged = {**present, **copy.deepcopy(entry.entry)}
+    for selector in _SELECTORS:
+        merged[selector] = merged[selector] if selector in entry.entry else {}
+    for rule, before in zip(merged["rules"], present.get("rules") or (), strict=False):
+        for field, value in before.items():
+            rule.setdefault(field, value)
+    merged["clientConfig"] = _client_config(pattern, entry.path)
+    return merged
+
+
+def _client_config(pattern: Mapping[str, Any], path: str) -> Obj:
+    made: Obj = copy.deepcopy(dict(pattern))
+    if made.get("url"):
+        parts = urlsplit(made["url"])
+        made["url"] = f"{parts.scheme}://{parts.netloc}{path}"
+    else:
+        made["service"] = {**made["service"], "path": path}
+    return made
+
+
+def _path(webhook: Mapping[str, Any]) -> str:
+    config = webhook.get("clientConfig") or {}
+    if config.get("url"):
+        return urlsplit(str(config["url"])).path
+    return str((config.get("service") or {}).get("path") or "")
+
+
+def _same_server(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return _client_config(one, "/") == _client_config(other, "/")

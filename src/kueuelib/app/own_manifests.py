@@ -1,0 +1,210 @@
+"""What an integration needs in a cluster, as raw objects for `kubectl apply`.
+
+Either for a process of its own (`kueuelib run`): identity, permissions, webhooks, Service and
+Deployment. Or for a plug-in of the bundled manager, which has all that but the permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj
+from kueuelib.app.own_process import certificate_name, process_name
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url
+from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.settings import JobSettings, system_excluded
+
+WEBHOOK_PORT = 9443
+HEALTH_PORT = 8081
+METRICS_PORT = 8080
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def plugin_manifests(integration: Integration, namespace: str) -> list[Obj]:
+    """What lets the bundled manager work with a kind; it adds the webhooks by itself.
+
+    Args:
+        integration: the kind.
+        namespace: of the manager.
+    """
+    name = process_name(integration)
+    rules = list(rbac_rules([integration]))
+    return [
+        _role("ClusterRole", f"{name}-plugin", "", rules),
+        _binding("ClusterRole", f"{name}-plugin", "", SERVICE_ACCOUNT, namespace),
+    ]
+
+
+def process_manifests(
+    integration: Integration,
+    reference: str,
+    namespace: str,
+    *,
+    image: str,
+    webhook_url: str | None = None,
+) -> list[Obj]:
+    """What a process of its own needs, in the order in which it is to be created.
+
+    Args:
+        integration: the kind.
+        reference: what `kueuelib run` is given in the Deployment.
+        namespace: where it runs; the manager's is a good place.
+        image: of the Deployment: with kueuelib and the module.
+        webhook_url: where the process answers when it runs outside the cluster; then there is
+            neither a Service nor a Deployment.
+    """
+    name = process_name(integration)
+    in_cluster = webhook_url is None
+    config = by_service(namespace, name) if webhook_url is None else by_url(webhook_url)
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name, namespace)},
+        _role("ClusterRole", name, "", _cluster_rules(integration)),
+        _binding("ClusterRole", name, "", name, namespace),
+        _role("Role", name, namespace, _namespace_rules(integration)),
+        _binding("Role", name, namespace, name, namespace),
+        _role("ClusterRole", f"{name}-owners", "", [_reading(integration)]),
+        _binding("ClusterRole", f"{name}-owners", "", SERVICE_ACCOUNT, namespace),
+        *([_service(name, namespace)] if in_cluster else []),
+        *_webhooks(integration, name, namespace, config),
+        *([_deployment(name, namespace, reference, image)] if in_cluster else []),
+    ]
+
+
+def _cluster_rules(integration: Integration) -> list[Obj]:
+    name = process_name(integration)
+    hooks = [MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural]
+    own_hooks = {
+        "apiGroups": [MUTATING_WEBHOOKS.group],
+        "resources": hooks,
+        "resourceNames": [name],
+        "verbs": ["get", "update", "patch"],
+    }
+    return [*rbac_rules([integration]), *shared_rbac_rules(), own_hooks]
+
+
+def _namespace_rules(integration: Integration) -> list[Obj]:
+    def named(group: str, plural: str, name: str) -> list[Obj]:
+        where: Obj = {"apiGroups": [group], "resources": [plural]}
+        verbs = ["get", "update", "patch"]
+        return [
+            {**where, "verbs": ["create"]},  # a name is not known to whoever permits a creation
+            {**where, "resourceNames": [name], "verbs": verbs},
+        ]
+
+    return [
+        *named("coordination.k8s.io", "leases", process_name(integration)),
+        *named("", "secrets", certificate_name(integration)),
+    ]
+
+
+def _reading(integration: Integration) -> Obj:
+    """Lets the bundled manager see owners of this kind, to leave their children alone."""
+    resource = integration.resource
+    return {"apiGroups": [resource.group], "resources": [resource.plural], "verbs": ["get"]}
+
+
+def _webhooks(
+    integration: Integration, name: str, namespace: str, config: ClientConfig
+) -> list[Obj]:
+    settings = JobSettings(namespace_selector=system_excluded(namespace))
+    entries = webhook_entries([integration], settings)
+    return [
+        {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": _meta(name, ""),
+            "webhooks": [
+                {
+                    **entry.entry,
+                    "timeoutSeconds": TIMEOUT_SECONDS,
+                    "clientConfig": config(entry.path),
+                }
+                for entry in entries
+                if entry.mutating is mutating
+            ],
+        }
+        for resource, mutating in ((MUTATING_WEBHOOKS, True), (VALIDATING_WEBHOOKS, False))
+    ]
+
+
+def _service(name: str, namespace: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _meta(name, namespace),
+        "spec": {
+            "ports": [{"port": 443, "protocol": "TCP", "targetPort": WEBHOOK_PORT}],
+            "selector": _labels(name),
+        },
+    }
+
+
+def _deployment(name: str, namespace: str, reference: str, image: str) -> Obj:
+    def probe(path: str) -> Obj:
+        return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": 10}
+
+    container = {
+        "name": "manager",
+        "image": image,
+        "command": ["kueuelib", "run", reference],
+        "args": ["--namespace", namespace],
+        "ports": [
+            {"name": "webhook", "containerPort": WEBHOOK_PORT},
+            {"name": "health", "containerPort": HEALTH_PORT},
+            {"name": "metrics", "containerPort": METRICS_PORT},
+        ],
+        "livenessProbe": probe("/healthz"),
+        "readinessProbe": probe("/readyz"),
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _meta(name, namespace),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": _labels(name)},
+            "template": {
+                "metadata": {"labels": _labels(name)},
+                "spec": {"serviceAccountName": name, "containers": [container]},
+            },
+        },
+    }
+
+
+def _role(kind: str, name: str, namespace: str, rules: Sequence[Obj]) -> Obj:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "metadata": _meta(name, namespace),
+        "rules": list(rules),
+    }
+
+
+def _binding(role_kind: str, role: str, namespace: str, account: str, account_in: str) -> Obj:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{role_kind}Binding",
+        "metadata": _meta(role, namespace),
+        "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_in}],
+    }
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": name}
+
+
+def _meta(name: str, namespace: str) -> Obj:
+    found: Obj = {"name": name, "labels": _labels(name)}
+    if namespace:
+        found["namespace"] = namespace
+    return found

@@ -1,0 +1,117 @@
+"""One integration in a process of its own: beside the bundled manager, or beside the Go manager.
+
+It reconciles jobs of one kind and answers their webhooks; whoever schedules is another process.
+Everything of it in the cluster has one name, made from its kind: webhook configurations, Service,
+certificate, lease, ServiceAccount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from kueuelib.api.kinds import JOBS, PODS
+from kueuelib.app.configuration import Configuration, Integrations, InternalCertManagement
+from kueuelib.app.entries import EntryKeeper
+from kueuelib.app.wiring import (
+    NANOSECONDS,
+    Assemble,
+    SettledMemory,
+    add_servers,
+    add_webhooks,
+    job_settings,
+)
+from kueuelib.jobs.manifests import webhook_entries
+from kueuelib.jobs.registry import Integration, Registry
+from kueuelib.jobs.setup import setup
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.telemetry import Telemetry
+
+NAME_LIMIT = 57
+"""Characters of a name that Service and Secret names are made from."""
+BUNDLED_KINDS = frozenset({JOBS.group_kind, PODS.group_kind})
+"""What the manager beside us is taken to queue, so that its children are left alone."""
+
+
+def process_name(integration: Integration) -> str:
+    """What everything of a process is called in the cluster; a DNS label."""
+    resource = integration.resource
+    parts = ["kueuelib", resource.plural, *resource.group.split(".")]
+    return "-".join(filter(None, parts))[:NAME_LIMIT].rstrip("-")
+
+
+def certificate_name(integration: Integration) -> str:
+    """The name of the Secret with the certificate of its webhook server."""
+    return f"{process_name(integration)}-cert"
+
+
+def own_configuration(base: Configuration, integration: Integration) -> Configuration:
+    """The manager's configuration, made that of a process for one kind.
+
+    What the manager shares with us stays: which jobs are managed, and whether pods are waited for.
+    """
+    name = process_name(integration)
+    lease = attrs.evolve(base.leader_election, resource_name=name)
+    certificates = InternalCertManagement(
+        webhook_service_name=name, webhook_secret_name=certificate_name(integration)
+    )
+    return attrs.evolve(
+        base,
+        leader_election=lease,
+        internal_cert_management=certificates,
+        integrations=Integrations(
+            frameworks=(integration.name,),
+            external_frameworks=base.integrations.external_frameworks,
+            label_keys_to_copy=base.integrations.label_keys_to_copy,
+        ),
+    )
+
+
+def assembler(integration: Integration) -> Assemble:
+    """What adds the parts of such a process to a manager; see `run_manager`."""
+
+    async def assemble(
+        manager: Manager,
+        configuration: Configuration,
+        client: Client,
+        telemetry: Telemetry,
+        version: str,
+        source: str,
+    ) -> None:
+        recorder = EventRecorder(client, "kueue", telemetry=telemetry)
+        manager.add(Group.EVENTS, recorder, "event recorder")
+        sync_timeout = configuration.controller.cache_sync_timeout / NANOSECONDS
+        cache = Cache(client, sync_timeout=sync_timeout, telemetry=telemetry)
+        settings = job_settings(configuration)
+        settings = attrs.evolve(settings, external_kinds=settings.external_kinds | BUNDLED_KINDS)
+        wired = await setup(
+            client,
+            cache,
+            recorder,
+            settings,
+            version=version,
+            registry=Registry((integration,)),
+            telemetry=telemetry,
+        )
+        for controller in wired.controllers:
+            manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+        manager.add(Group.CACHES, cache, "caches")
+        manager.add(Group.OTHERS, SettledMemory(), "memory")
+        name = process_name(integration)
+        server = add_webhooks(manager, configuration, client, telemetry, (name, name))
+        for webhook in wired.webhooks:
+            webhook.register(server)
+        entries = webhook_entries([integration], settings)
+        keeper = EntryKeeper(client, name, name, entries, _paths(server.paths))
+        manager.add(Group.WEBHOOKS, keeper, "webhook entries")
+        add_servers(manager, configuration, telemetry, server, source)
+
+    return assemble
+
+
+def _paths(found: tuple[str, ...]) -> Callable[[], tuple[str, ...]]:
+    return lambda: found

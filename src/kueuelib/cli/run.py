@@ -1,0 +1,79 @@
+"""`kueuelib run`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import anyio
+import attrs
+
+from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.wiring import run_manager
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.plugins import load
+from kueuelib.runtime import logs
+from kueuelib.runtime.http import parse_address
+
+
+@attrs.frozen
+class Options:
+    """What the command line says beyond the configuration; None: the configuration decides."""
+
+    namespace: str | None = None
+    webhook_address: str | None = None
+    health_address: str | None = None
+    metrics_address: str | None = None
+    leader_elect: bool | None = None
+
+
+def run(
+    reference: str,
+    kubeconfig: Path | None,
+    config: Path | None,
+    options: Options,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Runs the integration until SIGTERM or SIGINT; the exit code.
+
+    Raises:
+        ConfigError: what was given cannot work.
+    """
+    logs.configure(log_format, log_level)
+    integration = load(reference)
+    base = with_options(load_configuration(config), options)
+    configuration = own_configuration(base, integration)
+    source = str(config) if config else f"kueuelib run {reference}"
+    start = partial(run_manager, assemble=assembler(integration))
+    anyio.run(start, configuration, source, kubeconfig, server_timeout)
+    return 0
+
+
+def with_options(base: Configuration, options: Options) -> Configuration:
+    """The configuration with what the command line says.
+
+    Raises:
+        ConfigError: an address is malformed.
+    """
+    found = base
+    if options.namespace is not None:
+        found = attrs.evolve(found, namespace=options.namespace)
+    if options.webhook_address is not None:
+        address = parse_address(options.webhook_address, "--webhook-address")
+        if address is None:
+            raise ConfigError("--webhook-address", "webhooks are needed", "write HOST:PORT")
+        host, port = address
+        found = attrs.evolve(found, webhook=attrs.evolve(found.webhook, host=host, port=port))
+    if options.health_address is not None:
+        health = attrs.evolve(found.health, health_probe_bind_address=options.health_address)
+        found = attrs.evolve(found, health=health)
+    if options.metrics_address is not None:
+        metrics = attrs.evolve(found.metrics, bind_address=options.metrics_address)
+        found = attrs.evolve(found, metrics=metrics)
+    if options.leader_elect is not None:
+        election = attrs.evolve(found.leader_election, leader_elect=options.leader_elect)
+        found = attrs.evolve(found, leader_election=election)
+    return found

@@ -1,0 +1,82 @@
+"""Webhook entries follow what is enabled and what is answered; those of others are left alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from kueuelib.app.entries import in_order
+from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
+from kueuelib.jobs.builtin import BATCH_JOB
+from kueuelib.jobs.manifests import WebhookEntry, webhook_entries
+from kueuelib.jobs.settings import JobSettings
+
+NAMED = JobSettings()
+ALL = JobSettings(manage_jobs_without_queue_name=True)
+PATHS = ("/mutate-batch-v1-job", "/mutate-queue", "/mutate-x")
+QUEUE = WebhookEntry(True, "/mutate-queue", {"name": "mqueue.kb.io", "rules": [{}]})
+
+
+def entries(settings: JobSettings) -> list[WebhookEntry]:
+    return [entry for entry in webhook_entries([BATCH_JOB], settings) if entry.mutating]
+
+
+def installed(*more: WebhookEntry, url: str = "https://h:1") -> dict[str, Any]:
+    config = by_url(url) if url else by_service("kueue-system", "svc")
+    found = webhook_configurations([QUEUE, *entries(NAMED), *more], config)[0]
+    for webhook in found["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = "Q0E="
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook["timeoutSeconds"] = 10
+    return found
+
+
+def names(found: dict[str, Any]) -> list[str]:
+    return [webhook["name"] for webhook in found["webhooks"]]
+
+
+def test_what_is_in_order_is_not_written() -> None:
+    found = installed()
+    assert in_order(found, entries(NAMED), PATHS) is found
+
+
+def test_jobs_without_a_queue_name_get_an_entry_of_their_own_and_lose_it_again() -> None:
+    found = installed()
+    changed = in_order(found, entries(ALL), PATHS)
+    assert names(changed) == ["mqueue.kb.io", "mjob.kb.io", "mjob-unnamed.kb.io"]
+    added = changed["webhooks"][2]
+    assert added["clientConfig"] == {"url": "https://h:1/mutate-batch-v1-job", "caBundle": "Q0E="}
+    assert added["namespaceSelector"]["matchExpressions"]
+    back = in_order(changed, entries(NAMED), PATHS)
+    assert names(back) == ["mqueue.kb.io", "mjob.kb.io"]
+
+
+def test_entries_that_nobody_answers_go_away() -> None:
+    stale = WebhookEntry(True, "/mutate-ray", {"name": "mray.kb.io", "rules": [{}]})
+    found = installed(stale)
+    assert names(in_order(found, entries(NAMED), PATHS)) == ["mqueue.kb.io", "mjob.kb.io"]
+
+
+def test_entries_of_another_server_are_left_alone() -> None:
+    found = installed()
+    other = copy.deepcopy(found["webhooks"][0])
+    other["name"] = "theirs.example.com"
+    other["clientConfig"] = {"service": {"name": "theirs", "namespace": "n", "path": "/else"}}
+    found["webhooks"].append(other)
+    assert in_order(found, entries(NAMED), PATHS) is found
+
+
+def test_services_are_reached_under_the_path_of_each_entry() -> None:
+    changed = in_order(installed(url=""), entries(ALL), PATHS)
+    assert changed["webhooks"][2]["clientConfig"]["service"] == {
+        "namespace": "kueue-system",
+        "name": "svc",
+        "path": "/mutate-batch-v1-job",
+        "port": 443,
+    }
+
+
+def test_an_empty_configuration_tells_no_address_and_stays() -> None:
+    found = {"metadata": {"name": "c"}, "webhooks": []}
+    assert in_order(found, entries(ALL), PATHS) is found

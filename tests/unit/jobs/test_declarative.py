@@ -1,0 +1,134 @@
+"""Kinds that are declared: where pods are, what shows how they do, and what a start changes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kueuelib.api.meta import Resource
+from kueuelib.jobs.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.declarative import Condition, Pods, declare, enough, equals
+from kueuelib.jobs.generic_job import GenericJob, JobEnd
+from kueuelib.jobs.paths import put, value, values
+from kueuelib.jobs.podset_info import PodSetInfo, infos_for_restore
+
+RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
+SIGNS: dict[str, Any] = {
+    "active": "status.active",
+    "ready": enough("status.ready"),
+    "succeeded": Condition("Complete"),
+    "failed": equals("status.phase", "Failed", "Lost"),
+}
+
+
+def template(name: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": name}]}}
+
+
+def thing(pods: list[Pods], spec: dict[str, Any], **more: Any) -> GenericJob:
+    found = declare(RESOURCE, pods=pods, **{**SIGNS, **more.pop("signs", {})})
+    meta = {"name": "t", "namespace": "ns", "uid": "u"}
+    return found.job_type({"metadata": meta, "spec": spec, **more})
+
+
+def shapes(job: GenericJob) -> list[tuple[str, int, int | None]]:
+    return [(entry.name, entry.count, entry.min_count) for entry in job.pod_sets()]
+
+
+def test_a_list_gives_a_pod_set_per_element_with_the_product_of_its_counts() -> None:
+    pods = Pods("name", "template.t", ("replicas", "template.parallelism"), each="spec.parts")
+    parts = [
+        {"name": "B", "replicas": 2, "template": {"parallelism": 3, "t": template("b")}},
+        {"name": "a", "template": {"t": template("a")}},
+        {"name": "none", "replicas": 4},
+    ]
+    assert shapes(thing([pods], {"parts": parts})) == [("b", 6, None), ("a", 1, None)]
+
+
+def test_a_mapping_gives_a_pod_set_per_key_in_the_order_that_is_said() -> None:
+    pods = Pods("", "template", "replicas", each="spec.roles", order=("Master", "Worker"))
+    roles = {
+        "Extra": {"template": template("e")},
+        "Worker": {"replicas": 3, "template": template("w")},
+        "Master": {"replicas": 1, "template": template("m")},
+    }
+    found = shapes(thing([pods], {"roles": roles}))
+    assert found == [("master", 1, None), ("worker", 3, None), ("extra", 1, None)]
+
+
+def test_a_start_adds_to_every_template_and_a_restore_takes_it_away() -> None:
+    spec = {"suspend": True, "a": {"t": template("a")}, "b": {"t": template("b"), "n": 4, "min": 1}}
+    pods = [Pods("a", "spec.a.t"), Pods("b", "spec.b.t", "spec.b.n", "spec.b.min")]
+    job = thing(pods, spec)
+    before = copy.deepcopy(job.object)
+    remembered = {"spec": {"podSets": [entry.raw() for entry in job.pod_sets()]}}
+    job.run_with_podsets_info(
+        [
+            PodSetInfo("a", 1, node_selector={"pool": "x"}),
+            PodSetInfo("b", 2, labels={"l": "1"}),
+        ]
+    )
+    assert not job.is_suspended()
+    assert value(job.object, "spec.a.t.spec.nodeSelector.pool") == "x"
+    assert value(job.object, "spec.b.n") == 2
+    job.suspend()
+    assert job.restore_podsets_info(infos_for_restore(remembered))
+    assert job.object["spec"]["b"]["n"] == 4
+    specs = [entry.template["spec"] for entry in job.pod_sets()]
+    assert specs == [entry.template["spec"] for entry in type(job)(before).pod_sets()]
+    assert not value(job.object, "spec.b.t.metadata.labels")
+    assert not job.restore_podsets_info(infos_for_restore(remembered))
+
+
+def test_signs_tell_how_a_job_does() -> None:
+    def at(**status: Any) -> GenericJob:
+        pods = [Pods("p", "spec.t", "spec.n")]
+        return thing(pods, {"t": template("t"), "n": 2}, status=status)
+
+    assert not at().is_active()
+    assert at(active=1).is_active()
+    assert not at(ready=1).pods_ready()
+    assert at(ready=2).pods_ready()
+    assert at().finished() is None
+    assert at(phase="Lost").finished() == JobEnd(False, "Thing failed")
+    done = at(conditions=[{"type": "Complete", "status": "True"}]).finished()
+    assert done == JobEnd(True, "Thing finished successfully")
+    assert at(conditions=[{"type": "Complete", "status": "False"}]).finished() is None
+
+
+def test_several_signs_and_functions_are_alternatives() -> None:
+    def strange(obj: dict[str, Any]) -> bool:
+        return obj["spec"].get("strange") is True
+
+    signs = {"active": ("status.roles.*.active", strange)}
+    pods = [Pods("p", "spec.t")]
+    spec = {"t": template("t")}
+    roles = {"a": {"active": 0}, "b": {"active": 2}}
+    assert thing(pods, spec, signs=signs, status={"roles": roles}).is_active()
+    assert thing(pods, {**spec, "strange": True}, signs=signs).is_active()
+    assert not thing(pods, spec, signs=signs).is_active()
+
+
+def test_pods_that_are_done_can_be_reclaimed_and_only_then() -> None:
+    spec = {"t": template("t"), "n": 3}
+    plain = thing([Pods("p", "spec.t", "spec.n")], spec)
+    assert not isinstance(plain, JobWithReclaimablePods)
+    pods = [Pods("p", "spec.t", "spec.n", succeeded="status.done")]
+    job = thing(pods, spec, status={"done": 7})
+    assert isinstance(job, JobWithReclaimablePods)
+    assert job.reclaimable_pods() == {"p": 3}
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ValueError, match="count has to be one path"):
+        Pods("p", min_count="spec.min")
+    with pytest.raises(ValueError, match="where the pod templates are"):
+        declare(RESOURCE, pods=[], **SIGNS)
+    with pytest.raises(ValueError, match="many places"):
+        put({}, "a.*.b", 1)
+    with pytest.raises(ValueError, match="no path"):
+        values({}, "a..b")
+    with pytest.raises(TypeError, match="no mapping"):
+        put({"a": 1}, "a.b", 1)
