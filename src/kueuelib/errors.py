@@ -161,9 +161,10 @@ class ApiError(KueuelibError):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details:
             body["details"] = self.details
         return body

@@ -6,10 +6,10 @@ The rules are in `kueuelib.embedded.patching`; this gives them schemas and conve
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
 from kueuelib.embedded.conversion import Converter
@@ -20,7 +20,7 @@ from kueuelib.embedded.schema.builtin import builtin_node, custom_node
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.embedded.verbs import WriteOptions
-from kueuelib.errors import FieldError, Invalid
+from kueuelib.errors import ApiError, FieldError, Invalid
 
 MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"
@@ -116,11 +116,14 @@ class Managers:
             return found
 
 
-def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions) -> Obj:
+def configuration(
+    kind: Kind, version: Version, key: ObjectKey, body: Any, options: WriteOptions
+) -> Obj:
     """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
 
     Raises:
-        BadRequest: it is no object of the kind, or has unknown fields under strict validation.
+        BadRequest: it is no object of the kind, or has fields twice under strict validation.
+        ApiError: it has fields that the kind does not know.
         Invalid: no field manager is named.
     """
     if not options.field_manager:
@@ -155,8 +158,22 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
         config["metadata"]["managedFields"] = managed
     if version.schema is not None:
         unknown += version.schema.prune(config)
-    report_unknown(kind, version, options, unknown)
+    if unknown:
+        raise _undeclared(expected, kind, key, unknown)
+    report_unknown(kind, version, options, ())
     return config
+
+
+def _undeclared(api_version: str, kind: Kind, key: ObjectKey, paths: Sequence[str]) -> ApiError:
+    """An apply cannot own what its schema does not know, whatever the field validation."""
+    name = f"{key.namespace}/{key.name}"
+    lines = [f".{path}: field not declared in schema" for path in paths]
+    text = lines[0] if len(lines) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in lines)
+    return ApiError(
+        f"failed to create typed patch object ({name}; {api_version}, Kind={kind.kind}): {text}",
+        code=500,
+        reason="",
+    )
 
 
 def manager_of(options: WriteOptions) -> str:

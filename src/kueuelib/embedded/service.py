@@ -227,7 +227,7 @@ class ApiService:
 
     async def _apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
         kind, version, key = target.kind, target.version, target.key
-        config = configuration(kind, version, body, options)
+        config = configuration(kind, version, key, body, options)
         meta = config["metadata"]
         if meta.setdefault("name", key.name) != key.name:
             raise failures.mismatch(key, meta["name"])

@@ -114,7 +114,7 @@ class Stream:
         loop = asyncio.get_running_loop()
         next_bookmark = loop.time() + BOOKMARK_SECONDS
         bookmarks = self._options.bookmarks
-        while not self._closed:
+        while True:
             changes = self._table.since(position, BATCH)
             if changes:
                 position += len(changes)
@@ -122,6 +122,8 @@ class Stream:
                 if events:
                     yield await self._frames(events)
                 continue
+            if self._closed:
+                return
             now = loop.time()
             if now >= deadline:
                 if bookmarks:

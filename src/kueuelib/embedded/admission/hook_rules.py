@@ -17,44 +17,10 @@ from kueuelib.embedded.builtins.fields import (
     section,
     setdefault,
 )
-from kueuelib.embedded.builtins.shapes import check_shape
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_SELECTOR: Any = {
-    "matchLabels": {str: str},
-    "matchExpressions": [{"key": str, "operator": str, "values": [str]}],
-}
-_SHAPE: Any = {
-    "webhooks": [
-        {
-            "name": str,
-            "clientConfig": {
-                "url": str,
-                "caBundle": str,
-                "service": {"name": str, "namespace": str, "path": str, "port": int},
-            },
-            "rules": [
-                {
-                    "operations": [str],
-                    "apiGroups": [str],
-                    "apiVersions": [str],
-                    "resources": [str],
-                    "scope": str,
-                }
-            ],
-            "failurePolicy": str,
-            "matchPolicy": str,
-            "namespaceSelector": _SELECTOR,
-            "objectSelector": _SELECTOR,
-            "sideEffects": str,
-            "timeoutSeconds": int,
-            "admissionReviewVersions": [str],
-            "reinvocationPolicy": str,
-        }
-    ]
-}
 
 
 class HookRules(KindRules):
@@ -68,12 +34,7 @@ class HookRules(KindRules):
         self._mutating = mutating
 
     def default(self, obj: Obj) -> None:
-        """The usual policies.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, _SHAPE)
+        """The usual policies."""
         for hook in listed(obj, "webhooks"):
             setdefault(hook, "failurePolicy", "Fail")
             setdefault(hook, "matchPolicy", "Equivalent")

@@ -20,7 +20,6 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.pod_placement import TAINT_EFFECTS
 from kueuelib.embedded.builtins.resources import make_canonical
-from kueuelib.embedded.builtins.shapes import EVENT, NAMESPACE, NODE, check_shape
 from kueuelib.errors import FieldError
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -31,12 +30,7 @@ class NamespaceRules(KindRules):
     """The strategy of namespaces."""
 
     def default(self, obj: Obj) -> None:
-        """The label that carries the name.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, NAMESPACE)
+        """The label that carries the name."""
         meta = subobject(obj, "metadata")
         if meta.get("name"):
             subobject(meta, "labels")[NAMESPACE_NAME] = meta["name"]
@@ -89,12 +83,7 @@ class NodeRules(KindRules):
     """The strategy of nodes."""
 
     def default(self, obj: Obj) -> None:
-        """Allocatable is all of the capacity, unless it says otherwise.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, NODE)
+        """Allocatable is all of the capacity, unless it says otherwise."""
         status = subobject(obj, "status")
         for key in ("capacity", "allocatable"):
             make_canonical(status.get(key))
@@ -132,14 +121,6 @@ def _validate_taints(taints: Sequence[Mapping[str, Any]]) -> list[FieldError]:
 
 class EventRules(KindRules):
     """The strategy of events, as clients of `v1` know it."""
-
-    def default(self, obj: Obj) -> None:
-        """Only a look at the types.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, EVENT)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """An event lives where the object lives that it is about."""

@@ -9,7 +9,6 @@ from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.job_defaults import default_job, generate_selector
 from kueuelib.embedded.builtins.job_spec import validate_job, validate_job_update
 from kueuelib.embedded.builtins.job_status import validate_job_status
-from kueuelib.embedded.builtins.shapes import JOB, check_shape
 from kueuelib.errors import FieldError
 
 
@@ -17,12 +16,7 @@ class JobRules(KindRules):
     """The strategy of Jobs."""
 
     def default(self, obj: Obj) -> None:
-        """The defaults, after a look at the types.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, JOB)
+        """What a client may leave out."""
         default_job(obj)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:

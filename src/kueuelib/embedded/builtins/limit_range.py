@@ -26,7 +26,6 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.refusals import refuse
 from kueuelib.embedded.builtins.resources import containers_of, make_canonical, pod_requests
-from kueuelib.embedded.builtins.shapes import LIMIT_RANGE, check_shape
 from kueuelib.errors import FieldError
 
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
@@ -36,12 +35,7 @@ class LimitRangeRules(KindRules):
     """The strategy of LimitRanges."""
 
     def default(self, obj: Obj) -> None:
-        """For containers: the default limit is the maximum, the default request that limit.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, LIMIT_RANGE)
+        """For containers: the default limit is the maximum, the default request that limit."""
         for item in listed(section(obj, "spec"), "limits"):
             for key in _PARTS:
                 make_canonical(item.get(key))

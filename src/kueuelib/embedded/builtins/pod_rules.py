@@ -19,7 +19,6 @@ from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.resources import qos_class
-from kueuelib.embedded.builtins.shapes import POD, check_shape
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.errors import FieldError
 
@@ -36,12 +35,7 @@ class PodRules(KindRules):
     """The strategy of pods."""
 
     def default(self, obj: Obj) -> None:
-        """The defaults, after a look at the types.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, POD)
+        """What a client may leave out."""
         default_pod(obj)
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:

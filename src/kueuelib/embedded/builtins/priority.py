@@ -21,7 +21,6 @@ from kueuelib.embedded.builtins.fields import (
     setdefault,
 )
 from kueuelib.embedded.builtins.refusals import refuse
-from kueuelib.embedded.builtins.shapes import PRIORITY_CLASS, check_shape
 from kueuelib.errors import FieldError
 
 HIGHEST_OF_USERS = 1_000_000_000
@@ -57,12 +56,7 @@ class PriorityClassRules(KindRules):
     """The strategy of PriorityClasses."""
 
     def default(self, obj: Obj) -> None:
-        """Preempts unless it says otherwise.
-
-        Raises:
-            BadRequest: a field is of the wrong type.
-        """
-        check_shape(obj, PRIORITY_CLASS)
+        """Preempts unless it says otherwise."""
         setdefault(obj, "value", 0)
         setdefault(obj, "preemptionPolicy", "PreemptLowerPriority")
 

@@ -1,14 +1,7 @@
 """Bodies in Kubernetes' protobuf form, which typed Go clients send for built-in kinds.
 
-Only reading is needed: every such client, kubectl included, also accepts JSON answers. `wire.txt`
-beside this module has the field numbers of the messages, one message per paragraph: number, JSON
-name and type of each field. Types are
-
-    s text   i integer   b boolean   B bytes   q quantity   t time   u time with microseconds
-    o integer or text   r raw JSON   F a set of fields   d duration   or the name of a message
-
-after `*` for what may be absent (then zero is a value), `+` for lists, `%` for maps by text, `&`
-for a message that only wraps a list and `^` for a message whose fields belong to the one around it.
+Only reading is needed: every such client, kubectl included, also accepts JSON answers. The
+numbers of the fields are those of `kueuelib.embedded.schema.messages`.
 """
 
 from __future__ import annotations
@@ -17,12 +10,12 @@ import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import orjson
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.schema.messages import has_wire_form, message_name, own_fields
 from kueuelib.errors import BadRequest, UnsupportedMediaType
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -35,17 +28,8 @@ Field = tuple[str, str]
 
 
 @cache
-def _messages() -> dict[str, dict[int, Field]]:
-    found: dict[str, dict[int, Field]] = {}
-    current: dict[int, Field] = {}
-    text = files("kueuelib.embedded.http").joinpath("wire.txt").read_text("ascii")
-    for line in text.splitlines():
-        if line.startswith(" "):
-            number, name, type_ = line.split()
-            current[int(number)] = (name, type_)
-        else:
-            current = found[line] = {}
-    return found
+def _message_fields(name: str) -> dict[int, Field]:
+    return {each.number: (each.name, each.form + each.type) for each in own_fields(name)}
 
 
 def parse_protobuf(body: bytes) -> Obj:
@@ -67,8 +51,8 @@ def parse_protobuf(body: bytes) -> Obj:
             }
         elif number == 2 and not isinstance(value, int):
             raw = bytes(value)
-    name = _message_name(head.get("apiVersion", ""), head.get("kind", ""))
-    if name not in _messages():
+    name = _message_of(head.get("apiVersion", ""), head.get("kind", ""))
+    if not has_wire_form(name):
         raise UnsupportedMediaType(
             f"{head.get('kind')} cannot be read from protobuf here - accepted media types "
             "include: application/json, application/yaml"
@@ -76,13 +60,11 @@ def parse_protobuf(body: bytes) -> Obj:
     return {**head, **_message(name, memoryview(raw), 0)}
 
 
-def _message_name(api_version: str, kind: str) -> str:
+def _message_of(api_version: str, kind: str) -> str:
     if kind == "DeleteOptions":
         return "meta.DeleteOptions"
     group, _, version = api_version.rpartition("/")
-    if version != "v1":
-        return ""
-    return f"{group.partition('.')[0] or 'core'}.{kind}"
+    return message_name(group, kind) if version == "v1" else ""
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
@@ -133,7 +115,7 @@ def _text(value: int | memoryview) -> str:
 def _message(name: str, data: memoryview, depth: int) -> Obj:
     if depth > _DEPTH:
         raise BadRequest("malformed protobuf: it is nested too deeply")
-    known = _messages()[name]
+    known = _message_fields(name)
     found: Obj = {}
     for number, value in _fields(data):
         field = known.get(number)

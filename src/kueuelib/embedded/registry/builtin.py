@@ -8,6 +8,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.registry.columns import COLUMNS
 from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.machinery.fields import field_of
 
 Rules = Mapping[tuple[str, str], KindRules]
@@ -78,7 +79,13 @@ def _kind(
     unconditional: bool = True,
     returned: bool = False,
 ) -> Kind:
-    version = Version("v1", columns=COLUMNS.get(kind), status=status, scale=scale)
+    version = Version(
+        "v1",
+        schema=TypedSchema.of(group, kind),
+        columns=COLUMNS.get(kind),
+        status=status,
+        scale=scale,
+    )
     paths = _SELECTABLE.get(kind, ())
     return Kind(
         group=group,

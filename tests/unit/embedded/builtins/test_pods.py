@@ -153,9 +153,14 @@ async def test_a_pod_that_breaks_a_rule_is_refused_in_the_words_of_kubernetes(
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"containers": {}}, "json: cannot unmarshal object into Go struct field spec.containers"),
-        ({"containers": ["c"]}, "cannot unmarshal string into Go struct field spec.containers"),
-        ({"terminationGracePeriodSeconds": "1"}, "of type int32"),
+        (
+            {"containers": {}},
+            "json: cannot unmarshal object into Go struct field PodSpec.spec.containers "
+            "of type []v1.Container",
+        ),
+        ({"containers": ["c"]}, "unmarshal string into Go struct field PodSpec.spec.containers"),
+        ({"containers": [{"stdin": 1}]}, "Go struct field Container.spec.containers.stdin of type"),
+        ({"terminationGracePeriodSeconds": "1"}, "of type int64"),
         (
             {"containers": [container(resources={"requests": {"cpu": "one"}})]},
             "quantities must match the regular expression",

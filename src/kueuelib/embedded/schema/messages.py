@@ -1,0 +1,135 @@
+"""The fields and types of the built-in kinds, as data.
+
+`wire.txt` beside this module has one message per paragraph; each line is number, JSON name and type
+of a field. Types are
+
+    s text   i integer   b boolean   B bytes   q quantity   t time   u time with microseconds
+    o integer or text   r raw JSON   F a set of fields   n number
+    S a schema, several of them, or a boolean
+    or the name of a message
+
+after `*` for what may be absent (then zero is a value), `+` for lists, `%` for maps by text, `&`
+for a message that only wraps a list and `^` for a message whose fields belong to the one around it.
+Messages whose fields have no number cannot be read from protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+
+import attrs
+
+UNNUMBERED = "-"
+SCALARS = frozenset("sibBqtuorFnS")
+INT64 = frozenset(
+    (
+        "activeDeadlineSeconds",
+        "capacity",
+        "defaultUser",
+        "deletionGracePeriodSeconds",
+        "expirationSeconds",
+        "fsGroup",
+        "generation",
+        "gid",
+        "gracePeriodSeconds",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "observedGeneration",
+        "runAsGroup",
+        "runAsUser",
+        "seconds",
+        "sizeBytes",
+        "supplementalGroups",
+        "terminationGracePeriodSeconds",
+        "tolerationSeconds",
+        "uid",
+        "user",
+    )
+)
+"""Integer fields of 64 bits; all others have 32."""
+
+
+@attrs.frozen
+class Field:
+    """One field of a message.
+
+    Attributes:
+        number: on the wire, 0 when it has none.
+        name: in JSON.
+        form: `*`, `+`, `%`, `^` or empty.
+        type: a letter, or the name of a message, after `&` when it wraps a list.
+    """
+
+    number: int
+    name: str
+    form: str
+    type: str
+
+    @property
+    def message(self) -> str:
+        """The name of the message that the field holds, empty for scalars."""
+        return "" if self.type in SCALARS or self.type.startswith("&") else self.type
+
+    @property
+    def bits(self) -> int:
+        """The size of an integer."""
+        return 64 if self.name in INT64 else 32
+
+
+@cache
+def _paragraphs() -> Mapping[str, tuple[str, ...]]:
+    text = files("kueuelib.embedded.schema").joinpath("wire.txt").read_text("ascii")
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(" "):
+            current.append(line)
+        else:
+            current = found[line] = []
+    return {name: tuple(lines) for name, lines in found.items()}
+
+
+def exists(message: str) -> bool:
+    """Whether there is such a message."""
+    return message in _paragraphs()
+
+
+@cache
+def own_fields(message: str) -> tuple[Field, ...]:
+    """The fields of a message as they are on the wire.
+
+    Raises:
+        KeyError: there is no such message.
+    """
+    return tuple(_field(line) for line in _paragraphs()[message])
+
+
+def _field(line: str) -> Field:
+    number, name, type_ = line.split()
+    form = type_[0] if type_[0] in "*+%^" else ""
+    return Field(0 if number == UNNUMBERED else int(number), name, form, type_[len(form) :])
+
+
+def json_fields(message: str) -> Iterator[Field]:
+    """The fields of a message as they are in JSON."""
+    for field in own_fields(message):
+        if field.form == "^":
+            yield from json_fields(field.type)
+        else:
+            yield field
+
+
+def has_wire_form(message: str) -> bool:
+    """Whether a message can be read from protobuf."""
+    return exists(message) and all(field.number for field in own_fields(message))
+
+
+def message_name(group: str, kind: str) -> str:
+    """The message of a kind, whether or not there is one: `core.Pod`, `batch.Job`."""
+    return f"{group.partition('.')[0] or 'core'}.{kind}"

@@ -1,0 +1,324 @@
+"""What the types of a built-in kind do to an object: wrong types are refused, unknown fields go.
+
+Null means absent, as everywhere in Kubernetes: fields that are null are dropped, and nulls in
+lists and maps become the zero of their type.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
+from kueuelib.errors import BadRequest, FieldError, InvalidQuantity
+
+SCHEMA_PROPS: Final = "apiextensions.JSONSchemaProps"
+_HEAD: Final = ("apiVersion", "kind", "metadata")
+_ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "B": "", "q": "0", "n": 0}
+
+Visit = Callable[[Any, str, str, "_Walk"], Any]
+"""From a value, its path with and without indices, and the walk, to the value that is kept."""
+
+
+@attrs.define
+class _Walk:
+    """One object on its way through its types.
+
+    Attributes:
+        kind: of the object, for messages.
+        version: of the object, for messages.
+        unknown: the paths of removed fields.
+    """
+
+    kind: str
+    version: str
+    unknown: list[str]
+
+    def wrong(self, text: str) -> BadRequest:
+        return BadRequest(
+            f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}'
+        )
+
+    def mismatch(self, value: Any, where: str, wanted: str) -> BadRequest:
+        return self.wrong(
+            f"json: cannot unmarshal {_json_type(value)} into Go struct field {where} "
+            f"of type {wanted}"
+        )
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+    found = names.get(type(value))
+    return found or (f"number {value}" if isinstance(value, float) else "number")
+
+
+# ---- scalars
+
+
+def _text(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) is not str:
+        raise walk.mismatch(value, where, "string")
+    return value
+
+
+def _boolean(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) is not bool:
+        raise walk.mismatch(value, where, "bool")
+    return value
+
+
+def _integer(bits: int) -> Visit:
+    limit = 2 ** (bits - 1)
+
+    def visit(value: Any, _: str, where: str, walk: _Walk) -> Any:
+        if type(value) is not int:
+            raise walk.mismatch(value, where, f"int{bits}")
+        if not -limit <= value < limit:
+            raise walk.wrong(
+                f"json: cannot unmarshal number {value} into Go struct field {where} "
+                f"of type int{bits}"
+            )
+        return value
+
+    return visit
+
+
+def _number(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) not in (int, float):
+        raise walk.mismatch(value, where, "float64")
+    return value
+
+
+def _quantity(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) not in (int, float, str):
+        raise walk.mismatch(value, where, "resource.Quantity")
+    if value == "":
+        return "0"
+    try:
+        Quantity.parse(value if isinstance(value, int) else str(value))
+    except InvalidQuantity as error:
+        raise walk.wrong(
+            "quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        ) from error
+    return value
+
+
+def _time(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) is not str:
+        raise walk.mismatch(value, where, "time.Time")
+    try:
+        parse_time(value)
+    except ValueError as error:
+        raise walk.wrong(
+            f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" '
+            'as "2006"'
+        ) from error
+    return value
+
+
+def _bytes(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) is not str:
+        raise walk.mismatch(value, where, "[]uint8")
+    try:
+        base64.b64decode(value.replace("\n", ""), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise walk.wrong(f"illegal base64 data in {where}") from error
+    return value
+
+
+def _int_or_text(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) not in (int, str):
+        raise walk.mismatch(value, where, "intstr.IntOrString")
+    return value
+
+
+def _any(value: Any, _: str, __: str, ___: _Walk) -> Any:
+    return value
+
+
+def _map_only(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    if type(value) is not dict:
+        raise walk.mismatch(value, where, "v1.FieldsV1")
+    return value
+
+
+def _schema(value: Any, path: str, where: str, walk: _Walk) -> Any:
+    if type(value) is bool:
+        return value
+    if type(value) is list:
+        return [_schema(each, f"{path}[{i}]", where, walk) for i, each in enumerate(value)]
+    return _message(SCHEMA_PROPS)(value, path, where, walk)
+
+
+_SCALARS: Final[Mapping[str, Visit]] = {
+    "s": _text,
+    "b": _boolean,
+    "n": _number,
+    "q": _quantity,
+    "t": _time,
+    "u": _time,
+    "B": _bytes,
+    "o": _int_or_text,
+    "r": _any,
+    "F": _map_only,
+    "S": _schema,
+}
+
+
+# ---- everything else
+
+
+@cache
+def _visit(field: Field) -> Visit:
+    inner = _value(field)
+    if field.form == "+":
+        return _list(inner, field)
+    if field.form == "%":
+        return _map(inner, field)
+    return inner
+
+
+def _value(field: Field) -> Visit:
+    if field.type == "i":
+        return _integer(field.bits)
+    if field.type in _SCALARS:
+        return _SCALARS[field.type]
+    if field.type.startswith("&"):
+        plain = Field(0, field.name, "+", field.type[1:])
+        return _visit(plain)
+    return _message(field.type)
+
+
+def _go_type(field: Field) -> str:
+    names = {"s": "string", "i": f"int{field.bits}", "b": "bool", "q": "resource.Quantity"}
+    if field.type in names:
+        return names[field.type]
+    return f"v1.{field.type.rpartition('.')[2]}" if field.message else "interface {}"
+
+
+def _list(inner: Visit, field: Field) -> Visit:
+    zero = {} if field.message else _ZEROS.get(field.type)
+    wanted = f"[]{_go_type(field)}"
+
+    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+        if type(value) is not list:
+            raise walk.mismatch(value, where, wanted)
+        for i, each in enumerate(value):
+            if each is None:
+                if zero is not None:
+                    value[i] = {} if zero == {} else zero
+            else:
+                value[i] = inner(each, f"{path}[{i}]", where, walk)
+        return value
+
+    return visit
+
+
+def _map(inner: Visit, field: Field) -> Visit:
+    zero = {} if field.message else _ZEROS.get(field.type)
+    wanted = f"map[string]{_go_type(field)}"
+
+    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+        if type(value) is not dict:
+            raise walk.mismatch(value, where, wanted)
+        for key, each in value.items():
+            if each is None:
+                if zero is not None:
+                    value[key] = {} if zero == {} else zero
+            else:
+                value[key] = inner(each, f"{path}.{key}", where, walk)
+        return value
+
+    return visit
+
+
+@cache
+def _fields(message: str) -> Mapping[str, Visit]:
+    return {field.name: _visit(field) for field in json_fields(message)}
+
+
+@cache
+def _raw_fields(message: str) -> frozenset[str]:
+    return frozenset(field.name for field in json_fields(message) if field.type in ("r", "F"))
+
+
+def _message(message: str) -> Visit:
+    short = message.rpartition(".")[2]
+
+    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+        if type(value) is not dict:
+            raise walk.mismatch(value, where, f"v1.{short}")
+        bare = where.partition(".")[2]
+        return _walk_fields(message, short, value, path, bare, walk)
+
+    return visit
+
+
+def _walk_fields(
+    message: str, short: str, value: Obj, path: str, bare: str, walk: _Walk, *, root: bool = False
+) -> Obj:
+    known = _fields(message)
+    dropped = []
+    for name, each in value.items():
+        if root and name in _HEAD:
+            continue
+        visit = known.get(name)
+        if visit is None:
+            walk.unknown.append(f"{path}.{name}" if path else name)
+            dropped.append(name)
+        elif each is None:
+            if name not in _raw_fields(message):
+                dropped.append(name)
+        else:
+            inner = f"{path}.{name}" if path else name
+            where = f"{short}.{bare}.{name}" if bare else f"{short}.{name}"
+            value[name] = visit(each, inner, where, walk)
+    for name in dropped:
+        del value[name]
+    return value
+
+
+@attrs.frozen(eq=False)
+class TypedSchema:
+    """The types of one built-in kind.
+
+    Attributes:
+        message: their name.
+        version: the API version, for messages.
+    """
+
+    message: str
+    version: str
+
+    @classmethod
+    def of(cls, group: str, kind: str, version: str = "v1") -> TypedSchema | None:
+        """The types of a kind, None when they are not known."""
+        name = message_name(group, kind)
+        return cls(name, version) if exists(name) else None
+
+    def prune(self, obj: Obj) -> list[str]:
+        """Removes unknown fields and nulls in place, and gives the paths of the unknown ones.
+
+        Raises:
+            BadRequest: a field is of another type.
+        """
+        kind = self.message.rpartition(".")[2]
+        walk = _Walk(kind, self.version, [])
+        _walk_fields(self.message, kind, obj, "", "", walk, root=True)
+        return walk.unknown
+
+    def default(self, obj: Obj) -> None:
+        """Types have no defaults; the rules of the kind have."""
+
+    def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """Types were looked at already."""
+        del obj, old
+        return []
