@@ -202,3 +202,41 @@ async def test_many_servers_are_strangers_to_each_other(api):
         found = await api.get(f"{MAPS}", headers={"Authorization": f"Bearer {other.token}"})
         assert found.status == 401
         assert other.port != api.server.port
+
+
+async def test_openapi_tells_the_fields_of_built_in_kinds(api):
+    document = (await api.get("/openapi/v3/api/v1")).body["components"]["schemas"]
+    spec = document["io.k8s.api.core.v1.PodSpec"]
+    assert spec["required"] == ["containers"]
+    containers = spec["properties"]["containers"]
+    assert containers["items"] == {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}
+    assert containers["x-kubernetes-list-type"] == "map"
+    assert containers["x-kubernetes-list-map-keys"] == ["name"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    container = document["io.k8s.api.core.v1.Container"]["properties"]
+    assert container["stdin"] == {"type": "boolean"}
+    assert container["ports"]["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
+    limits = document["io.k8s.api.core.v1.ResourceRequirements"]["properties"]["limits"]
+    assert limits["additionalProperties"]["$ref"].endswith(".api.resource.Quantity")
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/batch/v1"])
+async def test_openapi_refers_to_nothing_that_is_not_there(api, path):
+    document = (await api.get(path)).body
+    prefix = "#/definitions/" if "definitions" in document else "#/components/schemas/"
+    found = document.get("definitions") or document["components"]["schemas"]
+    references = set()
+
+    def collect(value):
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                references.add(value["$ref"])
+            for each in value.values():
+                collect(each)
+        elif isinstance(value, list):
+            for each in value:
+                collect(each)
+
+    collect(document)
+    assert references
+    assert {each.removeprefix(prefix) for each in references} <= found.keys()

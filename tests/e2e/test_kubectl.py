@@ -224,3 +224,21 @@ async def test_a_watch_prints_changes(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=MAP)
     await kubectl("delete", "configmap", "settings")
     assert (await watching).splitlines()[0] == "configmap/settings"
+
+
+async def test_explain_knows_the_built_in_kinds(kubectl: Kubectl) -> None:
+    containers = await kubectl("explain", "pod.spec.containers")
+    assert "imagePullPolicy\t<string>" in containers
+    assert "name\t<string> -required-" in containers
+    recursive = await kubectl("explain", "job.spec", "--recursive")
+    assert "completionMode\t<string>" in recursive
+    unknown = await kubectl("explain", "pod.spec.containerz", code=1)
+    assert 'field "containerz" does not exist' in unknown
+
+
+async def test_a_typo_in_a_manifest_is_refused(kubectl: Kubectl) -> None:
+    wrong = POD.replace("image:", "imagee:")
+    for command in ("create", "apply"):
+        refused = await kubectl(command, "-f", "-", stdin=wrong, code=1)
+        assert 'strict decoding error: unknown field "spec.containers[0].imagee"' in refused
+    await kubectl("get", "pod", "web", code=1)

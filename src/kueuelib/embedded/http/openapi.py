@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -14,8 +14,10 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import answer
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.schema.announce import definition_name, definitions
+from kueuelib.embedded.schema.messages import message_name
 
-META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+META = definition_name("meta.ObjectMeta")
 GVK = "x-kubernetes-group-version-kind"
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2"
 PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3"
@@ -82,30 +84,44 @@ class OpenApi:
         return {"paths": paths}
 
     def _v3(self, group: str, version: str) -> Obj:
-        schemas: Obj = {META: {"type": "object", "description": "Identity of an object."}}
         paths: Obj = {}
-        for kind, found in self._registry.kinds_of(group, version):
-            name = _schema_name(kind, version)
-            schemas[name] = _schema(kind, found, "#/components/schemas/")
+        kinds = self._registry.kinds_of(group, version)
+        for kind, found in kinds:
             paths.update(_paths(kind, found))
         return {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": "v1.33.0"},
             "paths": paths,
-            "components": {"schemas": schemas},
+            "components": {"schemas": _schemas(kinds, "#/components/schemas/")},
         }
 
     def _v2(self) -> Obj:
-        definitions: Obj = {META: {"type": "object"}}
-        for group, version in self._group_versions():
-            for kind, found in self._registry.kinds_of(group, version):
-                definitions[_schema_name(kind, version)] = _schema(kind, found, "#/definitions/")
+        kinds = [
+            pair
+            for group, version in self._group_versions()
+            for pair in self._registry.kinds_of(group, version)
+        ]
         return {
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": "v1.33.0"},
             "paths": {},
-            "definitions": definitions,
+            "definitions": _schemas(kinds, "#/definitions/"),
         }
+
+
+def _schemas(kinds: Sequence[tuple[Kind, Version]], prefix: str) -> Obj:
+    own = [(kind.group, kind.kind) for kind, _ in kinds if kind.builtin]
+    found = definitions([*own, ("meta", "ObjectMeta")], prefix)
+    for kind, version in kinds:
+        gvk = {"group": kind.group, "version": version.name, "kind": kind.kind}
+        if kind.builtin:
+            definition = found[definition_name(message_name(kind.group, kind.kind))]
+            typed = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+            definition["properties"] = {**typed, **definition.get("properties", {})}
+            definition[GVK] = [gvk]
+        else:
+            found[_schema_name(kind, version.name)] = {**_custom(version, prefix), GVK: [gvk]}
+    return found
 
 
 def _of_path(path: str) -> tuple[str, str]:
@@ -118,15 +134,11 @@ def _of_path(path: str) -> tuple[str, str]:
 
 
 def _schema_name(kind: Kind, version: str) -> str:
-    if not kind.group:
-        return f"io.k8s.api.core.{version}.{kind.kind}"
-    if "." not in kind.group:
-        return f"io.k8s.api.{kind.group}.{version}.{kind.kind}"
     reversed_group = ".".join(reversed(kind.group.split(".")))
     return f"{reversed_group}.{version}.{kind.kind}"
 
 
-def _schema(kind: Kind, version: Version, prefix: str) -> Obj:
+def _custom(version: Version, prefix: str) -> Obj:
     given: Mapping[str, Any] = version.openapi or {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,
@@ -134,15 +146,9 @@ def _schema(kind: Kind, version: Version, prefix: str) -> Obj:
     properties = dict(given.get("properties") or {})
     properties["apiVersion"] = {"type": "string"}
     properties["kind"] = {"type": "string"}
-    properties["metadata"] = (
-        {"allOf": [{"$ref": prefix + META}]} if "components" in prefix else {"$ref": prefix + META}
-    )
-    return {
-        **given,
-        "type": "object",
-        "properties": properties,
-        GVK: [{"group": kind.group, "version": version.name, "kind": kind.kind}],
-    }
+    meta = {"$ref": prefix + META}
+    properties["metadata"] = {"allOf": [meta]} if "components" in prefix else meta
+    return {**given, "type": "object", "properties": properties}
 
 
 def _paths(kind: Kind, version: Version) -> Obj:

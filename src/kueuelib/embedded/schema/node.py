@@ -61,6 +61,8 @@ class SchemaNode:
         atomic_map: the object is replaced as a whole (`x-kubernetes-map-type: atomic`).
         patch_strategy: how a strategic merge patch treats the list.
         patch_merge_key: the field by which it matches items; empty: items are scalars.
+        rules: the raw `x-kubernetes-validations` of the value.
+        ruled: whether there are rules here or anywhere below.
     """
 
     type: str = ""
@@ -97,6 +99,8 @@ class SchemaNode:
     atomic_map: bool = False
     patch_strategy: PatchStrategy = PatchStrategy.REPLACE
     patch_merge_key: str = ""
+    rules: tuple[Mapping[str, Any], ...] = ()
+    ruled: bool = False
 
     def child(self, name: str) -> SchemaNode:
         """The node of a field's value; `ANYTHING` when nothing is known of it."""
@@ -139,7 +143,7 @@ _PLAIN: Final[Mapping[str, str]] = {
 def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     """The node of an OpenAPI v3 schema as a CustomResourceDefinition carries it.
 
-    Descriptions and CEL rules are not part of a node.
+    Descriptions are not part of a node; CEL rules are kept as they are.
 
     Raises:
         ValueError: a pattern or a list type is none.
@@ -171,6 +175,12 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     found["list_type"] = ListType(raw.get("x-kubernetes-list-type") or "atomic")
     found["list_map_keys"] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
     found["atomic_map"] = raw.get("x-kubernetes-map-type") == "atomic"
+    if raw.get("x-kubernetes-validations"):
+        if not all(isinstance(each, dict) for each in raw["x-kubernetes-validations"]):
+            raise ValueError("x-kubernetes-validations must be a list of rules")
+        found["rules"] = tuple(raw["x-kubernetes-validations"])
+    below = (*found.get("properties", {}).values(), found.get("items"), found.get("additional"))
+    found["ruled"] = "rules" in found or any(sub is not None and sub.ruled for sub in below)
     return SchemaNode(**found)
 
 

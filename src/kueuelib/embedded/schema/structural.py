@@ -24,6 +24,7 @@ class StructuralSchema:
     """
 
     node: SchemaNode
+    _books: list[Any] = attrs.field(factory=list, init=False, repr=False)
 
     @classmethod
     def of(cls, openapi: Mapping[str, Any]) -> StructuralSchema:
@@ -43,5 +44,27 @@ class StructuralSchema:
         apply_defaults(self.node, obj)
 
     def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """The broken rules; what did not change since `old` is not held against the object."""
-        return validate(self.node, obj, old)
+        """The broken rules; what did not change since `old` is not held against the object.
+
+        CEL rules (`x-kubernetes-validations`) come last; they are compiled at their first use.
+        """
+        errors = validate(self.node, obj, old)
+        if self.node.ruled:
+            if not self._books:
+                from kueuelib.embedded.cel.checking import RuleBook
+
+                self._books.append(RuleBook(self.node))
+            errors += self._books[0].broken(obj, old, errors)
+        return errors
+
+    def rule_problems(self, path: str) -> list[FieldError]:
+        """Why the CEL rules of the schema cannot be compiled.
+
+        Args:
+            path: of the schema in the definition.
+        """
+        if not self.node.ruled:
+            return []
+        from kueuelib.embedded.cel.rules import problems_of
+
+        return problems_of(self.node, path)

@@ -1,0 +1,156 @@
+"""The types of the built-in kinds as OpenAPI definitions, for `/openapi/v2` and `/openapi/v3`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kueuelib.embedded.schema.builtin import BUILTIN
+from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
+from kueuelib.embedded.schema.node import ANYTHING, ListType, PatchStrategy, SchemaNode
+
+_MACHINERY: Final = "io.k8s.apimachinery.pkg"
+_SCALARS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "s": {"type": "string"},
+    "b": {"type": "boolean"},
+    "B": {"type": "string", "format": "byte"},
+    "n": {"type": "number", "format": "double"},
+}
+_NAMED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "q": (f"{_MACHINERY}.api.resource.Quantity", {"type": "string"}),
+    "t": (f"{_MACHINERY}.apis.meta.v1.Time", {"type": "string", "format": "date-time"}),
+    "u": (f"{_MACHINERY}.apis.meta.v1.MicroTime", {"type": "string", "format": "date-time"}),
+    "o": (f"{_MACHINERY}.util.intstr.IntOrString", {"type": "string", "format": "int-or-string"}),
+    "r": ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", {}),
+    "F": (f"{_MACHINERY}.apis.meta.v1.FieldsV1", {"type": "object"}),
+    "S": ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool", {}),
+}
+_PACKAGES: Final[Mapping[str, str]] = {
+    "meta": f"{_MACHINERY}.apis.meta.v1",
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+}
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "batch.JobCondition": ("type", "status"),
+    "batch.JobSpec": ("template",),
+    "apps.DeploymentSpec": ("selector", "template"),
+    "core.Container": ("name",),
+    "core.ContainerPort": ("containerPort",),
+    "core.EnvVar": ("name",),
+    "core.HTTPGetAction": ("port",),
+    "core.LimitRangeItem": ("type",),
+    "core.LimitRangeSpec": ("limits",),
+    "core.NodeSelector": ("nodeSelectorTerms",),
+    "core.NodeSelectorRequirement": ("key", "operator"),
+    "core.PodAffinityTerm": ("topologyKey",),
+    "core.PodCondition": ("type", "status"),
+    "core.PodReadinessGate": ("conditionType",),
+    "core.PodResourceClaim": ("name",),
+    "core.PodSchedulingGate": ("name",),
+    "core.PodSpec": ("containers",),
+    "core.PreferredSchedulingTerm": ("weight", "preference"),
+    "core.ResourceClaim": ("name",),
+    "core.ServicePort": ("port",),
+    "core.Taint": ("key", "effect"),
+    "core.TopologySpreadConstraint": ("maxSkew", "topologyKey", "whenUnsatisfiable"),
+    "core.Volume": ("name",),
+    "core.VolumeDevice": ("name", "devicePath"),
+    "core.VolumeMount": ("name", "mountPath"),
+    "core.WeightedPodAffinityTerm": ("weight", "podAffinityTerm"),
+    "meta.Condition": ("type", "status", "lastTransitionTime", "reason", "message"),
+    "meta.LabelSelectorRequirement": ("key", "operator"),
+    "meta.OwnerReference": ("apiVersion", "kind", "name", "uid"),
+    "node.RuntimeClass": ("handler",),
+    "rbac.ClusterRoleBinding": ("roleRef",),
+    "rbac.PolicyRule": ("verbs",),
+    "rbac.RoleBinding": ("roleRef",),
+    "rbac.RoleRef": ("apiGroup", "kind", "name"),
+    "rbac.Subject": ("kind", "name"),
+    "scheduling.PriorityClass": ("value",),
+}
+
+
+def definition_name(message: str) -> str:
+    """The name of a message's definition: `io.k8s.api.core.v1.PodSpec`."""
+    group, _, name = message.rpartition(".")
+    return f"{_PACKAGES.get(group, f'io.k8s.api.{group}.v1')}.{name}"
+
+
+def definitions(kinds: Iterable[tuple[str, str]], prefix: str) -> dict[str, Any]:
+    """The definitions of kinds and of all that they refer to, by name.
+
+    Args:
+        kinds: group and kind of each; those without types are left out.
+        prefix: of references, `#/definitions/` or `#/components/schemas/`.
+    """
+    found: dict[str, Any] = {}
+    waiting: list[tuple[str, SchemaNode]] = []
+    for group, kind in kinds:
+        message = message_name(group, kind)
+        if exists(message):
+            waiting.append((message, BUILTIN.get((group, kind), ANYTHING)))
+    while waiting:
+        message, node = waiting.pop()
+        name = definition_name(message)
+        if name not in found:
+            found[name] = _definition(message, node, prefix, waiting, found)
+    return found
+
+
+def _definition(
+    message: str,
+    node: SchemaNode,
+    prefix: str,
+    waiting: list[tuple[str, SchemaNode]],
+    found: dict[str, Any],
+) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for field in json_fields(message):
+        child = node.child(field.name)
+        inner = _type(field, prefix, found)
+        if field.message:
+            item = child.item if field.form == "+" else child
+            item = item.child("") if field.form == "%" else item
+            waiting.append((field.message, item))
+        elif field.type == "S":
+            waiting.append(("apiextensions.JSONSchemaProps", ANYTHING))
+        properties[field.name] = _formed(field, inner, child, prefix)
+    result: dict[str, Any] = {"type": "object"}
+    if node.atomic_map:
+        result["x-kubernetes-map-type"] = "atomic"
+    if message in _REQUIRED:
+        result["required"] = list(_REQUIRED[message])
+    if properties:
+        result["properties"] = properties
+    return result
+
+
+def _type(field: Field, prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+    if field.type == "i":
+        return {"type": "integer", "format": f"int{field.bits}"}
+    if field.type in _SCALARS:
+        return dict(_SCALARS[field.type])
+    if field.type in _NAMED:
+        name, schema = _NAMED[field.type]
+        found.setdefault(name, dict(schema))
+        return {"$ref": prefix + name}
+    if field.type.startswith("&"):
+        return {"type": "array", "items": {"type": "string"}}
+    return {"$ref": prefix + definition_name(field.type)}
+
+
+def _formed(field: Field, inner: dict[str, Any], node: SchemaNode, prefix: str) -> dict[str, Any]:
+    if field.form == "%":
+        return {"type": "object", "additionalProperties": inner}
+    if field.form != "+":
+        # OpenAPI v3 allows nothing beside a reference.
+        return {"allOf": [inner]} if "$ref" in inner and "components" in prefix else inner
+    result: dict[str, Any] = {"type": "array", "items": inner}
+    if node.list_type is not ListType.ATOMIC:
+        result["x-kubernetes-list-type"] = node.list_type.value
+    if node.list_map_keys:
+        result["x-kubernetes-list-map-keys"] = list(node.list_map_keys)
+    if node.patch_strategy is PatchStrategy.MERGE:
+        result["x-kubernetes-patch-strategy"] = "merge"
+        if node.patch_merge_key:
+            result["x-kubernetes-patch-merge-key"] = node.patch_merge_key
+    return result
