@@ -36,6 +36,8 @@ webhook: {{host: 127.0.0.1, port: {webhook}}}
 leaderElection: {{leaderElect: false}}
 controller:
   groupKindConcurrency: {{Job.batch: 5, Workload.kueue.x-k8s.io: 5}}
+integrations: {{frameworks: [{frameworks}]}}
+{settings}
 """
 
 
@@ -74,10 +76,14 @@ class Processes:
 
     def start(self, name: str, *args: str) -> subprocess.Popen[bytes]:
         """Starts `kueuelib ARGS` in the background."""
+        return self.start_program(name, "-m", "kueuelib", *args)
+
+    def start_program(self, name: str, *args: str) -> subprocess.Popen[bytes]:
+        """Starts `python ARGS` in the background."""
         log = (self.folder / f"{name}.log").open("ab")
         self._logs.append(log)
         process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "kueuelib", *args],
+            [sys.executable, *args],
             stdout=log,
             stderr=log,
             cwd=self.folder,
@@ -176,12 +182,16 @@ class LocalCluster:
         webhook_port: where the manager serves its webhooks.
         health_port: where it answers probes.
         metrics_port: where it serves metrics; 0 when it does not.
+        frameworks: the integrations that the manager enables.
+        settings: further lines of the manager's configuration, as YAML.
     """
 
     processes: Processes
     webhook_port: int = attrs.field(factory=free_port)
     health_port: int = attrs.field(factory=free_port)
     metrics_port: int = 0
+    frameworks: tuple[str, ...] = ("batch/job",)
+    settings: str = ""
 
     @property
     def kubeconfig(self) -> Path:
@@ -208,6 +218,8 @@ class LocalCluster:
                 health=self.health_port,
                 webhook=self.webhook_port,
                 metrics=f"127.0.0.1:{self.metrics_port}" if self.metrics_port else "0",
+                frameworks=", ".join(self.frameworks),
+                settings=self.settings,
             )
         )
         args = ["--kubeconfig", str(self.kubeconfig), "--config", str(config)]
