@@ -237,10 +237,10 @@ def _validate_versions(versions: Sequence[Mapping[str, Any]]) -> list[FieldError
 
 def _validate_schema(schema: Mapping[str, Any], path: str) -> list[FieldError]:
     try:
-        StructuralSchema.of(schema)
+        found = StructuralSchema.of(schema)
     except (ValueError, TypeError, AttributeError) as error:
         return [invalid(path, schema.get("type"), f"must be a structural schema: {error}")]
-    return []
+    return found.rule_problems(path)
 
 
 def _validate_columns(columns: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:

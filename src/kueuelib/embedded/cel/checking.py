@@ -1,0 +1,201 @@
+"""Holding objects against the compiled rules of their schema."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.cel.budget import CALL_LIMIT, OBJECT_LIMIT, OBJECT_SECONDS, Budget
+from kueuelib.embedded.cel.errors import BudgetExceeded, EvalError
+from kueuelib.embedded.cel.program import Program
+from kueuelib.embedded.cel.rules import Builder, Checks, Rule
+from kueuelib.embedded.cel.values import NONE, Optional
+from kueuelib.embedded.schema.equality import canonical, same_json
+from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
+from kueuelib.embedded.schema.validate import item_key
+from kueuelib.errors import FieldError
+
+LONGEST_MESSAGE = 5 * 1024
+EXHAUSTED = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+_BLOCKING = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+_SKIPPED = FieldError(
+    "<nil>",
+    "FieldValueInvalid",
+    'Invalid value: "null": some validation rules were not checked because the object was '
+    "invalid; correct the existing errors to complete validation",
+)
+
+
+class RuleBook:
+    """The rules of one version of a kind.
+
+    Args:
+        node: the root of the schema; what cannot be compiled is left out, it was refused when the
+            definition was written.
+    """
+
+    def __init__(self, node: SchemaNode) -> None:
+        self._checks = Builder().build(node)
+
+    def broken(self, obj: Obj, old: Obj | None, known: list[FieldError]) -> list[FieldError]:
+        """The broken rules of an object.
+
+        Args:
+            obj: the object.
+            old: its state before the change, None at its creation.
+            known: what is wrong with it already; some mistakes make rules meaningless.
+        """
+        if self._checks is None:
+            return []
+        if any(error.reason in _BLOCKING for error in known):
+            return [_SKIPPED]
+        return _Pass().run(self._checks, obj, MISSING if old is None else old)
+
+
+class _Exhausted(Exception):
+    """No further rule may run."""
+
+
+class _Pass:
+    """One look at one object."""
+
+    def __init__(self) -> None:
+        self._left = OBJECT_LIMIT
+        self._deadline = time.monotonic() + OBJECT_SECONDS
+        self._errors: list[FieldError] = []
+
+    def run(self, checks: Checks, obj: Obj, old: Any) -> list[FieldError]:
+        with contextlib.suppress(_Exhausted):  # the error that says so is among the others
+            self._visit(checks, obj, old, "", ratchet=False)
+        return self._errors
+
+    def _visit(self, checks: Checks, value: Any, old: Any, path: str, *, ratchet: bool) -> None:
+        if value is None:
+            return
+        if checks.rules:
+            self._evaluate(checks, value, old, path, ratchet=ratchet)
+        if isinstance(value, list) and checks.items is not None:
+            before = _by_key(checks.node, old)
+            unchanged = ratchet or _unchanged(value, old)
+            for i, item in enumerate(value):
+                key = item_key(checks.node, item) if before else None
+                earlier = MISSING if key is None else before.get(canonical(key), MISSING)
+                self._visit(checks.items, item, earlier, f"{path}[{i}]", ratchet=unchanged)
+        elif isinstance(value, dict):
+            known = old if isinstance(old, dict) and not checks.node.atomic_map else {}
+            unchanged = ratchet or _unchanged(value, old)
+            for name, each in value.items():
+                sub = checks.properties.get(name)
+                inner = f"{path}.{name}" if path else name
+                if sub is None and checks.additional is not None:
+                    sub, inner = checks.additional, f"{path}[{name}]"
+                if sub is not None:
+                    earlier = known.get(name, MISSING)
+                    self._visit(sub, each, earlier, inner, ratchet=unchanged)
+
+    # ---- one value
+
+    def _evaluate(self, checks: Checks, value: Any, old: Any, path: str, *, ratchet: bool) -> None:
+        has_old = old is not MISSING and old is not None
+        unchanged = ratchet or _unchanged(value, old)
+        wanted = [
+            rule
+            for rule in checks.rules
+            if (has_old or rule.optional if rule.transition else not unchanged)
+        ]
+        if not wanted:
+            return
+        try:
+            now = checks.adapt(value)
+            before = checks.adapt(old) if has_old else None
+        except EvalError as error:
+            for rule in wanted:
+                self._fail(checks, path, f"{error} evaluating rule: {rule.label}")
+            return
+        for rule in wanted:
+            given: Any = before
+            if rule.optional:
+                given = Optional(before) if has_old else NONE
+            self._apply(checks, rule, (now, given), path)
+
+    def _apply(self, checks: Checks, rule: Rule, values: tuple[Any, ...], path: str) -> None:
+        budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
+        start = budget.left
+        try:
+            holds = rule.program.run(values, budget)
+        except BudgetExceeded as error:
+            self._left -= start
+            if start < CALL_LIMIT or time.monotonic() > self._deadline:
+                self._fail(checks, path, EXHAUSTED)
+            else:
+                text = "no further validation rules will be run due to call cost exceeds limit"
+                self._fail(checks, path, f"'{error}': {text} for rule: {rule.label}")
+            raise _Exhausted from error
+        except EvalError as error:
+            self._left -= start - budget.left
+            if str(error).startswith("no such overload"):
+                text = "call arguments did not match a supported operator, function or macro"
+                self._fail(checks, path, f"'{error}': {text} signature for rule: {rule.label}")
+            else:
+                self._fail(checks, path, f"{error} evaluating rule: {rule.label}")
+            return
+        self._left -= start - budget.left
+        if holds is True:
+            return
+        message = rule.message
+        if rule.expression is not None:
+            message = self._message(rule.expression, values) or message
+        self._fail(checks, path, message, rule)
+
+    def _message(self, program: Program, values: tuple[Any, ...]) -> str:
+        """The computed message; empty when there is none, then the fixed one is used."""
+        budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
+        start = budget.left
+        try:
+            found = program.run(values, budget)
+        except (EvalError, BudgetExceeded):
+            return ""
+        finally:
+            self._left -= start - max(0, budget.left)
+        if not isinstance(found, str):
+            return ""
+        found = found.strip()
+        return "" if "\n" in found or len(found.encode()) > LONGEST_MESSAGE else found
+
+    def _fail(self, checks: Checks, path: str, message: str, rule: Rule | None = None) -> None:
+        reason = "FieldValueInvalid"
+        if rule is not None:
+            reason = rule.reason
+            if rule.path:
+                path = f"{path}.{rule.path}" if path else rule.path
+        shown = f'"{checks.type}"'
+        texts = {
+            "FieldValueForbidden": f"Forbidden: {message}",
+            "FieldValueRequired": f"Required value: {message}",
+            "FieldValueDuplicate": f"Duplicate value: {shown}",
+        }
+        text = texts.get(reason, f"Invalid value: {shown}: {message}")
+        self._errors.append(FieldError(path or "<nil>", reason, text))
+
+
+def _unchanged(value: Any, old: Any) -> bool:
+    return old is not MISSING and same_json(value, old)
+
+
+def _by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
+    if not isinstance(old, list) or node.list_type is not ListType.MAP:
+        return {}
+    return {canonical(item_key(node, item)): item for item in old if isinstance(item, dict)}

@@ -1,0 +1,214 @@
+"""From schemas to types, and from JSON to the values of those types."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.parser import RESERVED
+from kueuelib.embedded.cel.times import parse_duration, parse_timestamp
+from kueuelib.embedded.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    map_of,
+)
+from kueuelib.embedded.cel.values import KeyedList, Record, SetList
+from kueuelib.embedded.schema.node import ListType, SchemaNode
+
+Adapt = Callable[[Any], Any]
+
+_WORDS = RESERVED | {"true", "false", "null", "in"}
+_ESCAPED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_SPECIAL = re.compile(r"__|[./-]")
+_REACHABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*", re.ASCII)
+
+
+def escaped(name: str) -> str | None:
+    """What expressions call a property; None when they cannot reach it.
+
+    `a.b` is `a__dot__b`, `a__b` is `a__underscores__b`, `namespace` is `__namespace__`.
+    """
+    if not _REACHABLE.fullmatch(name):
+        return None
+    if name in _WORDS:
+        return f"__{name}__"
+    return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], name)
+
+
+@attrs.frozen(eq=False)
+class Shape:
+    """The type of a schema, and what makes a value of the type from JSON.
+
+    `adapt` raises EvalError for JSON that does not fit the schema.
+    """
+
+    type: Type
+    adapt: Adapt
+
+
+_META: Final = SchemaNode(
+    type="object",
+    properties={"name": SchemaNode(type="string"), "generateName": SchemaNode(type="string")},
+)
+_HEAD: Final[Mapping[str, SchemaNode]] = {
+    "apiVersion": SchemaNode(type="string"),
+    "kind": SchemaNode(type="string"),
+    "metadata": _META,
+}
+
+
+class Shapes:
+    """The shapes of the nodes of one schema, each made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Shape | None] = {}
+
+    def of(self, node: SchemaNode, *, root: bool = False) -> Shape | None:
+        """The shape of a node; None when expressions cannot know what it is.
+
+        Args:
+            node: the schema.
+            root: it is that of a whole object, with apiVersion, kind and metadata.
+        """
+        if id(node) not in self._known:
+            found = self._make(node, root=root or node.embedded)
+            if found is not None and node.nullable:
+                found = Shape(attrs.evolve(found.type, nullable=True), found.adapt)
+            self._known[id(node)] = found
+        return self._known[id(node)]
+
+    def _make(self, node: SchemaNode, *, root: bool) -> Shape | None:
+        if node.int_or_string:
+            return Shape(DYN, _same)
+        if node.type == "object" or root:
+            return self._object(node, root=root)
+        if node.type == "array":
+            item = None if node.items is None else self.of(node.items)
+            return None if item is None else Shape(list_of(item.type), _list(node, item.adapt))
+        if node.type == "string":
+            return _TEXTS.get(node.format, _TEXT)
+        return _SCALARS.get(node.type)
+
+    def _object(self, node: SchemaNode, *, root: bool) -> Shape | None:
+        if node.additional is not None and not root:
+            value = self.of(node.additional)
+            return None if value is None else Shape(map_of(STRING, value.type), _map(value.adapt))
+        fields: dict[str, Type] = {}
+        steps: list[tuple[str, str, Adapt]] = []
+        properties = {**node.properties, **_HEAD} if root else node.properties
+        for name, sub in properties.items():
+            shape, called = self.of(sub), escaped(name)
+            if shape is not None and called is not None:
+                fields[called] = shape.type
+                steps.append((name, called, shape.adapt))
+        return Shape(Type("object", fields=fields), _record(steps))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _wrong(wanted: str, value: Any) -> EvalError:
+    return EvalError(f"invalid data, expected {wanted}, got {type(value).__name__}")
+
+
+def _record(steps: list[tuple[str, str, Adapt]]) -> Adapt:
+    def adapt(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong("an object", value)
+        found = Record()
+        for name, called, inner in steps:
+            if name in value:
+                found[called] = inner(value[name])
+        return found
+
+    return adapt
+
+
+def _map(inner: Adapt) -> Adapt:
+    def adapt(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong("a map", value)
+        return {key: inner(each) for key, each in value.items()}
+
+    return adapt
+
+
+def _list(node: SchemaNode, inner: Adapt) -> Adapt:
+    keys = tuple(called for key in node.list_map_keys if (called := escaped(key)))
+
+    def adapt(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _wrong("an array", value)
+        items = [inner(each) for each in value]
+        if node.list_type is ListType.SET:
+            return SetList(items)
+        if node.list_type is ListType.MAP:
+            found = KeyedList(items)
+            found.keys = keys
+            return found
+        return items
+
+    return adapt
+
+
+def _scalar(kind: type | tuple[type, ...], wanted: str, convert: Adapt = _same) -> Adapt:
+    def adapt(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            raise _wrong(wanted, value)
+        return convert(value)
+
+    return adapt
+
+
+def _whole(value: float) -> int:
+    if isinstance(value, float) and not value.is_integer():
+        raise _wrong("an integer", value)
+    return int(value)
+
+
+def _decoded(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise EvalError(f"byte format is invalid: {value[:60]!r}") from None
+
+
+def _day(value: str) -> Any:
+    return parse_timestamp(value if len(value) > 10 else f"{value}T00:00:00Z")
+
+
+_TEXT: Final = Shape(STRING, _scalar(str, "a string"))
+_TEXTS: Final[Mapping[str, Shape]] = {
+    "byte": Shape(BYTES, _scalar(str, "a string", _decoded)),
+    "duration": Shape(DURATION, _scalar(str, "a string", parse_duration)),
+    "date": Shape(TIMESTAMP, _scalar(str, "a string", _day)),
+    "date-time": Shape(TIMESTAMP, _scalar(str, "a string", _day)),
+}
+_SCALARS: Final[Mapping[str, Shape]] = {
+    "boolean": Shape(BOOL, _scalar(bool, "a boolean")),
+    "integer": Shape(INT, _scalar((int, float), "an integer", _whole)),
+    "number": Shape(DOUBLE, _scalar((int, float), "a number", float)),
+}
