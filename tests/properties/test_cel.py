@@ -15,12 +15,13 @@ from kueuelib.embedded.cel.program import compile_expression
 from kueuelib.embedded.cel.types import DYN, INT, STRING, list_of, map_of
 
 VARIABLES = {"x": INT, "s": STRING, "l": list_of(INT), "m": map_of(STRING, DYN), "d": DYN}
-WORDS = (
+TEXT = (
     "x s l m d 0 1 2.5 3u 'a' b'a' true null [ ] { } ( ) . , ? : + - * / % < == != && || ! in "
     "has all exists map filter size int string double matches find join split format sum min "
     "transformMap optional.of none value orValue quantity ip cidr url timestamp duration isIP "
     "getHours replace substring indexOf sets.contains type dyn i v -9223372036854775808 '%s' '('"
-).split()  # noqa: SIM905 - easier to read
+)
+WORDS = TEXT.split()
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

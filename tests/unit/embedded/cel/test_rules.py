@@ -75,6 +75,11 @@ def ruled(schema: Obj, text: str, **more: Any) -> Obj:
 
 INT = {"type": "integer"}
 TEXT = {"type": "string"}
+SMALL = "quantity(self.memory).isLessThan(quantity('1Gi'))"
+MISFIT = (
+    "'no such overload': call arguments did not match a supported operator, function or macro "
+    "signature"
+)
 
 
 async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> list[str]:
@@ -163,11 +168,10 @@ async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> l
             [],
         ),
         (
-            fields([rule("quantity(self.memory).isLessThan(quantity('1Gi'))")], memory=TEXT),
+            fields([rule(SMALL)], memory=TEXT),
             {"memory": "1024Mi"},
             [
-                'spec: Invalid value: "object": failed rule: '
-                + "quantity(self.memory).isLessThan(quantity('1Gi'))"
+                f'spec: Invalid value: "object": failed rule: {SMALL}',
             ],
         ),
         (
@@ -208,9 +212,7 @@ async def causes(service: ApiService, spec: Any, new: Any, old: Any = None) -> l
             fields([rule("self.a > 0")], a={**INT, "nullable": True}),
             {"a": None},
             [
-                'spec: Invalid value: "object": '
-                + "'no such overload': call arguments did not match a supported operator, "
-                + "function or macro signature for rule: self.a > 0"
+                f'spec: Invalid value: "object": {MISFIT} for rule: self.a > 0',
             ],
         ),
     ],
