@@ -242,7 +242,14 @@ async def test_a_dry_run_spares_hooks_with_side_effects(api, hook):
         ({"timeoutSeconds": 99}, "webhooks[0].timeoutSeconds"),
         ({"failurePolicy": "Maybe"}, "webhooks[0].failurePolicy"),
         ({"rules": [rule(("WATCH",))]}, "webhooks[0].rules[0].operations[0]"),
-        ({"matchConditions": [{"name": "a", "expression": "true"}]}, "webhooks[0].matchConditions"),
+        (
+            {"matchConditions": [{"name": "a", "expression": "object.x +"}]},
+            "webhooks[0].matchConditions[0].expression",
+        ),
+        (
+            {"matchConditions": [{"name": "a", "expression": "1"}]},
+            "webhooks[0].matchConditions[0].expression",
+        ),
     ],
 )
 async def test_a_broken_configuration_is_invalid(api, hook, fields, path):
@@ -355,3 +362,34 @@ async def test_a_hook_for_one_version_sees_writes_of_the_other(api, hook, boxes)
     asked = hook.requests[-1][1] if hook.requests[-1][0] == "/hook" else hook.requests[-2][1]
     assert asked["kind"]["version"] == "v1"
     assert asked["requestKind"]["version"] == "v2"
+
+
+async def test_match_conditions_choose_the_requests_of_a_hook(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": False}
+    conditions = [
+        {"name": "named-b", "expression": "object.metadata.name == 'b'"},
+        {"name": "by-admin", "expression": "request.userInfo.username != ''"},
+        {"name": "new", "expression": "oldObject == null && request.operation == 'CREATE'"},
+    ]
+    await register(api, hook, matchConditions=conditions)
+    assert (await api.post(MAPS, config_map("a"))).status == 201
+    assert (await api.post(MAPS, config_map("b"))).status == 400
+    assert len(hook.requests) == 1
+
+
+@pytest.mark.parametrize(("policy", "status"), [("Fail", 403), ("Ignore", 201)])
+async def test_a_condition_without_a_value_fails_as_the_policy_says(api, hook, policy, status):
+    conditions = [{"name": "broken", "expression": "object.nothing.here"}]
+    await register(api, hook, matchConditions=conditions, failurePolicy=policy)
+    made = await api.post(MAPS, config_map("a"))
+    assert made.status == status
+    assert not hook.requests
+
+
+async def test_one_condition_that_says_no_outweighs_a_broken_one(api, hook):
+    conditions = [
+        {"name": "broken", "expression": "object.nothing.here"},
+        {"name": "never", "expression": "false"},
+    ]
+    await register(api, hook, matchConditions=conditions)
+    assert (await api.post(MAPS, config_map("a"))).status == 201

@@ -9,7 +9,6 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
-    forbidden,
     invalid,
     listed,
     not_supported,
@@ -103,8 +102,9 @@ def _validate_hook(hook: Mapping[str, Any], path: str) -> list[FieldError]:
         text = "must include at least one of v1, v1beta1"
         errors.append(invalid(f"{path}.admissionReviewVersions", list(reviews), text))
     if listed(hook, "matchConditions"):
-        text = "this server evaluates no CEL expressions; use selectors"
-        errors.append(forbidden(f"{path}.matchConditions", text))
+        from kueuelib.embedded.cel.conditions import problems_of
+
+        errors += problems_of(listed(hook, "matchConditions"), f"{path}.matchConditions")
     for key in ("namespaceSelector", "objectSelector"):
         try:
             from_label_selector(hook.get(key) or {})

@@ -63,6 +63,7 @@ class Hook:
         dry: whether it may be called on a dry run.
         again: whether it wants to see what later hooks changed.
         review: the AdmissionReview version it speaks.
+        conditions: expressions that must all be true (`cel.conditions.Condition`).
     """
 
     name: str
@@ -76,6 +77,7 @@ class Hook:
     dry: bool
     again: bool
     review: str
+    conditions: tuple[Any, ...] = ()
 
     def version_for(
         self, operation: Operation, kind: Kind, version: str, subresource: str
@@ -136,6 +138,11 @@ def _compile(hook: Mapping[str, Any]) -> Hook:
         for rule in hook.get("rules") or ()
     )
     spoken = hook.get("admissionReviewVersions") or ["v1"]
+    conditions: tuple[Any, ...] = ()
+    if hook.get("matchConditions"):
+        from kueuelib.embedded.cel.conditions import compile_conditions
+
+        conditions = compile_conditions(hook["matchConditions"])
     return Hook(
         name=hook["name"],
         client=hook.get("clientConfig") or {},
@@ -148,4 +155,5 @@ def _compile(hook: Mapping[str, Any]) -> Hook:
         dry=hook.get("sideEffects") in ("None", "NoneOnDryRun"),
         again=hook.get("reinvocationPolicy") == "IfNeeded",
         review=next((known for known in ("v1", "v1beta1") if known in spoken), "v1"),
+        conditions=conditions,
     )

@@ -12,6 +12,7 @@ import orjson
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded import failures
 from kueuelib.embedded.admission.chain import StoredObjects
 from kueuelib.embedded.admission.hook_client import gather_first_failure
 from kueuelib.embedded.admission.hooks import Hook, compile_hooks
@@ -60,13 +61,13 @@ class WebhookChain:
         changed = False
         seen: list[tuple[Call, bytes]] = []
         for call in calls:
-            if not call[0].wants(kind, request, namespace):
+            if not await self._meant(kind, request, namespace, call):
                 continue
             changed |= await self._mutate(kind, request, call)
             if call[0].again:
                 seen.append((call, _bytes(request)))
         for call, before in seen:
-            if _bytes(request) != before and call[0].wants(kind, request, namespace):
+            if _bytes(request) != before and await self._meant(kind, request, namespace, call):
                 changed |= await self._mutate(kind, request, call)
         return changed
 
@@ -76,7 +77,7 @@ class WebhookChain:
         if not calls:
             return
         namespace = self._namespace(kind, request)
-        wanted = [call for call in calls if call[0].wants(kind, request, namespace)]
+        wanted = [call for call in calls if await self._meant(kind, request, namespace, call)]
         if len(wanted) == 1:
             await self._ask(kind, request, wanted[0])
         elif wanted:
@@ -109,6 +110,26 @@ class WebhookChain:
         if not kind.namespaced:
             return None
         return self._reader.get(NAMESPACES, ObjectKey("", request.key.namespace))
+
+    async def _meant(
+        self, kind: Kind, request: AdmissionRequest, namespace: Obj | None, call: Call
+    ) -> bool:
+        """Whether the selectors and the conditions of a hook let the request through to it."""
+        hook, version = call
+        if not hook.wants(kind, request, namespace):
+            return False
+        if not hook.conditions:
+            return True
+        from kueuelib.embedded.cel.conditions import ConditionFailed, fulfilled
+
+        review = await self._review(kind, request, version, "")
+        obj, old = review.pop("object"), review.pop("oldObject")
+        try:
+            return fulfilled(hook.conditions, obj, old, review)
+        except ConditionFailed as error:
+            if hook.ignore:
+                return False
+            raise failures.forbidden(kind, request.key.name, str(error)) from error
 
     # ---- one call
 

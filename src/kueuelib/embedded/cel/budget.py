@@ -53,6 +53,11 @@ class Budget:
             self._mark = self.left - STRIDE
 
 
+def deadline_in(seconds: float) -> float:
+    """The deadline of a budget that lasts so long from now on."""
+    return time.monotonic() + seconds
+
+
 def traversal(*values: object) -> int:
     """The cost of reading texts, bytes and lists once: a tenth of a unit for each element."""
     total = 0

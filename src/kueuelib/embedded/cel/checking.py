@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.cel.budget import CALL_LIMIT, OBJECT_LIMIT, OBJECT_SECONDS, Budget
+from kueuelib.embedded.cel.budget import (
+    CALL_LIMIT,
+    OBJECT_LIMIT,
+    OBJECT_SECONDS,
+    Budget,
+    deadline_in,
+)
 from kueuelib.embedded.cel.errors import BudgetExceeded, EvalError
 from kueuelib.embedded.cel.program import Program
 from kueuelib.embedded.cel.rules import Builder, Checks, Rule
@@ -74,7 +80,7 @@ class _Pass:
 
     def __init__(self) -> None:
         self._left = OBJECT_LIMIT
-        self._deadline = time.monotonic() + OBJECT_SECONDS
+        self._deadline = deadline_in(OBJECT_SECONDS)
         self._errors: list[FieldError] = []
 
     def run(self, checks: Checks, obj: Obj, old: Any) -> list[FieldError]:

@@ -1,0 +1,89 @@
+"""`matchConditions` of webhooks: expressions that decide whether a hook is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import duplicate, invalid, required
+from kueuelib.embedded.cel.budget import OBJECT_SECONDS, Budget, deadline_in
+from kueuelib.embedded.cel.errors import CelError, CompileError
+from kueuelib.embedded.cel.program import Program, compile_expression
+from kueuelib.embedded.cel.types import BOOL, DYN, Type
+from kueuelib.errors import FieldError
+
+VARIABLES: Mapping[str, Type] = {"object": DYN, "oldObject": DYN, "request": DYN}
+MOST = 64
+
+
+class ConditionFailed(CelError):
+    """A condition has no value."""
+
+
+@attrs.frozen(eq=False)
+class Condition:
+    """One compiled condition."""
+
+    name: str
+    program: Program
+
+
+def compile_conditions(given: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
+    """The conditions of a hook that was validated."""
+    return tuple(
+        Condition(each["name"], compile_expression(each["expression"], VARIABLES)) for each in given
+    )
+
+
+def fulfilled(
+    conditions: Sequence[Condition], obj: Any, old: Any, request: Mapping[str, Any]
+) -> bool:
+    """Whether all conditions hold; one that does not decides, whatever is wrong with others.
+
+    Raises:
+        ConditionFailed: one has no value, and none of the others says no.
+    """
+    budget = Budget(deadline=deadline_in(OBJECT_SECONDS))
+    failures: list[str] = []
+    for condition in conditions:
+        try:
+            if condition.program.run((obj, old, request), budget) is not True:
+                return False
+        except CelError as error:
+            failures.append(f"expression '{condition.program.source}' resulted in error: {error}")
+    if failures:
+        raise ConditionFailed(", ".join(failures))
+    return True
+
+
+def problems_of(given: Sequence[Any], path: str) -> list[FieldError]:
+    """What is wrong with the `matchConditions` at a path."""
+    errors: list[FieldError] = []
+    if len(given) > MOST:
+        text = f"Too many: {len(given)}: must have at most {MOST} items"
+        errors.append(FieldError(path, "FieldValueTooMany", text))
+    seen = set()
+    for i, each in enumerate(given[:MOST]):
+        where = f"{path}[{i}]"
+        name, text = each.get("name") or "", each.get("expression") or ""
+        if not name:
+            errors.append(required(f"{where}.name"))
+        else:
+            errors += [invalid(f"{where}.name", name, why) for why in naming.qualified_name(name)]
+        if name and name in seen:
+            errors.append(duplicate(f"{where}.name", name))
+        seen.add(name)
+        if not text.strip():
+            errors.append(required(f"{where}.expression"))
+            continue
+        try:
+            program = compile_expression(text, VARIABLES)
+        except CompileError as error:
+            errors.append(invalid(f"{where}.expression", text, f"compilation failed: {error}"))
+            continue
+        if program.type not in (BOOL, DYN):
+            errors.append(invalid(f"{where}.expression", text, "must evaluate to bool"))
+    return errors
