@@ -1,0 +1,55 @@
+"""What a running check may ask the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+
+import attrs
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.quantity import Quantity
+from kueuelib.runtime.client import Client
+
+
+@attrs.frozen(eq=False)
+class Context:
+    """The surroundings of one call of a check.
+
+    Attributes:
+        check: the name of the AdmissionCheck.
+        client: speaks to the API server.
+        passed: the other workloads that this AdmissionCheck said Ready to and that still hold
+            quota, in a namespace, or everywhere when it is empty.
+    """
+
+    check: str
+    client: Client
+    passed: Callable[[str], tuple[Workload, ...]]
+
+
+_CURRENT: ContextVar[Context] = ContextVar("kueuelib check")
+
+
+def current() -> Context:
+    """The context of the check that is running.
+
+    Raises:
+        LookupError: no check is running.
+    """
+    return _CURRENT.get()
+
+
+def enter(context: Context) -> None:
+    """Makes a context the current one, in this task."""
+    _CURRENT.set(context)
+
+
+def usage_of(workload: Workload) -> Mapping[str, Quantity]:
+    """What a workload holds quota for, by resource, over all pod sets; empty without quota."""
+    found: dict[str, Quantity] = {}
+    admission = workload.status.admission
+    for assignment in admission.pod_set_assignments if admission else ():
+        for resource, amount in assignment.resource_usage.items():
+            found[resource] = found[resource] + amount if resource in found else amount
+    return found

@@ -1,0 +1,106 @@
+"""A check: an async function, and what the library has to know about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Hashable
+
+import attrs
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.checks.verdicts import Verdict
+from kueuelib.errors import ConfigError
+
+CheckFunction = Callable[[Workload, Obj | None], Awaitable[Verdict] | Verdict]
+"""`(workload, parameters) -> verdict`; a function that is not async runs in a thread."""
+
+TIMEOUT = 30.0
+INTERVAL = 30.0
+CONCURRENCY = 50
+
+
+@attrs.frozen(eq=False)
+class Check:
+    """How one kind of admission check is decided; made by `check`.
+
+    Attributes:
+        controller_name: `spec.controllerName` of the AdmissionChecks that are decided so.
+        function: decides.
+        parameters: the kind of `spec.parameters`, None for a check without. Of a namespaced kind
+            the object of that name in the workload's own namespace is meant.
+        timeout: seconds that one call may take.
+        interval: seconds between two calls while a workload is Pending.
+        recheck: seconds between two calls after it was Ready, also while the job runs; None: only
+            when the parameters change.
+        concurrency: how many workloads are looked at at a time.
+        serialize: workloads with an equal result are decided one after the other.
+        evict_on_failure: whether a failing call takes back an earlier Ready. By default what was
+            admitted goes on, and the check is asked again with growing pauses.
+    """
+
+    controller_name: str
+    function: CheckFunction
+    parameters: Resource | None = None
+    timeout: float = TIMEOUT
+    interval: float = INTERVAL
+    recheck: float | None = None
+    concurrency: int = CONCURRENCY
+    serialize: Callable[[Workload], Hashable] | None = None
+    evict_on_failure: bool = False
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function can be awaited."""
+        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object may be async
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+
+    @property
+    def field_manager(self) -> str:
+        """Who owns what is written; at most 128 characters."""
+        return self.controller_name[:128]
+
+
+def check(
+    controller_name: str,
+    *,
+    parameters: Resource | None = None,
+    timeout: float = TIMEOUT,
+    interval: float = INTERVAL,
+    recheck: float | None = None,
+    concurrency: int = CONCURRENCY,
+    serialize: Callable[[Workload], Hashable] | None = None,
+    evict_on_failure: bool = False,
+) -> Callable[[CheckFunction], Check]:
+    """Makes a check of a function `(workload, parameters) -> Ready | Retry | Rejected | Pending`.
+
+    The function is called with the Workload that holds quota and with the raw parameters object,
+    None for a check without parameters. It may be called at any time and any number of times; what
+    it says counts only if the workload still holds the same quota. See `Check` for the arguments.
+
+    Raises:
+        ConfigError: a name or a number cannot work.
+    """
+    subject = f"check {controller_name!r}"
+    if not controller_name:
+        raise ConfigError(subject, "has no controller name", 'write check("example.com/name")')
+    for name, value in (("timeout", timeout), ("interval", interval), ("recheck", recheck)):
+        if value is not None and value <= 0:
+            raise ConfigError(subject, f"{name}={value:g} is no time", "give seconds above 0")
+    if concurrency < 1:
+        raise ConfigError(subject, f"concurrency={concurrency} lets nobody work", "give 1 or more")
+
+    def made(function: CheckFunction) -> Check:
+        return Check(
+            controller_name,
+            function,
+            parameters,
+            timeout,
+            interval,
+            recheck,
+            concurrency,
+            serialize,
+            evict_on_failure,
+        )
+
+    return made

@@ -1,0 +1,123 @@
+"""The objects that configure checks, and what is wrong with a reference to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.informer import Informer
+
+
+@attrs.frozen
+class Problem:
+    """Why the parameters of an AdmissionCheck cannot be used.
+
+    Attributes:
+        text: a sentence for people.
+    """
+
+    text: str
+
+
+class ParameterSource:
+    """Follows the parameters objects of one check; a part of a `Manager`.
+
+    It has an informer of its own that nothing waits for: as long as the kind is not installed the
+    AdmissionChecks are inactive, and everything else works.
+
+    Args:
+        client: lists and watches.
+        resource: the kind, None for a check without parameters.
+        clock: monotonic time.
+    """
+
+    def __init__(
+        self, client: Client, resource: Resource | None, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.resource = resource
+        self._informer = None if resource is None else Informer(client, resource, clock=clock)
+        self._listeners: list[Callable[[ObjectKey], None]] = []
+
+    def subscribe(self, listener: Callable[[ObjectKey], None]) -> None:
+        """Calls `listener` with the key of every parameters object whose spec changes.
+
+        Once, with an empty key, when the objects are known for the first time.
+        """
+        self._listeners.append(listener)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Follow the objects until cancelled."""
+        ready()
+        if self._informer is None:
+            return
+        self._informer.add_handler(
+            lambda delta: (
+                None
+                if delta.old is not None
+                and delta.new is not None
+                and content(delta.old) == content(delta.new)
+                else self._tell(delta.key)
+            )
+        )
+        await self._informer.run(lambda: self._tell(ObjectKey("", "")))
+
+    def _tell(self, key: ObjectKey) -> None:
+        for listener in self._listeners:
+            listener(key)
+
+    def problem(self, check: Mapping[str, Any]) -> Problem | None:
+        """What is wrong with the reference of a raw AdmissionCheck, or None.
+
+        A namespaced object may be missing: that concerns the workloads of its namespace only.
+        """
+        ref = (check.get("spec") or {}).get("parameters")
+        if self.resource is None or self._informer is None:
+            return None
+        kind, group = self.resource.kind, self.resource.group
+        if not ref:
+            return Problem(f"spec.parameters is missing: this check needs a {kind}.{group}")
+        if (ref.get("kind"), ref.get("apiGroup", "")) != (kind, group):
+            found = f"{ref.get('kind')}.{ref.get('apiGroup', '')}"
+            return Problem(
+                f"spec.parameters refers to a {found}, this check needs a {kind}.{group}"
+            )
+        if not self._informer.synced:
+            return Problem(f"{self.resource.plural}.{group} cannot be read: is it installed?")
+        if not self.resource.namespaced and self._find(ref["name"], "") is None:
+            return Problem(f"{kind} {ref['name']} does not exist")
+        return None
+
+    def find(self, check: Mapping[str, Any], namespace: str) -> Obj | Problem | None:
+        """The parameters of a raw AdmissionCheck for workloads of a namespace.
+
+        None when the check takes none, `Problem` when they cannot be used.
+        """
+        found = self.problem(check)
+        if found is not None or self.resource is None:
+            return found
+        name = check["spec"]["parameters"]["name"]
+        obj = self._find(name, namespace if self.resource.namespaced else "")
+        return obj or Problem(f"{self.resource.kind} {name} does not exist in {namespace}")
+
+    def _find(self, name: str, namespace: str) -> Obj | None:
+        assert self._informer is not None
+        return self._informer.store.get(ObjectKey(namespace, name))
+
+
+def content(parameters: Mapping[str, Any] | None) -> Any:
+    """The part of a parameters object whose change lets checks be asked again.
+
+    Status and metadata are left out; other top-level fields (a ConfigMap's `data`) count.
+    """
+    if parameters is None:
+        return None
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in ("metadata", "status", "apiVersion", "kind")
+    }

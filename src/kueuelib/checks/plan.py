@@ -1,0 +1,277 @@
+r"""When a check is asked, and what its answer makes of the entry of a Workload: pure.
+
+spec/jobs 6.1. A check is asked about workloads that hold quota:
+
+```
+            asked                 asked again: recheck, new parameters
+  PENDING ---------> READY  ---------------------------------------+
+     ^  |  \                                                        |
+     |  |   +------> RETRY  <---------------------------------------+
+     |  +----------> REJECTED <-------------------------------------+
+     +---- the delay of RETRY is over; the quota is lost; deactivated, in the case of REJECTED
+```
+
+The workload controller makes the way back as well. The check does it too, because there are
+managers that do not; both do the same. All instants are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api import names
+from kueuelib.api.codec import encode
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY, PodSetUpdate
+from kueuelib.api.meta import Obj, format_time, parse_time
+from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
+from kueuelib.controllers import workload_state as states
+
+DEFAULT_RETRY_MINUTES = 15
+MESSAGE_LIMIT = 32768
+
+
+@attrs.frozen
+class Reservation:
+    """One reservation of quota; another one of the same workload differs.
+
+    Attributes:
+        uid: of the Workload.
+        since: when quota was reserved.
+        admission: the raw `status.admission`.
+    """
+
+    uid: str
+    since: str
+    admission: Mapping[str, Any]
+
+
+@attrs.frozen
+class Asked:
+    """What is remembered of the last answer.
+
+    Attributes:
+        reservation: for which it was given.
+        parameters: the spec of the parameters object at that time.
+        state: the state of the entry that it led to.
+        again: when to ask again, None: not by itself.
+        failures: how many calls in a row have failed.
+        retry_until: when a Retry that named its own delay is over, or None.
+    """
+
+    reservation: Reservation
+    parameters: Any
+    state: str
+    again: float | None
+    failures: int = 0
+    retry_until: float | None = None
+
+
+@attrs.frozen
+class Ask:
+    """The check is to be asked."""
+
+
+@attrs.frozen
+class Reset:
+    """The entry goes back to Pending.
+
+    Attributes:
+        message: why.
+    """
+
+    message: str
+
+
+@attrs.frozen
+class Rest:
+    """Nothing to do, until an instant or until something changes (None)."""
+
+    until: float | None = None
+
+
+Move = Ask | Reset | Rest
+
+
+def reservation_of(wl: Mapping[str, Any]) -> Reservation | None:
+    """The reservation that the checks decide about, None when there is none to decide about."""
+    if states.is_deleted(wl) or not states.is_active(wl):
+        return None
+    if states.phase_of(wl) not in (states.Phase.RESERVED, states.Phase.ADMITTED):
+        return None
+    since = states.condition(wl, names.QUOTA_RESERVED).get("lastTransitionTime", "")
+    admission = states.status_of(wl).get("admission") or {}
+    return Reservation(wl["metadata"]["uid"], since, admission)
+
+
+def entry_of(wl: Mapping[str, Any], check: str) -> Mapping[str, Any] | None:
+    """The entry of an AdmissionCheck in `status.admissionChecks`, or None."""
+    for entry in states.check_states(wl):
+        if entry["name"] == check:
+            return entry
+    return None
+
+
+def next_move(
+    wl: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    parameters: Any,
+    asked: Asked | None,
+    retry_delay: float,
+    now: float,
+    *,
+    rechecks: bool = False,
+) -> Move:
+    """What is to be done about one entry.
+
+    Args:
+        wl: the raw Workload.
+        entry: its entry.
+        parameters: the spec of the parameters object.
+        asked: what is remembered of the last answer.
+        retry_delay: seconds that a Retry lasts when it does not say itself.
+        now: seconds since the epoch.
+        rechecks: whether what is Ready is asked again, without an answer that is remembered.
+    """
+    state = entry.get("state", CHECK_PENDING)
+    reservation = reservation_of(wl)
+    if reservation is None:
+        return _without_quota(wl, entry, asked, retry_delay, now)
+    if state in (CHECK_RETRY, CHECK_REJECTED):
+        return Rest()
+    if asked is None:
+        return Rest() if state == CHECK_READY and not rechecks else Ask()
+    if asked.reservation != reservation or asked.state != state or asked.parameters != parameters:
+        return Ask()
+    if asked.again is None:
+        return Rest()
+    return Ask() if asked.again <= now else Rest(asked.again)
+
+
+def _without_quota(
+    wl: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    asked: Asked | None,
+    retry_delay: float,
+    now: float,
+) -> Move:
+    state = entry.get("state", CHECK_PENDING)
+    if states.has_quota(wl) or states.is_finished(wl) or states.is_deleted(wl):
+        return Rest()
+    if state == CHECK_READY:
+        return Reset("Reset to Pending after quota was lost")
+    if state == CHECK_REJECTED and not states.is_active(wl):
+        return Reset("Reset to Pending after deactivation")
+    if state == CHECK_RETRY:
+        until = retry_end(entry, asked, retry_delay)
+        return Reset("The delay after Retry is over") if until <= now else Rest(until)
+    return Rest()
+
+
+def retry_end(entry: Mapping[str, Any], asked: Asked | None, retry_delay: float) -> float:
+    """When a Retry is over."""
+    if asked is not None and asked.state == CHECK_RETRY and asked.retry_until is not None:
+        return asked.retry_until
+    own = entry.get("requeueAfterSeconds")
+    return parse_time(entry["lastTransitionTime"]) + (retry_delay if own is None else float(own))
+
+
+def retry_delay_of(check: Mapping[str, Any]) -> float:
+    """Seconds that a Retry of a raw AdmissionCheck lasts."""
+    minutes = (check.get("spec") or {}).get("retryDelayMinutes")
+    return 60.0 * (DEFAULT_RETRY_MINUTES if minutes is None else minutes)
+
+
+def decided(
+    wl: Mapping[str, Any], entry: Mapping[str, Any], verdict: Verdict, now: float
+) -> Obj | None:
+    """The entry as a verdict makes it; None when it stays as it is.
+
+    Raises:
+        ValueError: the verdict changes pod sets that the workload does not have.
+    """
+    old = entry.get("state", CHECK_PENDING)
+    match verdict:
+        case Pending():
+            if states.is_admitted(wl):
+                return None  # a job that runs is not stopped by doubts
+            new: Obj = {"state": CHECK_PENDING, "message": verdict.message}
+            if verdict.preemption_required:
+                new["reason"] = names.REASON_PREEMPTION_REQUIRED
+        case Ready():
+            if old == CHECK_READY:
+                return None  # what it adds to the pods must not change
+            new = {"state": CHECK_READY, "message": verdict.message}
+            updates = pod_set_updates(wl, verdict.updates)
+            if updates:
+                new["podSetUpdates"] = updates
+        case Retry():
+            new = {"state": CHECK_RETRY, "message": verdict.message}
+            if verdict.after is not None:
+                new["requeueAfterSeconds"] = max(0, round(verdict.after))
+        case Rejected():
+            new = {"state": CHECK_REJECTED, "message": verdict.message}
+    return changed_entry(entry, new, now)
+
+
+def changed_entry(entry: Mapping[str, Any], new: Mapping[str, Any], now: float) -> Obj | None:
+    """The entry with new content; None when it has that already.
+
+    Its transition time moves with its state only.
+    """
+    found: Obj = {"name": entry["name"], **new}
+    message = found.get("message") or ""
+    found["message"] = (
+        message[: MESSAGE_LIMIT - 4] + " ..." if len(message) > MESSAGE_LIMIT else message
+    )
+    same = entry.get("state", CHECK_PENDING) == found["state"]
+    kept = entry.get("lastTransitionTime") if same else None
+    found["lastTransitionTime"] = kept or format_time(now)
+    fields = ("state", "message", "reason", "podSetUpdates", "requeueAfterSeconds")
+    if all((entry.get(field) or None) == (found.get(field) or None) for field in fields):
+        return None
+    return found
+
+
+def pod_set_updates(wl: Mapping[str, Any], updates: tuple[PodSetUpdate, ...]) -> list[Obj]:
+    """One raw update per pod set, as the API demands, or none at all.
+
+    Raises:
+        ValueError: an update names no pod set of the workload, or one twice.
+    """
+    if not updates:
+        return []
+    pod_sets = [pod_set.get("name", "main") for pod_set in wl["spec"]["podSets"]]
+    by_name = {update.name: update for update in updates}
+    if len(by_name) != len(updates) or not by_name.keys() <= {*pod_sets}:
+        wanted = [update.name for update in updates]
+        raise ValueError(f"updates are for the pod sets {wanted}, the workload has {pod_sets}")
+    return [encode(by_name.get(name) or PodSetUpdate(name)) for name in pod_sets]
+
+
+def apply_body(wl: Mapping[str, Any], mine: frozenset[str], changed: Mapping[str, Obj]) -> Obj:
+    """The server-side apply of a controller's own entries.
+
+    All of them, because an entry that is left out would be removed; and only on the object that
+    the decision was made on, so that an entry which the queue dropped does not come back.
+
+    Args:
+        wl: the raw Workload.
+        mine: the AdmissionChecks of the controller.
+        changed: the entries that change, by check.
+    """
+    meta = wl["metadata"]
+    fields = ("name", "namespace", "uid", "resourceVersion")
+    entries = [
+        dict(changed.get(entry["name"], entry))
+        for entry in states.check_states(wl)
+        if entry["name"] in mine
+    ]
+    return {
+        "apiVersion": wl["apiVersion"],
+        "kind": wl["kind"],
+        "metadata": {field: meta[field] for field in fields},
+        "status": {"admissionChecks": entries},
+    }

@@ -1,0 +1,385 @@
+"""Asks a check about the workloads that list it, and writes what it says (spec/jobs 6.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
+from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.checks import plan
+from kueuelib.checks.context import Context
+from kueuelib.checks.definition import Check
+from kueuelib.checks.evaluation import CheckFailed, Evaluator
+from kueuelib.checks.parameters import ParameterSource, Problem, content
+from kueuelib.checks.plan import Ask, Asked, Reservation, Reset, Rest, reservation_of
+from kueuelib.checks.verdicts import Pending, Retry, Verdict
+from kueuelib.controllers import workload_state as states
+from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import DONE, Result
+from kueuelib.runtime.informer import Informer
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventRecorder
+
+BY_CHECK = "workloads by admission check"
+CONFLICTS = 5
+"""How often an answer is written again on a newer object before the retry waits."""
+FIRST_PAUSE, LAST_PAUSE = 10.0, 600.0
+"""Seconds until a check that failed is asked again: at first, and at most."""
+NEWER_FIELDS = ("reason", "requeueAfterSeconds")
+"""Fields of an entry that the CRDs of older managers do not have."""
+
+_EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
+
+
+class CheckReconciler:
+    """Looks at one workload for one `Check`.
+
+    Args:
+        check: what to ask.
+        client: writes, and is handed to the check.
+        workloads: the informer of Workloads, indexed by `BY_CHECK`.
+        checks: the informer of AdmissionChecks.
+        parameters: the parameters objects.
+        recorder: for events about Workloads.
+        clock: tells the time.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        client: Client,
+        workloads: Informer,
+        checks: Informer,
+        parameters: ParameterSource,
+        recorder: EventRecorder,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._check = check
+        self._client = client
+        self._workloads = workloads
+        self._checks = checks
+        self._parameters = parameters
+        self._recorder = recorder
+        self._clock = clock
+        self._evaluator = Evaluator(check)
+        self._asked: dict[tuple[ObjectKey, str], Asked] = {}
+        self._running: dict[tuple[ObjectKey, str], tuple[Reservation, asyncio.Task[Verdict]]] = {}
+        self._answers: dict[ObjectKey, Obj] = {}
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._plain_entries = False
+        workloads.add_handler(self._heard)
+
+    # ---- what is known
+
+    def mine(self) -> dict[str, Obj]:
+        """The AdmissionChecks that this check decides, by name."""
+        return {
+            obj["metadata"]["name"]: obj
+            for obj in self._checks.store.items()
+            if obj["spec"].get("controllerName") == self._check.controller_name
+        }
+
+    def passed(self, check: str, namespace: str, but: str) -> tuple[Workload, ...]:
+        """The workloads with quota that an AdmissionCheck said Ready to, except one UID."""
+        found = []
+        for key in self._workloads.store.keys_by_index(BY_CHECK, check):
+            wl = self._newest(key)
+            if wl is None or wl["metadata"]["uid"] == but or namespace not in ("", key.namespace):
+                continue
+            entry = plan.entry_of(wl, check)
+            if entry and entry.get("state") == CHECK_READY and reservation_of(wl) is not None:
+                found.append(decode(Workload, wl))
+        return tuple(found)
+
+    def _newest(self, key: ObjectKey) -> Obj | None:
+        """The workload as we wrote it last, until the watch shows that or anything newer."""
+        return self._answers.get(key) or self._workloads.store.get(key)
+
+    def _heard(self, delta: Delta[Obj]) -> None:
+        answer = self._answers.get(delta.key)
+        if answer is not None and not _is_older(delta.new, answer):
+            del self._answers[delta.key]
+        gone = delta.kind is DeltaKind.DELETED or delta.new is None
+        reservation = None if gone or delta.new is None else reservation_of(delta.new)
+        for entry in {*self._running, *(self._asked if gone else ())}:
+            if entry[0] != delta.key:
+                continue
+            if gone:
+                self._asked.pop(entry, None)
+            running = self._running.get(entry)
+            if running is not None and running[0] != reservation:
+                running[1].cancel()
+
+    # ---- one look
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Moves every entry of this check in one workload, each as far as it goes now.
+
+        Raises:
+            ApiError: an answer could not be written; it is asked again.
+            TransportError: the same.
+        """
+        wl = self._newest(key)
+        if wl is None:
+            return DONE
+        mine = self.mine()
+        names = [entry["name"] for entry in states.check_states(wl) if entry["name"] in mine]
+        if not names:
+            return DONE
+        async with asyncio.TaskGroup() as group:
+            looks = [group.create_task(self._look(wl, name, mine)) for name in names]
+        instants = [found for look in looks if (found := look.result()) is not None]
+        if not instants:
+            return DONE
+        return Result(requeue_after=max(min(instants) - self._clock.now(), 0.01))
+
+    async def _look(self, wl: Obj, name: str, mine: Mapping[str, Obj]) -> float | None:
+        """Moves one entry; when to look again, or None."""
+        key, check = key_of(wl), mine[name]
+        entry = plan.entry_of(wl, name)
+        assert entry is not None
+        found = self._parameters.find(check, key.namespace)
+        parameters = content(found) if isinstance(found, dict) else found
+        asked = self._asked.get((key, name))
+        rechecks = self._check.recheck is not None
+        delay, now = plan.retry_delay_of(check), self._clock.now()
+        match plan.next_move(wl, entry, parameters, asked, delay, now, rechecks=rechecks):
+            case Rest(until):
+                return until
+            case Reset(message):
+                new = {"state": CHECK_PENDING, "message": message}
+                await self._write(
+                    wl,
+                    name,
+                    lambda _, entry: plan.changed_entry(entry, new, self._clock.now()),
+                    lambda newest: reservation_of(newest) is None,
+                )
+                return None
+            case Ask():
+                return await self._ask(wl, name, found)
+
+    async def _ask(self, wl: Obj, name: str, parameters: Obj | Problem | None) -> float | None:
+        reservation = reservation_of(wl)
+        assert reservation is not None
+        if isinstance(parameters, Problem):
+            await self._settle(wl, name, reservation, parameters, Pending(parameters.text), 0)
+            return None
+        lock, failure = await self._lock(wl)
+        async with lock:
+            verdict = None
+            if failure is None:
+                verdict, failure = await self._evaluate(wl, name, reservation, parameters)
+            if verdict is None and failure is None:
+                return None  # the reservation was lost meanwhile
+            before = self._asked.get((key_of(wl), name))
+            failures = 0 if failure is None else (before.failures if before else 0) + 1
+            if failure is not None:
+                verdict = self._after_failure(wl, name, failure, failures)
+            assert verdict is not None
+            known = content(parameters)
+            try:
+                return await self._settle(wl, name, reservation, known, verdict, failures)
+            except ValueError as error:
+                refusal = str(error)
+            except ApiError as error:
+                if isinstance(verdict, Retry) or not _is_refusal(error):
+                    raise
+                refusal = error.message
+            failures = (before.failures if before else 0) + 1
+            verdict = self._after_failure(wl, name, f"its answer is refused: {refusal}", failures)
+            return await self._settle(wl, name, reservation, known, verdict, failures)
+
+    async def _evaluate(
+        self, wl: Obj, name: str, reservation: Reservation, parameters: Obj | None
+    ) -> tuple[Verdict | None, str | None]:
+        """The verdict, or what went wrong; neither when nobody wants to know any more."""
+        key, uid = key_of(wl), wl["metadata"]["uid"]
+        newest = self._newest(key)
+        if newest is None or reservation_of(newest) != reservation:
+            return None, None
+        context = Context(name, self._client, lambda namespace: self.passed(name, namespace, uid))
+        task = asyncio.create_task(self._evaluator.ask(newest, parameters, context))
+        self._running[key, name] = (reservation, task)
+        try:
+            done, _ = await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        finally:
+            self._running.pop((key, name), None)
+        assert done
+        if task.cancelled():
+            return None, None
+        error = task.exception()
+        if isinstance(error, CheckFailed):
+            return None, str(error)
+        if error is not None:
+            raise error
+        return task.result(), None
+
+    def _after_failure(self, wl: Obj, name: str, problem: str, failures: int) -> Verdict:
+        """What a call means that gave no answer: try again later, with growing pauses."""
+        pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 10), LAST_PAUSE)
+        message = f"Check {name} failed: {problem}"
+        self._recorder.event(
+            wl,
+            "Warning",
+            "AdmissionCheckFailed",
+            message[:1000],
+            component=self._check.controller_name,
+        )
+        entry = plan.entry_of(wl, name) or {}
+        if entry.get("state") == CHECK_READY and not self._check.evict_on_failure:
+            return Pending(again=pause)
+        return Retry(message, after=pause)
+
+    # ---- writing
+
+    async def _settle(
+        self,
+        wl: Obj,
+        name: str,
+        reservation: Reservation,
+        parameters: Any,
+        verdict: Verdict,
+        failures: int,
+    ) -> float | None:
+        """Writes a verdict, unless it is about a reservation that is gone; when to ask again."""
+        kept = failures and isinstance(verdict, Pending)  # a failure does not take Ready back
+        now = self._clock.now()
+
+        def change(newest: Obj, entry: Mapping[str, Any]) -> Obj | None:
+            return None if kept else plan.decided(newest, entry, verdict, now)
+
+        written = await self._write(
+            wl, name, change, lambda newest: reservation_of(newest) == reservation
+        )
+        if written is None:
+            return None
+        state = (plan.entry_of(written, name) or {}).get("state", "")
+        again = self._again(verdict, state, now)
+        until = None
+        if isinstance(verdict, Retry) and verdict.after is not None:
+            until = now + verdict.after
+        self._asked[key_of(wl), name] = Asked(
+            reservation, parameters, state, again, failures, until
+        )
+        return again
+
+    def _again(self, verdict: Verdict, state: str, now: float) -> float | None:
+        if isinstance(verdict, Pending) and verdict.again is not None:
+            return now + verdict.again
+        if state == CHECK_PENDING:
+            return now + self._check.interval
+        if state == CHECK_READY and self._check.recheck is not None:
+            return now + self._check.recheck
+        return None
+
+    async def _write(
+        self,
+        wl: Obj,
+        name: str,
+        change: Callable[[Obj, Mapping[str, Any]], Obj | None],
+        still: Callable[[Obj], bool],
+    ) -> Obj | None:
+        """Changes one entry on the newest object; that object, or None when it is too late."""
+        key, uid = key_of(wl), wl["metadata"]["uid"]
+        newest = self._newest(key)
+        for _ in range(CONFLICTS):
+            if newest is None or newest["metadata"]["uid"] != uid or not still(newest):
+                return None
+            entry = plan.entry_of(newest, name)
+            if entry is None:
+                return None
+            changed = change(newest, entry)
+            if changed is None:
+                return newest
+            try:
+                written = await self._send(newest, name, changed)
+            except Conflict:
+                try:
+                    newest = await self._client.get(self._workloads.resource, key)
+                except NotFound:
+                    return None
+            except NotFound:
+                return None
+            else:
+                self._answers[key] = written
+                self._report(written, name, entry, changed)
+                return written
+        raise Conflict(f"workload {key} changes too fast to write what check {name} says")
+
+    async def _send(self, wl: Obj, name: str, entry: Obj) -> Obj:
+        if self._plain_entries:
+            entry = {field: value for field, value in entry.items() if field not in NEWER_FIELDS}
+        body = plan.apply_body(wl, frozenset(self.mine()), {name: entry})
+        try:
+            return await self._client.patch(
+                self._workloads.resource,
+                key_of(wl),
+                body,
+                PatchType.APPLY,
+                subresource="status",
+                field_manager=self._check.field_manager,
+                force=True,
+            )
+        except ApiError as error:
+            unknown = "not declared in schema" in error.message
+            if self._plain_entries or not unknown or not {*NEWER_FIELDS} & entry.keys():
+                raise
+        self._plain_entries = True
+        return await self._send(wl, name, entry)
+
+    def _report(self, wl: Obj, name: str, old: Mapping[str, Any], new: Obj) -> None:
+        severity = _EVENTS.get(new["state"])
+        if severity is None or old.get("state") == new["state"]:
+            return
+        text = f": {new['message']}" if new["message"] else ""
+        self._recorder.event(
+            wl,
+            severity,
+            f"AdmissionCheck{new['state']}",
+            f"Check {name} is {new['state']}{text}"[:1000],
+            component=self._check.controller_name,
+        )
+
+    async def _lock(self, wl: Obj) -> tuple[asyncio.Lock, str | None]:
+        """The lock of everything that is decided one after the other with a workload.
+
+        The other result tells why it is not known what that is.
+        """
+        if self._check.serialize is None:
+            return asyncio.Lock(), None
+        try:
+            group = await self._evaluator.group(wl)
+        except CheckFailed as error:
+            return asyncio.Lock(), str(error)
+        lock = self._locks.get(group)
+        if lock is None:
+            lock = self._locks[group] = asyncio.Lock()
+        return lock, None
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """Whether the server will never take what was sent."""
+    if isinstance(error, (Conflict, NotFound)):
+        return False
+    return error.code < 500 and error.code != 429
+
+
+def _is_older(obj: Obj | None, answer: Obj) -> bool:
+    """Whether the watch shows a state from before our own write."""
+    if obj is None or obj["metadata"]["uid"] != answer["metadata"]["uid"]:
+        return False
+    seen, written = obj["metadata"]["resourceVersion"], answer["metadata"]["resourceVersion"]
+    return seen.isdecimal() and written.isdecimal() and int(seen) < int(written)

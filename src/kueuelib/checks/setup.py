@@ -1,0 +1,150 @@
+"""Makes controllers of checks and hands them to a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kueuelib.api import kinds
+from kueuelib.api.kinds import V1BETA2
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.checks.activity import ActivityReconciler
+from kueuelib.checks.definition import Check
+from kueuelib.checks.parameters import ParameterSource
+from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler
+from kueuelib.controllers import workload_state as states
+from kueuelib.errors import ConfigError
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import Controller
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.telemetry import Telemetry
+
+GRACE = 5.0
+"""Seconds that a reconciliation may take beside the call of the check."""
+
+
+def setup(
+    manager: Manager,
+    cache: Cache,
+    client: Client,
+    recorder: EventRecorder,
+    checks: Sequence[Check],
+    *,
+    version: str = V1BETA2,
+    telemetry: Telemetry | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Adds checks to a manager; on the leader only, each with its own queue and workers.
+
+    Args:
+        manager: runs the parts; the cache and the recorder have to be added by the caller.
+        cache: where informers are shared.
+        client: writes, and is handed to the checks.
+        recorder: for events about Workloads.
+        checks: what to run.
+        version: of the queueing API on the wire, as the API server serves it.
+        telemetry: where the controllers report.
+        clock: tells the time.
+
+    Raises:
+        ConfigError: two checks want the same AdmissionChecks.
+    """
+    if not checks:
+        return
+    names = [check.controller_name for check in checks]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"check {name!r}", "is there more than once", "give each a controller name"
+            )
+    workloads = cache.informer(kinds.WORKLOADS.at(version))
+    admission_checks = cache.informer(kinds.ADMISSION_CHECKS.at(version))
+    workloads.add_index(BY_CHECK, checks_of)
+    for check in checks:
+        _add(
+            manager,
+            client,
+            recorder,
+            check,
+            workloads,
+            admission_checks,
+            telemetry=telemetry,
+            clock=clock,
+        )
+
+
+def _add(
+    manager: Manager,
+    client: Client,
+    recorder: EventRecorder,
+    check: Check,
+    workloads: Informer,
+    admission_checks: Informer,
+    *,
+    telemetry: Telemetry | None,
+    clock: Clock,
+) -> None:
+    parameters = ParameterSource(client, check.parameters, clock=clock)
+    reconciler = CheckReconciler(
+        check, client, workloads, admission_checks, parameters, recorder, clock=clock
+    )
+
+    def is_mine(name: str) -> bool:
+        found = admission_checks.store.get(ObjectKey("", name))
+        return found is not None and found["spec"].get("controllerName") == check.controller_name
+
+    def listing(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+        for wl in (delta.old, delta.new):
+            if wl is not None and any(is_mine(name) for name in checks_of(wl)):
+                yield delta.key
+
+    def listed(delta: Delta[Obj]) -> tuple[ObjectKey, ...]:
+        return workloads.store.keys_by_index(BY_CHECK, delta.key.name)
+
+    asking = (
+        Controller(
+            f"check-{check.controller_name}",
+            reconciler,
+            check.concurrency,
+            clock=clock,
+            telemetry=telemetry,
+        )
+        .watches(workloads, listing)
+        .watches(admission_checks, listed)
+    )
+    activity = Controller(
+        f"check-active-{check.controller_name}",
+        ActivityReconciler(
+            client, admission_checks, check.controller_name, parameters, clock=clock
+        ),
+        clock=clock,
+        telemetry=telemetry,
+    ).for_(admission_checks)
+
+    def changed(key: ObjectKey) -> None:
+        for name, found in reconciler.mine().items():
+            ref = (found["spec"].get("parameters") or {}).get("name")
+            if key.name in ("", ref):
+                activity.enqueue(ObjectKey("", name))
+                asking.enqueue(*workloads.store.keys_by_index(BY_CHECK, name))
+
+    parameters.subscribe(changed)
+    name = check.controller_name
+    manager.add(Group.ELECTED, parameters, f"parameters of check {name}")
+    manager.add(Group.ELECTED, activity, f"activity of check {name}")
+    manager.add(Group.ELECTED, asking, f"check {name}")
+
+
+def resources_of(checks: Sequence[Check]) -> tuple[Resource, ...]:
+    """The kinds that the checks read besides the queueing ones, for permissions."""
+    return tuple(dict.fromkeys(check.parameters for check in checks if check.parameters))
+
+
+def checks_of(wl: Obj) -> Iterator[str]:
+    """The names of the AdmissionChecks that a Workload lists."""
+    for entry in states.check_states(wl):
+        yield entry["name"]

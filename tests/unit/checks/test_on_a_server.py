@@ -1,0 +1,417 @@
+"""Checks at work on an embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kueuelib.api import kinds
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.checks import (
+    Check,
+    Pending,
+    PodSetUpdate,
+    Ready,
+    Rejected,
+    Retry,
+    Verdict,
+    Workload,
+    check,
+    current,
+    usage_of,
+)
+from kueuelib.controllers import workload_state as states
+
+if TYPE_CHECKING:
+    from .conftest import Checks
+
+NAME = "example.com/test"
+LIMITS = Resource("example.com", "v1", "limits", "Limit", namespaced=False)
+SHARES = Resource("example.com", "v1", "shares", "Share", namespaced=True)
+
+
+def says(*verdicts: Verdict | Exception, **options: Any) -> tuple[Check, list[str]]:
+    """A check that gives these answers one after the other, then the last one; and its calls."""
+    calls: list[str] = []
+
+    @check(NAME, **options)
+    async def scripted(workload: Workload, parameters: Obj | None) -> Verdict:
+        found = verdicts[min(len(calls), len(verdicts) - 1)]
+        calls.append(workload.name)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return scripted, calls
+
+
+def crd(resource: Resource) -> Obj:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+async def test_a_check_is_active_is_asked_once_and_admits(checks: Checks) -> None:
+    scripted, calls = says(Ready("fine", (PodSetUpdate("main", labels={"a": "b"}),)))
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.is_active("check", "True")
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        entry = await checks.entry("wl")
+        assert (entry["state"], entry["message"]) == ("Ready", "fine")
+        assert entry["podSetUpdates"] == [{"name": "main", "labels": {"a": "b"}}]
+        assert "fine" in await checks.event("wl", "AdmissionCheckReady")
+    assert calls == ["wl"]
+
+
+async def test_a_pending_check_is_asked_again_and_shows_its_message(checks: Checks) -> None:
+    verdicts = (
+        Pending("soon", again=0.05),
+        Pending("very soon", preemption_required=True),
+        Ready(),
+    )
+    scripted, calls = says(*verdicts, interval=0.05)
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+    assert calls == ["wl"] * 3
+
+
+async def test_what_a_pending_check_asks_for_is_on_the_wire(checks: Checks) -> None:
+    scripted, _ = says(Pending("full", preemption_required=True))
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+
+        async def asked() -> bool:
+            entry = await checks.entry("wl")
+            return (entry["reason"], entry["message"]) == ("PreemptionRequired", "full")
+
+        await checks.until(asked)
+
+
+async def test_a_retry_frees_the_quota_and_starts_over_after_its_own_delay(checks: Checks) -> None:
+    scripted, calls = says(Retry("later", after=1), Ready())
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        entry = await checks.state("wl", "Retry")
+        assert entry["requeueAfterSeconds"] == 1
+        await checks.release("wl")
+        await checks.world.is_("wl", "Admitted")
+    assert calls == ["wl", "wl"]
+
+
+async def test_crds_of_older_managers_get_no_fields_that_they_do_not_know(checks: Checks) -> None:
+    key = ObjectKey("", "workloads.kueue.x-k8s.io")
+    old = await checks.client.get(kinds.CRDS, key)
+    for version in old["spec"]["versions"]:
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        entry = status["admissionChecks"]["items"]["properties"]
+        del entry["requeueAfterSeconds"], entry["reason"]
+    await checks.client.replace(kinds.CRDS, old)
+    scripted, calls = says(Retry("later", after=0.5), Ready())
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        entry = await checks.state("wl", "Retry")
+        assert "requeueAfterSeconds" not in entry
+        await checks.release("wl")
+        await checks.world.is_("wl", "Admitted")
+    assert calls == ["wl", "wl"]
+
+
+async def test_a_rejection_deactivates_and_activation_asks_once_more(checks: Checks) -> None:
+    scripted, calls = says(Rejected("never"), Ready())
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.release("wl")
+        wl = await checks.get("wl")
+        assert wl["spec"]["active"] is False
+        assert "never" in states.condition(wl, "Evicted")["message"]
+        assert "never" in await checks.event("wl", "AdmissionCheckRejected")
+        await checks.world.patch(kinds.WORKLOADS, "wl", {"spec": {"active": True}}, "default")
+        await checks.world.is_("wl", "Admitted")
+    assert calls == ["wl", "wl"]
+
+
+async def test_a_check_that_changes_its_mind_evicts_what_it_admitted(checks: Checks) -> None:
+    scripted, _ = says(Ready(), Ready(), Retry("enough"), recheck=0.05)
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        evicted = await checks.world.is_("wl", "Evicted")
+        assert evicted["reason"] == "AdmissionCheck"
+        assert "enough" in evicted["message"]
+
+
+async def test_doubts_after_admission_change_nothing(checks: Checks) -> None:
+    scripted, calls = says(Ready(), Pending("hm"), recheck=0.05, interval=0.05)
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        await checks.until(lambda: len(calls) > 3)
+        assert (await checks.entry("wl"))["state"] == "Ready"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (RuntimeError("no answer"), "RuntimeError: no answer"),
+        ("nonsense", "answered str"),
+        (Ready(updates=(PodSetUpdate("other"),)), "the workload has ['main']"),
+    ],
+)
+async def test_code_that_fails_is_a_retry_with_an_event(
+    checks: Checks, wrong: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kueuelib.checks.reconciler.FIRST_PAUSE", 1.0)
+    scripted, _ = says(wrong, Ready())
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        entry = await checks.state("wl", "Retry")
+        assert told in entry["message"]
+        assert told in await checks.event("wl", "AdmissionCheckFailed")
+        await checks.release("wl")
+        await checks.world.is_("wl", "Admitted")
+
+
+async def test_a_failure_leaves_what_runs_alone_unless_told_otherwise(checks: Checks) -> None:
+    gentle, calls = says(Ready(), RuntimeError("down"), recheck=0.05)
+    strict = check("example.com/strict", recheck=0.05, evict_on_failure=True)(says_then_fails())
+    async with checks.running(gentle, strict):
+        await checks.admission_check("check", NAME)
+        await checks.admission_check("strict", "example.com/strict")
+        await checks.queues("check", cpu="4")
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        await checks.until(lambda: len(calls) > 1)
+        assert "down" in await checks.event("wl", "AdmissionCheckFailed")
+        assert (await checks.entry("wl"))["state"] == "Ready"
+        strategy = {"admissionChecks": [{"name": "strict"}]}
+        spec = {"admissionChecksStrategy": strategy}
+        await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": spec})
+        await checks.world.is_("wl", "Evicted")
+
+
+def says_then_fails() -> Any:
+    calls = 0
+
+    async def function(workload: Workload, parameters: Obj | None) -> Verdict:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            return Ready()
+        raise RuntimeError("down")
+
+    return function
+
+
+async def test_a_slow_check_delays_nobody_and_ends_after_its_time(checks: Checks) -> None:
+    deadline = time.monotonic() + 2
+
+    @check("example.com/slow", timeout=0.3)
+    async def slow(workload: Workload, parameters: Obj | None) -> Verdict:
+        while time.monotonic() < deadline:  # it does not even let itself be cancelled
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.1)
+        return Ready()
+
+    @check("example.com/blocking", timeout=0.2)
+    def blocking(workload: Workload, parameters: Obj | None) -> Verdict:
+        time.sleep(0.5)
+        return Ready()
+
+    quick, _ = says(Ready())
+    async with checks.running(slow, blocking, quick):
+        for name in ("slow", "blocking"):
+            await checks.admission_check(name, f"example.com/{name}")
+        await checks.admission_check("check", NAME)
+        await checks.queues("slow", "blocking", "check", cpu="4")
+        await checks.world.workload("first")
+        await checks.world.workload("second")
+        for name in ("first", "second"):
+            slept = await checks.event(name, "AdmissionCheckFailed")
+            assert "took longer than" in slept
+
+
+async def test_a_verdict_about_a_reservation_that_is_gone_is_not_written(checks: Checks) -> None:
+    started, seen = asyncio.Event(), []
+
+    @check(NAME, timeout=30)
+    async def patient(workload: Workload, parameters: Obj | None) -> Verdict:
+        started.set()
+        try:
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        return Ready()
+
+    async with checks.running(patient):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        await asyncio.wait_for(started.wait(), 10)
+        await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "Hold"}})
+        await checks.until(lambda: seen == ["cancelled"])
+        assert (await checks.entry("wl"))["state"] == "Pending"
+
+
+async def test_parameters_are_handed_over_and_asked_for_again_when_they_change(
+    checks: Checks,
+) -> None:
+    @check(NAME, parameters=LIMITS)
+    async def limited(workload: Workload, parameters: Obj | None) -> Verdict:
+        assert parameters is not None
+        if usage_of(workload)["cpu"].value() <= parameters["spec"]["cpu"]:
+            return Ready(current().check)
+        return Pending("too much")
+
+    async with checks.running(limited):
+        ref = {"apiGroup": "example.com", "kind": "Limit", "name": "limit"}
+        await checks.admission_check("check", NAME, parameters=ref)
+        await checks.is_active("check", "False", "is it installed?")
+        await checks.client.create(kinds.CRDS, crd(LIMITS))
+        await checks.is_active("check", "False", "Limit limit does not exist")
+        await checks.queues("check")
+        await checks.until(lambda: checks.world.create(LIMITS, "limit", {"cpu": 1}))
+        await checks.is_active("check", "True")
+        await checks.world.workload("wl", cpu="2")
+        await checks.until(lambda: _message(checks, "wl", "too much"))
+        await checks.world.patch(LIMITS, "limit", {"spec": {"cpu": 2}})
+        await checks.world.is_("wl", "Admitted")
+        assert (await checks.entry("wl"))["message"] == "check"
+        await checks.world.delete(LIMITS, "limit")
+        await checks.is_active("check", "False", "does not exist")
+
+
+async def _message(checks: Checks, name: str, text: str) -> bool:
+    return text in (await checks.entry(name)).get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("ref", "text"),
+    [
+        (None, "spec.parameters is missing"),
+        ({"apiGroup": "example.com", "kind": "Other", "name": "x"}, "refers to a Other.example"),
+    ],
+)
+async def test_a_wrong_reference_makes_the_check_inactive(
+    checks: Checks, ref: Obj | None, text: str
+) -> None:
+    scripted, _ = says(Ready(), parameters=LIMITS)
+    await checks.client.create(kinds.CRDS, crd(LIMITS))
+    async with checks.deciding(scripted):
+        await checks.admission_check("check", NAME, **({"parameters": ref} if ref else {}))
+        await checks.admission_check("foreign", "example.com/foreign")
+        await checks.is_active("check", "False", text)
+        assert await checks.active("foreign") == ("", "", "")
+
+
+async def test_parameters_of_a_namespaced_kind_are_those_of_the_workload(checks: Checks) -> None:
+    @check(NAME, parameters=SHARES)
+    async def shared(workload: Workload, parameters: Obj | None) -> Verdict:
+        assert parameters is not None
+        return Ready(f"{parameters['metadata']['namespace']} has {parameters['spec']['points']}")
+
+    await checks.client.create(kinds.CRDS, crd(SHARES))
+    async with checks.running(shared):
+        ref = {"apiGroup": "example.com", "kind": "Share", "name": "share"}
+        await checks.admission_check("check", NAME, parameters=ref)
+        await checks.queues("check")
+        await checks.is_active("check", "True")
+        await checks.world.workload("wl")
+        await checks.until(lambda: _message(checks, "wl", "share does not exist in default"))
+        await checks.until(lambda: checks.world.create(SHARES, "share", {"points": 3}, "default"))
+        await checks.world.is_("wl", "Admitted")
+        assert (await checks.entry("wl"))["message"] == "default has 3"
+
+
+async def test_of_workloads_that_are_decided_one_by_one_each_sees_what_passed_before(
+    checks: Checks,
+) -> None:
+    """There is room for one of four, asked at the same time."""
+
+    @check(NAME, serialize=lambda workload: workload.namespace)
+    async def one_only(workload: Workload, parameters: Obj | None) -> Verdict:
+        others = current().passed(workload.namespace)
+        await asyncio.sleep(0.01)
+        return Pending("full") if others else Ready()
+
+    async with checks.running(one_only):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check", cpu="4")
+        for name in "abcd":
+            await checks.world.workload(name)
+
+        async def decided() -> bool:
+            found = [await checks.entry(name) for name in "abcd"]
+            told = sorted((entry["state"], entry["message"]) for entry in found)
+            return told == [("Pending", "full")] * 3 + [("Ready", "")]
+
+        await checks.until(decided)
+
+
+async def test_two_checks_of_one_controller_keep_apart(checks: Checks) -> None:
+    @check(NAME)
+    async def by_name(workload: Workload, parameters: Obj | None) -> Verdict:
+        return Ready("yes") if current().check == "first" else Pending("no")
+
+    async with checks.running(by_name):
+        await checks.admission_check("first", NAME)
+        await checks.admission_check("second", NAME)
+        await checks.queues("first", "second")
+        await checks.world.workload("wl")
+        await checks.state("wl", "Ready", "first")
+        await checks.until(lambda: _second(checks))
+        strategy = {"admissionChecks": [{"name": "first"}]}
+        await checks.world.patch(
+            kinds.CLUSTER_QUEUES, "cq", {"spec": {"admissionChecksStrategy": strategy}}
+        )
+        await checks.world.is_("wl", "Admitted")
+        assert await checks.entry("wl", "second") == {}
+
+
+async def _second(checks: Checks) -> bool:
+    return (await checks.entry("wl", "second")).get("message") == "no"
