@@ -14,6 +14,7 @@ from kueuelib import __version__
 from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import KNOWN_FRAMEWORKS, OFF, Configuration
+from kueuelib.app.checks import add_checks
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.webhooks import register
@@ -167,6 +168,7 @@ async def assemble_manager(
     )
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+    add_checks(manager, cache, client, recorder, version, telemetry)
     manager.add(Group.CACHES, cache, "caches")
     manager.add(Group.OTHERS, SettledMemory(), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)

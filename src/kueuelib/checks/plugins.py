@@ -13,6 +13,7 @@ from types import ModuleType
 
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.plugins import module_at
 
 GROUP = "kueuelib.checks"
 
@@ -44,6 +45,23 @@ def installed() -> tuple[Check, ...]:
             )
         found.append(loaded)
     return tuple(found)
+
+
+def load(reference: str) -> tuple[Check, ...]:
+    """The checks of `MODULE[:NAME]`; the module may also be the path of a file.
+
+    Returns:
+        All checks of the module, or the one of that name; nothing when there are none.
+
+    Raises:
+        ConfigError: there is no such module.
+    """
+    where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
+    module = module_at(where)
+    if not colon:
+        return checks_in(module)
+    found = getattr(module, name, None)
+    return (found,) if isinstance(found, Check) else ()
 
 
 def checks_in(module: ModuleType) -> tuple[Check, ...]:

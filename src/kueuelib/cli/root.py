@@ -181,7 +181,8 @@ def run(
     """Run the integration of your own kind of jobs, beside a manager that schedules.
 
     MODULE is a Python module or the path of a .py file that holds a subclass of GenericJob or an
-    Integration; NAME is needed when it holds several.
+    Integration; NAME is needed when it holds several. A module may hold admission checks instead,
+    which then all run; they take --kubeconfig, --log-format, --log-level and --server-timeout.
     """
     from kueuelib.cli.run import Options, run
 

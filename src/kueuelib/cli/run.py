@@ -11,6 +11,8 @@ import attrs
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.wiring import run_manager
+from kueuelib.checks import serve
+from kueuelib.checks.plugins import load as load_checks
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.plugins import load
 from kueuelib.runtime import logs
@@ -37,12 +39,16 @@ def run(
     log_level: str,
     server_timeout: float,
 ) -> int:
-    """Runs the integration until SIGTERM or SIGINT; the exit code.
+    """Runs the integration, or the checks, until SIGTERM or SIGINT; the exit code.
 
     Raises:
         ConfigError: what was given cannot work.
     """
     logs.configure(log_format, log_level)
+    checks = load_checks(reference)
+    if checks:
+        anyio.run(partial(serve, *checks, kubeconfig=kubeconfig, server_timeout=server_timeout))
+        return 0
     integration = load(reference)
     base = with_options(load_configuration(config), options)
     configuration = own_configuration(base, integration)

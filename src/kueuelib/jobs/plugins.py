@@ -104,7 +104,7 @@ def load(reference: str) -> Integration:
         ConfigError: there is no such module, or what it holds is not exactly one integration.
     """
     where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
-    module = _module(where)
+    module = module_at(where)
     if not colon:
         return integration_in(module, reference)
     found: Any = module
@@ -147,7 +147,12 @@ def integration_in(module: ModuleType, reference: str) -> Integration:
     return integration
 
 
-def _module(where: str) -> ModuleType:
+def module_at(where: str) -> ModuleType:
+    """A module by its name, or by the path of its file.
+
+    Raises:
+        ConfigError: there is none, or it cannot be imported.
+    """
     if where.endswith(".py"):
         return _file(Path(where))
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
