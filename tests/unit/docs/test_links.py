@@ -1,0 +1,83 @@
+"""What the documentation points to exists: files, headings, commands and options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from kueuelib.cli.root import app
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+COMMANDS = ROOT / "docs/commands.md"
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_OPTION = re.compile(r"(?<![-\w])--[a-z][-a-z]*")
+_CALL = re.compile(r"^(?:\$ )?kueuelib ([a-z]+)((?:.*\\\n)*.*)$", re.MULTILINE)
+
+
+def _links(page: Path) -> Iterator[str]:
+    for found in _LINK.findall(_FENCE.sub("", page.read_text())):
+        if "://" not in found and not found.startswith("mailto:"):
+            yield found
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _sections() -> dict[str, str]:
+    """The text of commands.md by command."""
+    parts = re.split(r"^## kueuelib ([a-z]+)$", COMMANDS.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _options(command: str) -> set[str]:
+    found = app.commands[command]
+    return {
+        name
+        for param in found.params
+        if isinstance(param, click.Option)
+        for name in (*param.opts, *param.secondary_opts)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_points_to_a_file_and_a_heading(page: Path) -> None:
+    for link in _links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} points to {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in _anchors(target), f"{page.name} points to {link}"
+
+
+def test_there_are_links_to_check() -> None:
+    assert sum(1 for page in PAGES for _ in _links(page)) > 10
+
+
+def test_every_command_is_documented() -> None:
+    assert set(_sections()) == set(app.commands)
+
+
+@pytest.mark.parametrize("command", sorted(app.commands))
+def test_the_documented_options_of_a_command_are_its_options(command: str) -> None:
+    text = _FENCE.sub("", _sections()[command])
+    listed = "\n".join(line for line in text.splitlines() if line.startswith("- "))
+    assert set(_OPTION.findall(listed)) == _options(command), command
+    assert set(_OPTION.findall(text)) <= _options(command), command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_shown_call_uses_options_that_exist(page: Path) -> None:
+    for command, rest in _CALL.findall(page.read_text()):
+        assert command in app.commands, f"{page.name} shows kueuelib {command}"
+        own = rest.split("|")[0]
+        unknown = set(_OPTION.findall(own)) - _options(command) - {"--help"}
+        assert not unknown, f"{page.name} shows kueuelib {command} {' '.join(unknown)}"
