@@ -13,8 +13,8 @@ import attrs
 from kueuelib import __version__
 from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.app.configuration import KNOWN_FRAMEWORKS, OFF, Configuration
 from kueuelib.app.checks import add_checks
+from kueuelib.app.configuration import KNOWN_FRAMEWORKS, OFF, Configuration
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.webhooks import register
