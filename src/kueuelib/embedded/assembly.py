@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 from kueuelib.embedded.builtins.registry import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.conversion import HookCaller
 from kueuelib.embedded.service import ApiService
+from kueuelib.errors import AlreadyExists
+
+if TYPE_CHECKING:
+    from kueuelib.embedded.storage.folder import DataFolder
 
 
-async def new_service(hooks: HookCaller) -> ApiService:
-    """A service with namespaces and system PriorityClasses; `hooks` calls webhooks for it."""
+async def new_service(hooks: HookCaller, folder: DataFolder | None = None) -> ApiService:
+    """A service with namespaces and system PriorityClasses.
+
+    Args:
+        hooks: calls webhooks for it.
+        folder: where its state is, and is kept from now on; the service closes it.
+
+    Raises:
+        ConfigError: the state in the folder is damaged.
+    """
     service = ApiService(builtin_rules(), builtin_plugins(), hooks)
+    if folder is not None:
+        from kueuelib.embedded.restoring import restore
+
+        restore(service, folder)
     for obj in system_objects():
         group, _, version = obj["apiVersion"].rpartition("/")
         kind = service.registry.by_kind(group, obj["kind"])
         assert kind is not None
-        await service.create(kind.resource(version), obj)
+        with contextlib.suppress(AlreadyExists):
+            await service.create(kind.resource(version), obj)
     return service

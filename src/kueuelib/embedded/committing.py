@@ -38,6 +38,14 @@ class Commits:
         """The present state, or None."""
         return self._storage.table(kind.table).get(key)
 
+    async def saved(self, entry: Entry) -> None:
+        """Returns when a stored state is as safe as it can be: only then it is acknowledged.
+
+        Raises:
+            ServerError: it cannot be saved for now.
+        """
+        await self._storage.saved(entry.revision)
+
     def put(self, kind: Kind, key: ObjectKey, obj: Obj, expect: Entry | None) -> Entry:
         """Stores a state.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import attrs
+
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.committing import Commits
@@ -53,6 +55,19 @@ class Definitions:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def restore(self, crd: Obj, revision: int) -> None:
+        """Serves a definition of an earlier life.
+
+        Args:
+            crd: the stored definition.
+            revision: at which it was stored; older objects may have another shape.
+        """
+        if not is_established(crd):
+            return
+        self._registry.install(attrs.evolve(kind_of(crd, revision, None), since=revision))
+        if crd["metadata"].get("deletionTimestamp"):
+            self._begin_cleaning(crd)
 
     def _notice(self, kind: Kind, change: Change) -> None:
         if (kind.group, kind.kind) != CRDS.group_kind:

@@ -65,6 +65,7 @@ class Deletes:
                     latest = self._commits.put(kind, key, obj, entry)
             except StaleWrite:
                 continue
+            await self._commits.saved(latest)
             return await self._converter.convert_one(kind, latest.obj(), version.name), gone
         raise failures.conflict(kind, key.name)
 

@@ -61,6 +61,7 @@ class ApiService:
     Attributes:
         registry: the kinds that are served.
         storage: the objects.
+        definitions: keeps the registry equal to the stored definitions.
     """
 
     def __init__(self, rules: Rules, plugins: Sequence[AdmissionPlugin], hooks: HookCaller) -> None:
@@ -81,7 +82,7 @@ class ApiService:
         self.managers = Managers(self.converter)
         self.writes = Writes(self.commits, self.converter, chain, self.managers)
         self.deletes = Deletes(self.commits, self.converter, chain)
-        self._definitions = Definitions(
+        self.definitions = Definitions(
             self.storage, self.registry, self.commits, self.deletes, self._withdrawn
         )
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -90,7 +91,8 @@ class ApiService:
         """Ends every watch and everything that runs in the background."""
         for stream in list(self._streams):
             stream.close()
-        await self._definitions.close()
+        await self.definitions.close()
+        await self.storage.close()
 
     def _withdrawn(self, kind: Kind) -> None:
         for stream in list(self._streams):

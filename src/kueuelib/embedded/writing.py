@@ -123,6 +123,7 @@ class Writes:
                 if not prefix or attempt == NAME_ATTEMPTS - 1:
                     raise failures.already_exists(kind, name) from error
                 continue
+            await self._commits.saved(entry)
             new["metadata"]["resourceVersion"] = str(entry.revision)
             return new
         raise AssertionError("unreachable")
@@ -170,6 +171,7 @@ class Writes:
                 if insisted:
                     raise failures.conflict(kind, target.key.name) from error
                 continue
+            await self._commits.saved(latest)
             new["metadata"]["resourceVersion"] = str(latest.revision)
             return new
         raise failures.conflict(kind, target.key.name)

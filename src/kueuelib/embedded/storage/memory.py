@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.storage.encoding import encoded
 from kueuelib.embedded.storage.table import Change, Entry, StaleWrite, Table
+
+if TYPE_CHECKING:
+    from kueuelib.embedded.storage.journal import Journal
 
 NOTHING: Mapping[str, str] = {}
 
@@ -15,17 +19,25 @@ Describe = Callable[[Obj], Mapping[str, str]]
 
 
 class Storage:
-    """The tables of every kind; `revision` is the resource version of the latest write of all."""
+    """The tables of every kind.
+
+    Attributes:
+        revision: the resource version of the latest write of all.
+        floor: changes up to this resource version are not known.
+        journal: saves changes on disk; None: they live as long as the process.
+    """
 
     def __init__(self) -> None:
         self.revision = 1
+        self.floor = 0
+        self.journal: Journal | None = None
         self._tables: dict[str, Table] = {}
 
     def table(self, name: str) -> Table:
         """The table of that name, made when it is not there."""
         found = self._tables.get(name)
         if found is None:
-            found = self._tables[name] = Table(name)
+            found = self._tables[name] = Table(name, self.floor)
         return found
 
     def put(
@@ -42,12 +54,14 @@ class Storage:
 
         Raises:
             StaleWrite: the present state is another one.
+            ServerError: changes cannot be saved at the moment.
         """
         if table.get(key) is not expect:
             raise StaleWrite(f"{table.name} {key}")
+        if self.journal is not None:
+            self.journal.check()
         change = Change(self.revision + 1, expect, self._entry(key, obj, describe), removed=False)
-        self.revision += 1
-        table.apply(change)
+        self._commit(table, change)
         return change
 
     def remove(self, table: Table, obj: Obj, describe: Describe, expect: Entry) -> Change:
@@ -55,15 +69,38 @@ class Storage:
 
         Raises:
             StaleWrite: the present state is another one.
+            ServerError: changes cannot be saved at the moment.
         """
         if table.get(expect.key) is not expect:
             raise StaleWrite(f"{table.name} {expect.key}")
+        if self.journal is not None:
+            self.journal.check()
         change = Change(
             self.revision + 1, expect, self._entry(expect.key, obj, describe), removed=True
         )
-        self.revision += 1
-        table.apply(change)
+        self._commit(table, change)
         return change
+
+    async def saved(self, revision: int) -> None:
+        """Returns when a write is as safe as it can be.
+
+        Raises:
+            ServerError: it cannot be saved for now.
+        """
+        if self.journal is not None:
+            await self.journal.saved(revision)
+
+    async def close(self) -> None:
+        """Saves what is left."""
+        journal, self.journal = self.journal, None
+        if journal is not None:
+            await journal.close()
+
+    def _commit(self, table: Table, change: Change) -> None:
+        self.revision += 1
+        if self.journal is not None:
+            self.journal.record(table.name, change)
+        table.apply(change)
 
     def _entry(self, key: ObjectKey, obj: Obj, describe: Describe) -> Entry:
         revision = self.revision + 1

@@ -83,9 +83,13 @@ class Table:
 
     The log is a window: readers hold an absolute position in it and pull. A reader that is
     overtaken by the end of the window gets `Compacted`; so a slow reader costs only its position.
+
+    Args:
+        name: of the table.
+        floor: changes up to this resource version are not known.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, floor: int = 0) -> None:
         self.name = name
         self._spaces: dict[str, dict[str, Entry]] = {}
         self._names: dict[str, list[str]] = {}
@@ -94,7 +98,7 @@ class Table:
         self._log: list[Change] = []
         self._first = 0
         self._log_bytes = 0
-        self._compacted = 0
+        self._compacted = floor
         self._waiters: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
@@ -129,6 +133,22 @@ class Table:
 
     def apply(self, change: Change) -> None:
         """Makes a change visible and wakes those who wait for it."""
+        self._place(change)
+        self._note(change)
+        self.wake()
+
+    def restore(self, change: Change, *, logged: bool) -> None:
+        """Makes a change of an earlier life visible.
+
+        Args:
+            change: it comes later than all others.
+            logged: whether watches may be told of it.
+        """
+        self._place(change)
+        if logged:
+            self._note(change)
+
+    def _place(self, change: Change) -> None:
         entry = change.after
         namespace, name = entry.key
         if change.removed:
@@ -149,13 +169,14 @@ class Table:
                 insort(self._names[namespace], name)
                 self._count += 1
             self._spaces[namespace][name] = entry
+
+    def _note(self, change: Change) -> None:
         self._log.append(change)
-        self._log_bytes += len(entry.raw)
+        self._log_bytes += len(change.after.raw)
         if len(self._log) > LOG_LENGTH or (
             self._log_bytes > LOG_BYTES and len(self._log) > KEPT_AT_LEAST
         ):
             self.compact(len(self._log) // 4)
-        self.wake()
 
     # ---- the log
 

@@ -1,0 +1,89 @@
+"""From a data folder to a running service."""
+
+from __future__ import annotations
+
+import orjson
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.storage import Change, Entry
+from kueuelib.embedded.storage.folder import DataFolder, Row
+from kueuelib.embedded.storage.journal import Journal
+from kueuelib.embedded.storage.memory import NOTHING
+from kueuelib.errors import ConfigError
+
+GAP = 10_000
+"""Resource versions that are skipped after a crash.
+
+Clients may have seen changes that were never acknowledged and are lost; their resource versions
+must not be given to others.
+"""
+
+CRD_TABLE = f"{CRDS.plural}.{CRDS.group}"
+
+
+def restore(service: ApiService, folder: DataFolder) -> None:
+    """Fills an empty service with the stored state, and saves its changes from now on.
+
+    After a clean end the history is there too: watches go on where they were. After a crash they
+    get a 410 and list anew.
+
+    Raises:
+        ConfigError: the state is damaged.
+    """
+    latest = folder.latest()
+    clean = folder.fact("clean") == str(latest).encode()
+    history = int(folder.fact("compacted") or b"0")
+    begun = int(folder.fact("begun") or b"0")
+    crashed = bool(latest or begun) and not clean
+    start = max(latest, begun) + (GAP if crashed else 0)
+    try:
+        _replay(service, folder, start if crashed else history)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            str(folder.file),
+            f"holds an object that cannot be read: {error}",
+            "restore a copy, or choose another folder",
+        ) from error
+    storage = service.storage
+    storage.revision = max(storage.revision, start)
+    folder.note(begun=str(storage.revision).encode(), clean=b"")
+    storage.journal = Journal(folder, storage.revision)
+
+
+def _replay(service: ApiService, folder: DataFolder, history: int) -> None:
+    storage = service.storage
+    storage.floor = history
+    latest = {(row.namespace, row.name): row for row in folder.rows() if row.kind == CRD_TABLE}
+    for row in latest.values():
+        if not row.removed:
+            service.definitions.restore(orjson.loads(row.raw), row.revision)
+    kinds = {kind.table: kind for kind in service.registry}
+    present: dict[tuple[str, str, str], Entry] = {}
+    for row in folder.rows():
+        kind = kinds.get(row.kind)
+        if kind is None:
+            continue  # its definition is gone, nobody can ask for it
+        entry = _entry(row, kind)
+        place = (row.kind, row.namespace, row.name)
+        change = Change(row.revision, present.get(place), entry, row.removed)
+        storage.table(row.kind).restore(change, logged=row.revision > history)
+        if row.removed:
+            present.pop(place, None)
+        else:
+            present[place] = entry
+
+
+def _entry(row: Row, kind: Kind) -> Entry:
+    obj = orjson.loads(row.raw)
+    meta = obj["metadata"]
+    return Entry(
+        key=ObjectKey(row.namespace, row.name),
+        revision=row.revision,
+        version=row.version,
+        raw=row.raw,
+        labels=meta.get("labels") or NOTHING,
+        fields=kind.fields(obj) or NOTHING,
+    )

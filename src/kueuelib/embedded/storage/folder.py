@@ -1,0 +1,255 @@
+"""A folder that holds the state of one server: its lock, its file, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import attrs
+
+from kueuelib.errors import ConfigError
+
+APPLICATION = 0x6B756575
+"""Marks the files of this program (`PRAGMA application_id`)."""
+
+FORMAT = 1
+HEAD = b"SQLite format 3\0"
+FILE = "state.db"
+LOCK = "lock"
+
+_SCHEMA = f"""
+    CREATE TABLE states (
+        revision INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        removed INTEGER NOT NULL,
+        version TEXT NOT NULL,
+        raw BLOB NOT NULL
+    );
+    CREATE INDEX by_key ON states (kind, namespace, name, revision);
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    PRAGMA application_id = {APPLICATION};
+    PRAGMA user_version = {FORMAT};
+"""
+
+
+@attrs.frozen
+class Row:
+    """One state of one object, as it is stored.
+
+    Attributes:
+        revision: its resource version.
+        kind: the name of the table of its kind, `workloads.kueue.x-k8s.io`.
+        namespace: empty for cluster-wide objects.
+        name: its name.
+        removed: it is the last state of an object that is gone.
+        version: the API version in which `raw` is written.
+        raw: the object as JSON.
+    """
+
+    revision: int
+    kind: str
+    namespace: str
+    name: str
+    removed: bool
+    version: str
+    raw: bytes
+
+
+class DataFolder:
+    """An open folder; only one process has it at a time.
+
+    Every state is one row, and rows are only added: the present state of an object is its latest
+    row. Compaction removes rows that later ones have replaced.
+
+    Args:
+        path: the folder; it is made when it is not there.
+
+    Raises:
+        ConfigError: it cannot be used: in use, not writable, foreign, damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path / FILE
+        with self._explained():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = self._locked()
+        try:
+            with self._explained():
+                self.file.touch(mode=0o600)
+                self._check_head()
+                self.database = sqlite3.connect(
+                    self.file, isolation_level=None, check_same_thread=False
+                )
+        except BaseException:
+            self._lock.close()
+            raise
+        try:
+            with self._explained():
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Lets others have it."""
+        self.database.close()
+        self._lock.close()
+
+    def _locked(self) -> IO[str]:
+        import fcntl
+
+        file = (self.path / LOCK).open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip()
+            file.close()
+            raise ConfigError(
+                str(self.path),
+                f"another server{f' (process {owner})' if owner else ''} uses it",
+                "stop that server, or choose another folder",
+            ) from None
+        except OSError:
+            file.close()
+            raise
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        return file
+
+    def _check_head(self) -> None:
+        with self.file.open("rb") as file:
+            head = file.read(len(HEAD))
+        if head and head != HEAD:
+            raise self._damaged("file is not a database")
+
+    def _prepare(self) -> None:
+        run = self.database.execute
+        run("PRAGMA busy_timeout = 0")
+        (application,) = run("PRAGMA application_id").fetchone()
+        (format_,) = run("PRAGMA user_version").fetchone()
+        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
+        if application != APPLICATION and tables:
+            raise ConfigError(
+                str(self.file), "is the database of another program", "choose another folder"
+            )
+        if tables and format_ != FORMAT:
+            raise ConfigError(
+                str(self.file),
+                f"has the format {format_}, this version knows {FORMAT}",
+                "use the version that wrote it, or another folder",
+            )
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = NORMAL")
+        run("PRAGMA cache_size = -512")
+        if not tables:
+            self.database.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        (verdict,) = run("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise self._damaged(verdict)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise ConfigError(
+                str(self.file), str(error), "give a folder on a disk with space to write to"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+        except OSError as error:
+            problem = error.strerror or str(error)
+            raise ConfigError(
+                str(self.path), problem, "give a folder that can be written"
+            ) from error
+
+    def _damaged(self, why: str) -> ConfigError:
+        return ConfigError(
+            str(self.file), f"cannot be read: {why}", "restore a copy, or choose another folder"
+        )
+
+    # ---- reading
+
+    def rows(self) -> Iterator[Row]:
+        """All states, the oldest first.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        with self._explained():
+            for row in self.database.execute(
+                "SELECT revision, kind, namespace, name, removed, version, raw FROM states "
+                "ORDER BY revision"
+            ):
+                revision, kind, namespace, name, removed, version, raw = row
+                yield Row(revision, kind, namespace, name, bool(removed), version, raw)
+
+    def fact(self, name: str) -> bytes | None:
+        """What was noted under a name."""
+        with self._explained():
+            found = self.database.execute("SELECT value FROM facts WHERE name = ?", (name,))
+            row = found.fetchone()
+        return None if row is None else bytes(row[0])
+
+    def note(self, **facts: bytes) -> None:
+        """Notes something, for ever."""
+        with self._explained():
+            self.database.executemany(
+                "INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                facts.items(),
+            )
+
+    def latest(self) -> int:
+        """The resource version of the latest state; 0 when there is none."""
+        with self._explained():
+            (found,) = self.database.execute("SELECT max(revision) FROM states").fetchone()
+        return int(found or 0)
+
+    # ---- writing; for one thread at a time, which handles sqlite3.Error itself
+
+    def append(self, rows: list[Row]) -> None:
+        """Adds states in one transaction; afterwards they survive the end of the process."""
+        self._transaction(
+            lambda: self.database.executemany(
+                "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [attrs.astuple(row) for row in rows],
+            )
+        )
+
+    def compact(self, revision: int) -> None:
+        """Removes states that were replaced at or before a resource version."""
+
+        def remove() -> None:
+            self.database.execute(
+                "DELETE FROM states WHERE revision <= ?1 AND (removed OR EXISTS ("
+                "SELECT 1 FROM states AS later WHERE later.kind = states.kind "
+                "AND later.namespace = states.namespace AND later.name = states.name "
+                "AND later.revision > states.revision AND later.revision <= ?1))",
+                (revision,),
+            )
+            self.database.execute(
+                "INSERT INTO facts VALUES ('compacted', ?) "
+                "ON CONFLICT DO UPDATE SET value = excluded.value",
+                (str(revision).encode(),),
+            )
+
+        self._transaction(remove)
+
+    def _transaction(self, work: Callable[[], Any]) -> None:
+        self.database.execute("BEGIN IMMEDIATE")
+        try:
+            work()
+            self.database.execute("COMMIT")
+        except BaseException:
+            if self.database.in_transaction:
+                self.database.execute("ROLLBACK")
+            raise

@@ -1,0 +1,283 @@
+"""State on disk: what was acknowledged is there after any end; damaged folders are refused."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kueuelib.api.kinds import CONFIG_MAPS, CRDS
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.restoring import GAP
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.storage import journal as journals
+from kueuelib.embedded.storage.folder import DataFolder
+from kueuelib.embedded.verbs import WatchOptions
+from kueuelib.errors import ConfigError, NotFound, ServerError
+
+BOXES = Resource("test.dev", "v1", "boxes", "Box", namespaced=True)
+
+
+class NoHooks:
+    async def call(self, client: Any, body: Obj, *, seconds: float) -> Obj:
+        raise AssertionError("nobody calls webhooks here")
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[ApiService]:
+    """A service over a folder, ended properly."""
+    service = await new_service(NoHooks(), folder=DataFolder(path))
+    try:
+        yield service
+    finally:
+        await service.close()
+
+
+def config_map(name: str, value: str = "1") -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": {"x": value},
+    }
+
+
+def definition(prefix: str = "") -> Obj:
+    schema: Obj = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+    }
+    if prefix:
+        schema["properties"]["spec"]["properties"]["b"] = {"type": "string", "default": prefix}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boxes.test.dev"},
+        "spec": {
+            "group": "test.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "boxes", "kind": "Box"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("default", name)
+
+
+async def events(service: ApiService, since: str) -> list[tuple[str, str]]:
+    """What a watch tells at once: types with names, or with the code of the failure."""
+    found = []
+    stream = service.watch(
+        CONFIG_MAPS, "default", WatchOptions(resource_version=since, timeout=0.05)
+    )
+    async for event in stream:
+        name = event.object["metadata"].get("name") or str(event.object.get("code"))
+        found.append((event.type, name))
+    return found
+
+
+async def test_objects_are_there_again_with_uid_and_version(tmp_path: Path) -> None:
+    async with serving(tmp_path) as service:
+        made = await service.create(CONFIG_MAPS, config_map("a"))
+        revision = service.storage.revision
+    async with serving(tmp_path) as service:
+        assert await service.get(CONFIG_MAPS, key("a")) == made
+        assert service.storage.revision == revision
+        later = await service.create(CONFIG_MAPS, config_map("b"))
+        assert int(later["metadata"]["resourceVersion"]) == revision + 1
+
+
+async def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
+    async with serving(tmp_path) as service:
+        await service.create(CONFIG_MAPS, config_map("a"))
+        await service.delete(CONFIG_MAPS, key("a"))
+    async with serving(tmp_path) as service:
+        with pytest.raises(NotFound):
+            await service.get(CONFIG_MAPS, key("a"))
+
+
+async def test_custom_resources_are_served_again(tmp_path: Path) -> None:
+    box = {
+        "apiVersion": "test.dev/v1",
+        "kind": "Box",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"a": 1},
+    }
+    async with serving(tmp_path) as service:
+        await service.create(CRDS, definition())
+        await service.create(BOXES, box)
+        changed = definition("new")
+        stored = await service.get(CRDS, ObjectKey("", "boxes.test.dev"))
+        changed["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+        await service.update(CRDS, changed)
+        before = await service.get(BOXES, key("a"))
+        assert before["spec"] == {"a": 1, "b": "new"}
+    async with serving(tmp_path) as service:
+        assert await service.get(BOXES, key("a")) == before
+
+
+async def test_a_watch_goes_on_after_a_clean_end(tmp_path: Path) -> None:
+    async with serving(tmp_path) as service:
+        made = await service.create(CONFIG_MAPS, config_map("a"))
+        await service.update(CONFIG_MAPS, {**made, "data": {"x": "2"}})
+        await service.create(CONFIG_MAPS, config_map("b"))
+        await service.delete(CONFIG_MAPS, key("b"))
+    async with serving(tmp_path) as service:
+        found = await events(service, made["metadata"]["resourceVersion"])
+        assert found == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "b")]
+
+
+async def test_after_a_crash_a_watch_has_to_begin_anew(tmp_path: Path) -> None:
+    """Versions that nobody may have acknowledged are never given again."""
+    async with serving(tmp_path / "a") as service:
+        made = await service.create(CONFIG_MAPS, config_map("a"))
+        copied(tmp_path / "a", tmp_path / "b")
+        revision = service.storage.revision
+    async with serving(tmp_path / "b") as service:
+        assert service.storage.revision == revision + GAP
+        assert await service.get(CONFIG_MAPS, key("a")) == made
+        assert await events(service, str(revision)) == [("ERROR", "410")]
+        assert await events(service, str(revision + 1)) == [("ERROR", "410")]
+        assert await events(service, str(revision + GAP)) == []
+
+
+def copied(source: Path, target: Path) -> None:
+    """A folder as a killed process would have left it."""
+    target.mkdir()
+    for file in source.iterdir():
+        if file.name != "lock":
+            shutil.copy(file, target / file.name)
+
+
+async def test_old_states_are_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "HISTORY", 10)
+    monkeypatch.setattr(journals, "COMPACT_EVERY", 20)
+    async with serving(tmp_path) as service:
+        obj = await service.create(CONFIG_MAPS, config_map("a"))
+        first = obj["metadata"]["resourceVersion"]
+        for i in range(100):
+            obj = await service.update(CONFIG_MAPS, {**obj, "data": {"x": str(i)}})
+        for i in range(30):
+            await service.create(CONFIG_MAPS, config_map(f"gone-{i}"))
+            await service.delete(CONFIG_MAPS, key(f"gone-{i}"))
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        (rows,) = database.execute("SELECT count(*) FROM states").fetchone()
+    database.close()
+    assert rows < 60
+    async with serving(tmp_path) as service:
+        assert await service.get(CONFIG_MAPS, key("a")) == obj
+        assert await events(service, first) == [("ERROR", "410")]
+        assert len(await events(service, str(service.storage.revision - 4))) == 4
+
+
+# ---- what cannot work
+
+
+async def test_a_folder_has_one_server(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        with pytest.raises(ConfigError, match=r"another server \(process \d+\) uses it"):
+            DataFolder(tmp_path)
+    DataFolder(tmp_path).close()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"no database at all, but long enough to be one" * 100, "cannot be read"), (b"x", "cannot")],
+)
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "state.db").write_bytes(content)
+    with pytest.raises(ConfigError, match=words):
+        DataFolder(tmp_path)
+    assert (tmp_path / "state.db").read_bytes() == content
+
+
+def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        database.execute("CREATE TABLE theirs (a)")
+    database.close()
+    with pytest.raises(ConfigError, match="another program"):
+        DataFolder(tmp_path)
+
+
+def test_the_format_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    DataFolder(tmp_path).close()
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(ConfigError, match="has the format 99"):
+        DataFolder(tmp_path)
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(ConfigError, match=str(path)):
+        DataFolder(path)
+
+
+async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as service:
+        for i in range(300):
+            await service.create(CONFIG_MAPS, config_map(f"a{i}", "x" * 200))
+    file = tmp_path / "state.db"
+    data = bytearray(file.read_bytes())
+    data[8192:40960] = b"\xff" * (40960 - 8192)
+    file.write_bytes(data)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        DataFolder(tmp_path)
+
+
+async def test_an_object_that_is_no_json_is_named(tmp_path: Path) -> None:
+    async with serving(tmp_path) as service:
+        await service.create(CONFIG_MAPS, config_map("a"))
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        database.execute("UPDATE states SET raw = 'not json' WHERE name = 'a'")
+    database.close()
+    folder = DataFolder(tmp_path)
+    with pytest.raises(ConfigError, match="holds an object that cannot be read"):
+        await new_service(NoHooks(), folder=folder)
+    folder.close()
+
+
+async def fill(service: ApiService) -> None:
+    for i in range(100):
+        await service.create(CONFIG_MAPS, config_map(f"a{i}", "x" * 1000))
+
+
+async def test_a_full_disk_fails_writes_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "RETRY_SECONDS", 0.01)
+    async with serving(tmp_path) as service:
+        assert service.storage.journal is not None
+        folder = service.storage.journal.folder
+        (pages,) = folder.database.execute("PRAGMA page_count").fetchone()
+        folder.database.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(ServerError, match="full"):
+            await fill(service)
+        before = len(service.storage.table("configmaps."))
+        with pytest.raises(ServerError, match="cannot be saved"):
+            await service.create(CONFIG_MAPS, config_map("refused"))
+        assert len(service.storage.table("configmaps.")) == before
+        folder.database.execute("PRAGMA max_page_count = 1000000")
+        while service.storage.journal.problem:
+            await service.storage.table("configmaps.").changed(0.01)
+        await service.create(CONFIG_MAPS, config_map("accepted"))
+        names = {entry.key.name for entry in service.storage.table("configmaps.").entries()}
+    async with serving(tmp_path) as service:
+        assert names == {entry.key.name for entry in service.storage.table("configmaps.").entries()}
