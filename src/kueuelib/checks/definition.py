@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
+from typing import Any
 
 import attrs
 
 from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.meta import Resource
 from kueuelib.checks.verdicts import Verdict
 from kueuelib.errors import ConfigError
 
-CheckFunction = Callable[[Workload, Obj | None], Awaitable[Verdict] | Verdict]
+CheckFunction = Callable[[Workload, Any], Awaitable[Verdict] | Verdict]
 """`(workload, parameters) -> verdict`; a function that is not async runs in a thread."""
 
 TIMEOUT = 30.0

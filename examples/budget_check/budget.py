@@ -1,0 +1,45 @@
+"""A weekly budget per namespace: what was consumed, from Prometheus, plus what is under way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from kueuelib.api.conditions import is_true
+from kueuelib.api.meta import Resource
+from kueuelib.checks import Ready, Rejected, Retry, Verdict, Workload, check, current, usage_of
+
+BUDGETS = Resource("finance.example.com", "v1", "budgets", "Budget", namespaced=True)
+
+
+def cost(workload: Workload, prices: Mapping[str, float]) -> float:
+    """The price per hour of a workload's quota, times the hours that it usually takes."""
+    used = usage_of(workload)
+    return sum(used[name].milli() / 1000 * prices.get(name, 0) for name in used) * prices["hours"]
+
+
+async def consumed(url: str, query: str) -> float:
+    """The number that a Prometheus query gives; 0 when nothing was recorded."""
+    async with (
+        aiohttp.ClientSession(raise_for_status=True) as http,
+        http.get(f"{url}/api/v1/query", params={"query": query}) as answer,
+    ):
+        found = (await answer.json())["data"]["result"]
+    return float(found[0]["value"][1]) if found else 0.0
+
+
+@check(
+    "finance.example.com/budget", parameters=BUDGETS, recheck=5, serialize=lambda wl: wl.namespace
+)
+async def budget(workload: Workload, parameters: dict[str, Any]) -> Verdict:
+    """Ready while the week's budget of the namespace lasts."""
+    spec = parameters["spec"]
+    limit, mine = spec["weekly"], cost(workload, spec["prices"])
+    if mine > limit:
+        return Rejected(f"costs {mine:g}, more than a week's budget of {limit:g}")
+    spent = await consumed(spec["prometheus"], spec["query"])
+    others = sum(cost(other, spec["prices"]) for other in current().passed(workload.namespace))
+    planned = 0 if is_true(workload.status.conditions, "Admitted") else others + mine
+    if spent + planned > limit:
+        return Retry(f"{spent:g} of {limit:g} spent, {others:g} under way, {mine:g} needed")
+    return Ready(f"costs {mine:g}, {limit - spent - planned:g} left this week")
