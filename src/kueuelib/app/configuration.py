@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kueuelib.api.names import is_qualified_name
+from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_qualified_name
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.plugins import installed
@@ -136,10 +136,18 @@ class WaitForPodsReady:
 
 @attrs.frozen
 class PodOptions:
-    """Which plain pods are considered; raw label selectors."""
+    """Which plain pods are considered; raw label selectors.
+
+    Attributes:
+        namespace_selector: of their namespaces; None for all but those of the system.
+        pod_selector: of the pods.
+        pod_group_shape_policy: what becomes of a pod that asks for more than its group declared:
+            `Enforce` deletes it, `Warn` tells it.
+    """
 
     namespace_selector: Mapping[str, Any] | None = None
     pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
+    pod_group_shape_policy: str = "Enforce"
 
 
 @attrs.frozen
@@ -334,6 +342,26 @@ def _check_frameworks(found: Configuration, source: str) -> None:
             raise ConfigError(
                 source, f"{field}: {error}", "write a valid label selector"
             ) from error
+    if "pod" in found.integrations.frameworks:
+        _check_pod_options(found, source)
+
+
+def _check_pod_options(found: Configuration, source: str) -> None:
+    """Pods that keep the cluster or ourselves running must never wait for us."""
+    options = found.integrations.pod_options
+    if options.pod_group_shape_policy not in ("Enforce", "Warn"):
+        where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"
+        raise ConfigError(source, f"{where} is unknown", "write Enforce or Warn")
+    if options.namespace_selector is None:
+        return
+    selector = from_label_selector(options.namespace_selector)
+    for namespace in ("kube-system", found.manager_namespace):
+        if selector.matches({NAMESPACE_NAME_LABEL: namespace}):
+            raise ConfigError(
+                source,
+                f"integrations.podOptions.namespaceSelector matches the namespace {namespace}",
+                f"exclude it, for example with {NAMESPACE_NAME_LABEL} NotIn [...]",
+            )
 
 
 def _missing(source: str, key: str) -> ConfigError:

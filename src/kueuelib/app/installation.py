@@ -32,7 +32,7 @@ from kueuelib.controllers.webhooks import (
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
-from kueuelib.jobs.settings import JobSettings, system_excluded
+from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -101,7 +101,10 @@ class Plan:
 
     def webhooks(self) -> list[Obj]:
         """The two webhook configurations."""
-        settings = JobSettings(namespace_selector=system_excluded(self.namespace))
+        excluded = system_excluded(self.namespace)
+        settings = JobSettings(
+            namespace_selector=excluded, pods=PodSettings(namespace_selector=excluded)
+        )
         jobs = webhook_entries(builtin_registry().integrations, settings)
         return webhook_configurations([*queueing_entries(), *jobs], self.client_config)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kueuelib.controllers import webhooks as queueing
-from kueuelib.jobs.setup import JobWebhook
+from kueuelib.jobs.registry import Webhook
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
-def register(server: WebhookServer, jobs: Iterable[JobWebhook]) -> None:
+def register(server: WebhookServer, jobs: Iterable[Webhook]) -> None:
     """Serves the queueing kinds, and every kind of jobs."""
     queueing.serve(server)
     for found in jobs:

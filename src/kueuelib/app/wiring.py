@@ -14,7 +14,7 @@ from kueuelib import __version__
 from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.checks import add_checks
-from kueuelib.app.configuration import KNOWN_FRAMEWORKS, OFF, Configuration
+from kueuelib.app.configuration import OFF, Configuration
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.webhooks import register
@@ -22,10 +22,9 @@ from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
-from kueuelib.jobs.settings import JobSettings, system_excluded
+from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.setup import setup as setup_jobs
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache
@@ -34,7 +33,6 @@ from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import Group, Manager, Signals
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
 from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
@@ -184,22 +182,21 @@ async def assemble_manager(
 def job_settings(configuration: Configuration) -> JobSettings:
     """What the configuration says about jobs."""
     frameworks = configuration.integrations.frameworks
-    bundled = builtin_registry().names()
-    missing = {name for name in frameworks if name in KNOWN_FRAMEWORKS and name not in bundled}
-    for name in sorted(missing):
-        get_logger("app").warning(
-            "this integration is not available yet; its objects are left alone", framework=name
-        )
+    options = configuration.integrations.pod_options
+    excluded = system_excluded(configuration.manager_namespace)
     selector = configuration.managed_jobs_namespace_selector
     return JobSettings(
-        frameworks=tuple(name for name in frameworks if name not in missing),
+        frameworks=frameworks,
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
-        namespace_selector=system_excluded(configuration.manager_namespace)
-        if selector is None
-        else selector,
+        namespace_selector=excluded if selector is None else selector,
         workers=configuration.controller.group_kind_concurrency,
         external_kinds=configuration.integrations.external_kinds,
         labels_to_copy=configuration.integrations.label_keys_to_copy,
+        pods=PodSettings(
+            excluded if options.namespace_selector is None else options.namespace_selector,
+            options.pod_selector,
+            options.pod_group_shape_policy,
+        ),
     )
 
 

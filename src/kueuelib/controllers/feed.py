@@ -14,7 +14,8 @@ import attrs
 
 from kueuelib.api import core, kueue
 from kueuelib.api.codec import decode
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, key_of, labels_of
+from kueuelib.controllers.workload_state import has_quota, is_held_back
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -65,6 +66,13 @@ def _workload(obj: Obj) -> object:
     return _spec_and_status(obj), labels_of(obj), annotations_of(obj)
 
 
+def _workload_event(obj: Obj) -> Event:
+    """A Workload that waits for its pods is none of the scheduler's business."""
+    if is_held_back(obj) and not has_quota(obj):
+        return events.WorkloadGone(key_of(obj))
+    return events.WorkloadSet(decode(kueue.Workload, obj))
+
+
 def _content(obj: Obj) -> object:
     return {name: value for name, value in obj.items() if name != "metadata"}
 
@@ -100,9 +108,7 @@ RUNTIME_CLASSES = Source(
     lambda key: events.RuntimeClassGone(key.name),
     _content,
 )
-WORKLOADS = Source(
-    lambda obj: events.WorkloadSet(decode(kueue.Workload, obj)), events.WorkloadGone, _workload
-)
+WORKLOADS = Source(_workload_event, events.WorkloadGone, _workload)
 
 
 class Feed:

@@ -45,8 +45,10 @@ CHECK_FAILED = names.REASON_ADMISSION_CHECK
 QUEUE_STOPPED = names.REASON_CLUSTER_QUEUE_STOPPED
 LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
 PODS_READY_TIMEOUT = names.REASON_PODS_READY_TIMEOUT
+PODS_MISSING = "WaitingForReplacementPods"
 
 REACTIVATED = "Reactivated"
+PODS_REPLACED = "PodsReplaced"
 QUEUE_RESTARTED = "ClusterQueueRestarted"
 LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted"
 BACKOFF_FINISHED = "BackoffFinished"
@@ -62,6 +64,7 @@ _WAY_BACK = {
     QUEUE_STOPPED: QUEUE_RESTARTED,
     LOCAL_QUEUE_STOPPED: LOCAL_QUEUE_RESTARTED,
     PODS_READY_TIMEOUT: BACKOFF_FINISHED,
+    PODS_MISSING: PODS_REPLACED,
 }
 
 
@@ -190,6 +193,8 @@ def reserve(
         raise IllegalTransition(wl, "reserve quota", "it is not active")
     if is_deleted(wl):
         raise IllegalTransition(wl, "reserve quota", "it is being deleted")
+    if is_held_back(wl):
+        raise IllegalTransition(wl, "reserve quota", "its pods are missing")
     failed = checks_in(wl, CHECK_RETRY, CHECK_REJECTED)
     if failed:
         raise IllegalTransition(wl, "reserve quota", f"checks failed: {', '.join(failed)}")
@@ -311,6 +316,28 @@ def requeue(wl: Obj, now: float) -> Obj:
     if reason == REACTIVATED or not state:
         return _without_status(changed, "requeueState")
     return _with_status(changed, requeueState=state)
+
+
+def hold_back(wl: Obj, message: str, now: float) -> Obj:
+    """A pending workload lacks pods: it stays out of its queue until `requeue`.
+
+    Whatever else keeps it out already goes first.
+
+    Raises:
+        IllegalTransition: the workload is not pending.
+    """
+    found = phase_of(wl)
+    if found is not Phase.PENDING:
+        raise IllegalTransition(wl, "hold back", f"it is {found.value}")
+    if condition(wl, REQUEUED).get("status") == "False" and not is_held_back(wl):
+        return wl
+    return _set(wl, REQUEUED, "False", PODS_MISSING, message, now)
+
+
+def is_held_back(wl: Mapping[str, Any]) -> bool:
+    """Whether the workload waits outside of its queue for pods that are missing."""
+    found = condition(wl, REQUEUED)
+    return found.get("status") == "False" and found.get("reason") == PODS_MISSING
 
 
 def finish(wl: Obj, reason: str, message: str, now: float) -> Obj:

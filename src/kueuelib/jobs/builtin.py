@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.batch_job_rules import validate_batch_job
+from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.registry import Integration, Registry
 
 BATCH_JOB = Integration("batch/job", BatchJob, validate_batch_job, allows_prebuilt=True)
@@ -11,4 +12,4 @@ BATCH_JOB = Integration("batch/job", BatchJob, validate_batch_job, allows_prebui
 
 def builtin_registry() -> Registry:
     """A registry of what comes with kueuelib."""
-    return Registry().register(BATCH_JOB)
+    return Registry().register(BATCH_JOB).register(POD)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -106,6 +107,27 @@ class JobWithPriorityClass(abc.ABC):
     @abc.abstractmethod
     def priority_class(self) -> str:
         """The name of the PriorityClass; empty for none."""
+
+
+class JobWithEquivalence(abc.ABC):
+    """Whether a Workload stands for the job is told by the kind, not by its pod sets alone."""
+
+    @abc.abstractmethod
+    def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
+        """Whether a raw Workload still stands for the job."""
+
+
+class JobWithReplacements(abc.ABC):
+    """A stopped job lacks pods until somebody replaces them."""
+
+    @abc.abstractmethod
+    def after_release(self, workload: Obj, now: float) -> Obj:
+        """The raw Workload as it has to be once its quota is free.
+
+        Args:
+            workload: as `workload_state.release` left it.
+            now: seconds since the epoch.
+        """
 
 
 class ComposableJob(abc.ABC):

@@ -102,6 +102,19 @@ class Emit:
 
 
 @attrs.frozen
+class Count:
+    """Count something that the commands before it did.
+
+    Attributes:
+        what: the name of a counter that the integration has.
+        labels: the values of its labels.
+    """
+
+    what: str
+    labels: tuple[str, ...]
+
+
+@attrs.frozen
 class Wait:
     """Nothing can be done now: look again later, also when no event comes.
 
@@ -114,4 +127,4 @@ class Wait:
     seconds: float
 
 
-Command = Create | Change | PatchStatus | Delete | DropFinalizer | Emit | Wait
+Command = Create | Change | PatchStatus | Delete | DropFinalizer | Emit | Count | Wait

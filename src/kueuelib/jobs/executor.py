@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -15,6 +15,7 @@ from kueuelib.errors import AlreadyExists, Conflict, Invalid, NotFound
 from kueuelib.jobs.commands import (
     Change,
     Command,
+    Count,
     Create,
     Delete,
     DropFinalizer,
@@ -67,13 +68,22 @@ class Executor:
         recorder: reports events.
         component: who reports them.
         version: of the API group `kueue.x-k8s.io` on the wire.
+        count: counts what plans want counted.
     """
 
-    def __init__(self, client: Client, recorder: Recorder, component: str, version: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        component: str,
+        version: str,
+        count: Callable[[str, Sequence[str]], None] = lambda _, __: None,
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._component = component
         self._version = version
+        self._count = count
         self._log = get_logger("jobs")
 
     async def run(self, commands: Sequence[Command]) -> Outcome:
@@ -117,6 +127,8 @@ class Executor:
                 await self._drop_finalizer(command, run)
             case Emit(obj, reason, message, type):
                 self._recorder.event(obj, type, reason, message, component=self._component)
+            case Count(what, labels):
+                self._count(what, labels)
             case Wait(why, seconds):
                 self._log.info("the job has to wait", why=why, seconds=seconds)
                 run.wait = seconds

@@ -54,12 +54,17 @@ def webhook_entries(
     kinds = [named]
     if settings.manage_jobs_without_queue_name:
         kinds.append(("-unnamed", unnamed))
-    return tuple(
-        _entry(integration, suffix, selectors, mutating=mutating)
-        for integration in integrations
-        for mutating in (True, False)
-        for suffix, selectors in kinds
-    )
+    found: list[WebhookEntry] = []
+    for integration in integrations:
+        if integration.entries is not None:
+            found += integration.entries(settings)
+            continue
+        found += [
+            _entry(integration, suffix, selectors, mutating=mutating)
+            for mutating in (True, False)
+            for suffix, selectors in kinds
+        ]
+    return tuple(found)
 
 
 def entry_name(integration: Integration, suffix: str, *, mutating: bool) -> str:
@@ -106,6 +111,7 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
             _rule(group, plural, *READ, "update", "patch", "delete"),
             _rule(group, f"{plural}/status", "get", "update", "patch"),
             _rule(group, f"{plural}/finalizers", "get", "update", "patch"),
+            *(() if integration.rules is None else integration.rules()),
         ]
     return tuple(found)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, controller_of
 from kueuelib.controllers import workload_state as states
-from kueuelib.jobs.capabilities import ComposableJob, Matching
+from kueuelib.jobs.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.equivalence import equivalent
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.situation import Situation
@@ -31,6 +31,8 @@ def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
 
 def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
     """Says of a Workload whether it asks for what the job wants."""
+    if isinstance(job, JobWithEquivalence):
+        return job.is_equivalent
     pod_sets = situation.pod_sets(job)
     return lambda workload: equivalent(job, pod_sets, workload, situation.flavors)
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.runtime.informer import Transform, strip
+
+if TYPE_CHECKING:
+    from kueuelib.jobs.manifests import WebhookEntry
+    from kueuelib.jobs.parts import Parts
+    from kueuelib.jobs.settings import JobSettings
+    from kueuelib.runtime.controller import Controller
+    from kueuelib.runtime.webhook.server import WebhookServer
 
 Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 """Rules of one kind on a raw object and, on an update, the one it replaces."""
@@ -21,6 +29,37 @@ def no_rules(_new: Obj, _old: Obj | None) -> Sequence[FieldError]:
 
 
 @attrs.frozen
+class Wired:
+    """What an integration with a reconciler of its own has to run.
+
+    Attributes:
+        controllers: its controllers.
+        webhook: answers about its objects.
+    """
+
+    controllers: tuple[Controller, ...]
+    webhook: Webhook
+
+
+class Webhook(Protocol):
+    """The webhooks of one kind."""
+
+    @property
+    def mutate_path(self) -> str:
+        """Where the webhook server answers on creation."""
+        ...
+
+    @property
+    def validate_path(self) -> str:
+        """Where it answers on creation and update."""
+        ...
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+        ...
+
+
+@attrs.frozen
 class Integration:
     """One kind of jobs.
 
@@ -29,12 +68,24 @@ class Integration:
         job_type: the class of its jobs.
         validate: rules beyond those of every kind.
         allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+        watched: the label selector of the objects that are watched; empty for all.
+        transform: what of them is stored.
+        makes_pods: whether its objects make pods of their own, which are left alone then.
+        wire: builds controllers and webhook where the ones of every kind do not do.
+        entries: the entries of the webhook configurations, in the same case.
+        rules: permissions beyond those of every kind.
     """
 
     name: str
     job_type: type[GenericJob]
     validate: Validate = no_rules
     allows_prebuilt: bool = False
+    watched: str = ""
+    transform: Transform = strip
+    makes_pods: bool = True
+    wire: Callable[[Parts], Wired] | None = None
+    entries: Callable[[JobSettings], Sequence[WebhookEntry]] | None = None
+    rules: Callable[[], Sequence[Obj]] | None = None
 
     @classmethod
     def of(

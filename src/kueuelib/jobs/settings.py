@@ -20,6 +20,22 @@ def system_excluded(*namespaces: str) -> Mapping[str, Any]:
 
 
 @attrs.frozen
+class PodSettings:
+    """What the configuration says about plain pods (`integrations.podOptions`).
+
+    Attributes:
+        namespace_selector: the raw selector of the namespaces whose pods are queued.
+        pod_selector: the raw selector of the pods that are queued.
+        shape_policy: `Enforce` or `Warn`: what becomes of pods that ask for more than was declared
+            for their role.
+    """
+
+    namespace_selector: Mapping[str, Any] = attrs.field(factory=system_excluded)
+    pod_selector: Mapping[str, Any] = attrs.field(factory=dict)
+    shape_policy: str = "Enforce"
+
+
+@attrs.frozen
 class JobSettings:
     """What the manager's configuration says about jobs.
 
@@ -39,6 +55,7 @@ class JobSettings:
             (`integrations.labelKeysToCopy`).
         delete_deactivated_after: seconds after which a job is deleted whose Workload was
             deactivated by us; None: never (`objectRetentionPolicies`).
+        pods: which plain pods are queued.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
@@ -51,6 +68,7 @@ class JobSettings:
     external_kinds: frozenset[tuple[str, str]] = frozenset()
     labels_to_copy: tuple[str, ...] = ()
     delete_deactivated_after: float | None = None
+    pods: PodSettings = PodSettings()
 
     def manages(self, queue_name: str, namespace_labels: Mapping[str, str]) -> bool:
         """Whether a job of an enabled kind is queued.

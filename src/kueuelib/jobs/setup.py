@@ -22,8 +22,9 @@ from kueuelib.jobs.executor import Executor, Recorder
 from kueuelib.jobs.foreign import ForeignOwners
 from kueuelib.jobs.manifests import webhook_path
 from kueuelib.jobs.owners import Owners
+from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.reconciler import JobReconciler
-from kueuelib.jobs.registry import Integration, Registry
+from kueuelib.jobs.registry import Integration, Registry, Webhook
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.stores import (
     CONTROLLER_UID,
@@ -105,7 +106,7 @@ class Jobs:
 
     integrations: tuple[Integration, ...]
     controllers: tuple[Controller, ...]
-    webhooks: tuple[JobWebhook, ...]
+    webhooks: tuple[Webhook, ...]
 
 
 async def setup(
@@ -137,7 +138,12 @@ async def setup(
     known = registry or builtin_registry()
     enabled = known.enabled(settings.frameworks)
     served = [found for found in enabled if await _is_served(client, found)]
-    informers = {found.name: cache.informer(found.resource) for found in served}
+    informers = {
+        found.name: cache.informer(
+            found.resource, label_selector=found.watched, transform=found.transform
+        )
+        for found in served
+    }
     for informer in informers.values():
         informer.add_index(CONTROLLER_UID, controller_uid)
         informer.add_index(PREBUILT_NAME, prebuilt_name)
@@ -163,9 +169,36 @@ async def setup(
         pod_classes,
         others[3].store if settings.manage_jobs_without_queue_name else None,
     )
-    owners = Owners(served, stores, settings, ForeignOwners(client, clock))
-    controllers = []
+    parents = tuple(found for found in served if found.makes_pods)
+    owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
+    controllers: list[Controller] = []
+    hooks: list[Webhook] = []
+    for found in enabled:
+        if found.wire is None:
+            hooks.append(_webhook(found, settings, stores, owners))
+            continue
+        parts = Parts(
+            found,
+            parents,
+            client,
+            cache,
+            recorder,
+            settings,
+            version,
+            stores,
+            owners,
+            workloads,
+            queueing(NAMESPACES),
+            (*others, *(informers[each.name] for each in parents)),
+            clock,
+            telemetry,
+        )
+        wired = found.wire(parts)
+        hooks.append(wired.webhook)
+        controllers += wired.controllers
     for found in served:
+        if found.wire is not None:
+            continue
         executor = Executor(client, recorder, found.component, version)
         reconciler = JobReconciler(found, stores, owners, executor, settings, clock)
         kind = ".".join(filter(None, (found.resource.kind, found.resource.group)))
@@ -181,8 +214,7 @@ async def setup(
         for informer in others:
             controller.watches(informer, lambda _: ())
         controllers.append(controller)
-    hooks = tuple(_webhook(found, settings, stores, owners) for found in enabled)
-    return Jobs(tuple(served), tuple(controllers), hooks)
+    return Jobs(tuple(served), tuple(controllers), tuple(hooks))
 
 
 async def _is_served(client: Client, integration: Integration) -> bool:

@@ -20,6 +20,7 @@ from kueuelib.jobs.capabilities import (
     ComposableJob,
     JobWithCustomStop,
     JobWithFinalize,
+    JobWithReplacements,
     Stop,
     StopReason,
 )
@@ -148,6 +149,8 @@ def _evicted(case: Case) -> Commands:
     if left or case.job.is_active():
         return left
     released = states.release(case.workload, case.situation.now)
+    if isinstance(case.job, JobWithReplacements):
+        released = case.job.after_release(released, case.situation.now)
     return reports.status_commands(case.workload, released)
 
 

@@ -1,0 +1,197 @@
+"""Whether the pods of a group make a Workload, and which (spec/jobs 4.6, 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+import attrs
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import GROUP_SETS_DIGEST, GROUP_TOTAL_COUNT, IS_GROUP_WORKLOAD
+from kueuelib.jobs.generic_job import PodSet
+from kueuelib.jobs.pods import marks
+from kueuelib.jobs.pods.declaration import Declaration
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    declaration_of,
+    queue_of,
+    role_label_of,
+    total_count_of,
+)
+from kueuelib.jobs.pods.roles import INITIAL_ROLES, declared_by, problem_of, role_by_shape
+from kueuelib.jobs.pods.roster import CONFLICTING_SETS, EXCESS, Member, Rejected, members_of, worth
+
+MOST_SHAPES = 8
+
+
+@attrs.frozen
+class Problem:
+    """Why the pods make no Workload.
+
+    Attributes:
+        pod: the raw pod to tell it about.
+        message: a sentence for people.
+        waits: whether more pods may mend it, so that there is no hurry to complain.
+    """
+
+    pod: Obj
+    message: str
+    waits: bool = False
+
+
+@attrs.frozen
+class Composition:
+    """What the pods of a group make.
+
+    Attributes:
+        pod_sets: of the Workload; empty when there is a problem.
+        annotations: of the Workload.
+        members: the pods that it is made from.
+        rejected: pods that must go.
+        problem: why there is no Workload; None when there is one.
+    """
+
+    pod_sets: tuple[PodSet, ...] = ()
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
+    members: tuple[Member, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    problem: Problem | None = None
+
+
+def compose(pods: Sequence[Obj], owners: Container[str] = ()) -> Composition:
+    """What the pods of one group make; those that failed or are going do not count.
+
+    Args:
+        pods: the raw pods.
+        owners: the UIDs of those that a Workload of the group counts already.
+    """
+    members = tuple(each for each in members_of(pods, role_by_shape, owners) if each.fills)
+    if not members:
+        return Composition()
+    first = members[0]
+    for each in members[1:]:
+        if queue_of(each.pod) != queue_of(first.pod):
+            text = (
+                f'The pod is queued in "{queue_of(each.pod)}", but pod {first.name} of the same '
+                f'group in "{queue_of(first.pod)}"'
+            )
+            return Composition(problem=Problem(each.pod, text))
+    declaring = any(declaration_of(each.pod) is not None for each in members)
+    if declaring or any(role_label_of(each.pod) for each in members):
+        return _declared(members)
+    return _counted(members)
+
+
+def _counted(members: Sequence[Member]) -> Composition:
+    first, total = members[0], total_count_of(members[0].pod)
+    for each in members:
+        count = total_count_of(each.pod)
+        if count is None:
+            text = f"The annotation {GROUP_TOTAL_COUNT} is missing or no positive number"
+            return Composition(problem=Problem(each.pod, text))
+        if count != total:
+            text = (
+                f"The group has {count} pods according to this pod, but {total} according to "
+                f"pod {first.name}"
+            )
+            return Composition(problem=Problem(each.pod, text))
+    assert total is not None
+    if len(members) < total:
+        text = f"The group has {len(members)} of {total} pods"
+        return Composition(problem=Problem(first.pod, text, waits=True))
+    ordered = sorted(members, key=worth)
+    kept = tuple(each for each in members if each in ordered[:total])
+    text = f"The group has {total} pods; this one is one too many"
+    rejected = tuple(Rejected(each, EXCESS, text) for each in ordered[total:] if each.is_alive)
+    roles: dict[str, list[Member]] = {}
+    for each in kept:
+        roles.setdefault(each.role, []).append(each)
+    if len(roles) > MOST_SHAPES:
+        text = (
+            f"The pods of the group have {len(roles)} different shapes, more than the "
+            f"{MOST_SHAPES} that a Workload can hold; pods have one shape when their requests, "
+            "ports, node selectors, affinities, tolerations, priorities, topology spread "
+            "constraints, resource claims and runtime classes are equal"
+        )
+        return Composition(problem=Problem(first.pod, text))
+    pod_sets = tuple(
+        PodSet(role, len(found), marks.template_of(_pattern(found)))
+        for role, found in sorted(roles.items())
+    )
+    return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
+
+
+def _pattern(members: Sequence[Member]) -> Obj:
+    """The pod whose spec is the template: one that still waits has it whole."""
+    return next((each.pod for each in members if each.stage is Stage.GATED), members[0].pod)
+
+
+def _declared(members: Sequence[Member]) -> Composition:
+    for each in members:
+        problem = problem_of(each.pod)
+        if problem:
+            return Composition(problem=Problem(each.pod, problem))
+    known = [(each, declared_by(each.pod)) for each in members]
+    found = [(each, declared) for each, declared in known if declared is not None]
+    if not found:
+        text = "The group waits for the pod that declares its pod sets"
+        return Composition(problem=Problem(members[0].pod, text, waits=True))
+    author, declared = found[0]
+    rejected = tuple(
+        conflicting(each, author.name)
+        for each, other in found[1:]
+        if other.digest != declared.digest
+    )
+    role = declared.role_of(role_label_of(author.pod))
+    if role not in declared.names:
+        text = f"The role of the pod is none of {', '.join(declared.names)}, or is not told"
+        return Composition(problem=Problem(author.pod, text))
+    out = {each.member.uid for each in rejected}
+    return Composition(
+        declared_pod_sets(declared, author.pod),
+        declared_annotations(declared, role),
+        tuple(each for each in members if each.uid not in out),
+        rejected,
+    )
+
+
+def conflicting(member: Member, author: str) -> Rejected:
+    """A pod that declares other pod sets than the group has."""
+    text = f"The pod declares other pod sets for the group than {author or 'the Workload'}"
+    return Rejected(member, CONFLICTING_SETS, text)
+
+
+def declared_pod_sets(declared: Declaration, author: Obj) -> tuple[PodSet, ...]:
+    """The pod sets of a declaration; empty templates are filled from the declaring pod."""
+    return tuple(
+        PodSet(entry.name, entry.count, dict(entry.template) or marks.template_of(author))
+        for entry in declared.sets
+    )
+
+
+def declared_annotations(declared: Declaration, role: str) -> dict[str, str]:
+    """The annotations of the Workload of a declared group.
+
+    Args:
+        declared: the declaration.
+        role: of the declaring pod; it alone is there from the start when no template is empty.
+    """
+    return {
+        IS_GROUP_WORKLOAD: "true",
+        GROUP_SETS_DIGEST: declared.digest,
+        INITIAL_ROLES: ",".join(declared.empty or (role,)),
+    }
+
+
+def owner_references(members: Sequence[Member]) -> list[Obj]:
+    """References to all pods; none of them is the controller."""
+    return [
+        {
+            "apiVersion": PODS.api_version,
+            "kind": PODS.kind,
+            "name": each.name,
+            "uid": each.uid,
+        }
+        for each in members
+    ]

@@ -1,0 +1,307 @@
+"""A group of pods as one job (KEP-976 stories 2 and 3, spec/jobs 4.6 to 4.8, 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
+
+from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, labels_of
+from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.controllers import workload_state as states
+from kueuelib.errors import InvalidPodSetInfo
+from kueuelib.jobs.capabilities import (
+    ComposableJob,
+    JobWithFinalize,
+    JobWithReclaimablePods,
+    JobWithReplacements,
+    Matching,
+    StopReason,
+)
+from kueuelib.jobs.commands import WARNING, Change, Command, Emit, Wait
+from kueuelib.jobs.generic_job import GenericJob, JobEnd, PodSet
+from kueuelib.jobs.pods import marks
+from kueuelib.jobs.pods.compose import compose, owner_references
+from kueuelib.jobs.pods.facts import GroupFacts
+from kueuelib.jobs.pods.judge import Judgement, judge
+from kueuelib.jobs.pods.reading import Stage, created_at, is_unretriable, queue_of, was_stopped
+from kueuelib.jobs.pods.roles import Roles, role_by_shape
+from kueuelib.jobs.pods.roster import Member, Roster, members_of
+from kueuelib.jobs.pods.single import stop_reason
+from kueuelib.jobs.podset_info import PodSetInfo
+from kueuelib.jobs.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.steps import COMPOSE_ERROR, MISSING_RETRY, STARTED
+
+PATIENCE = 5.0
+"""Seconds that a group may be incomplete before anybody is told."""
+
+_NO_ROLES = Roles({}, "", frozenset())
+
+
+class PodGroup(
+    GenericJob, ComposableJob, JobWithReclaimablePods, JobWithFinalize, JobWithReplacements
+):
+    """Pods that are admitted together; its Workload has the group's name.
+
+    Args:
+        facts: all that is known about the group; there is at least one pod.
+    """
+
+    resource: ClassVar[Resource] = PODS
+
+    def __init__(self, facts: GroupFacts) -> None:
+        self.facts = facts
+        self.workload = facts.own
+        self.judgement = self._judge()
+        alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
+        super().__init__(alive[0].pod if alive else facts.pods[0])
+
+    def _judge(self) -> Judgement:
+        if self.workload is None:
+            return Judgement(_NO_ROLES, Roster(members_of(self.facts.pods, role_by_shape)))
+        return judge(self.facts, self.workload)
+
+    @property
+    def roster(self) -> Roster:
+        """The pods, sorted out."""
+        return self.judgement.roster
+
+    @property
+    def roles(self) -> Roles:
+        """The roles that the Workload has; none without one."""
+        return self.judgement.roles
+
+    def copy(self) -> Self:
+        """The same group: nothing changes it."""
+        return self
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name of the group."""
+        return ObjectKey(self.facts.namespace, self.facts.name)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Never: a group has no object of its own; see `is_abandoned`."""
+        return False
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether every pod is being deleted, and not all of them by us.
+
+        Pods that we stopped wait for replacements. When somebody deletes what is left, nobody
+        will send any.
+        """
+        going = all(pod["metadata"].get("deletionTimestamp") for pod in self.facts.pods)
+        return going and not all(map(was_stopped, self.facts.pods))
+
+    @property
+    def queue_name(self) -> str:
+        """The queue that the pods agree on; else the Workload stays where it is."""
+        alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
+        names = {queue_of(each.pod) for each in alive}
+        if len(names) == 1 and names != {""}:
+            return names.pop()
+        return "" if self.workload is None else self.workload["spec"].get("queueName", "")
+
+    @property
+    def prebuilt_workload(self) -> None:
+        """None: pods cannot use a prebuilt Workload."""
+        return
+
+    # ---- what every job tells
+
+    def is_suspended(self) -> bool:
+        """Whether a pod waits for us or is over, so that there may be something to start."""
+        return self.roster.any(Stage.GATED, Stage.SUCCEEDED, Stage.FAILED, Stage.DROPPED)
+
+    def suspend(self) -> None:
+        """Nothing: a gate cannot be put back."""
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Nothing: members are let run one by one."""
+
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        """Nothing: pods cannot be un-run."""
+        del infos
+        return False
+
+    def finished(self) -> JobEnd | None:
+        """Whether all succeeded, or nobody will go on.
+
+        A declared group is also over when the pods that were there from the start have succeeded:
+        only they could still make others. Without a Workload it is over when all its pods are.
+        """
+        over = not self.roster.any(Stage.GATED, Stage.STARTED, Stage.LEAVING)
+        done = len([each for each in self.roster.kept if each.stage is Stage.SUCCEEDED])
+        if self.workload is None:
+            all_over = over and all(each.stage.is_over for each in self.roster.kept)
+            return JobEnd(False, "The group has no workload any more") if all_over else None
+        message = self._progress()
+        if done >= self.roles.total:
+            return JobEnd(True, message)
+        if not over or not any(each.stage.is_over for each in self.roster.kept):
+            return None
+        if self.roles.declared and all(
+            len(self.roster.of(role, Stage.SUCCEEDED)) >= self.roles.counts[role]
+            for role in self.roles.initial
+        ):
+            return JobEnd(True, message)
+        given_up = any(map(is_unretriable, self.facts.pods))
+        return JobEnd(False, message) if given_up else None
+
+    def _progress(self) -> str:
+        done = {role: len(self.roster.of(role, Stage.SUCCEEDED)) for role in self.roles.counts}
+        text = f"Pods succeeded: {sum(done.values())}/{self.roles.total}."
+        if not self.roles.declared:
+            return text
+        parts = [f"{role} {count}/{self.roles.counts[role]}" for role, count in done.items()]
+        return f"{text[:-1]} ({', '.join(parts)})."
+
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """Those of the Workload."""
+        if self.workload is None:
+            return ()
+        return tuple(
+            PodSet(entry["name"], int(entry.get("count", 1)), entry["template"])
+            for entry in self.workload["spec"]["podSets"]
+        )
+
+    def is_active(self) -> bool:
+        """Whether a pod is on a node and not over, also while it is being deleted."""
+        found = (*self.roster.kept, *(each.member for each in self.roster.rejected))
+        return any(
+            each.stage is Stage.LEAVING
+            or (each.stage is Stage.STARTED and each.pod["spec"].get("nodeName"))
+            for each in found
+        )
+
+    def pods_ready(self) -> bool:
+        """Whether every place from the start is filled by a ready pod, and the others are ready."""
+        filled = all(
+            len([each for each in self.roster.kept if each.role == role and each.is_ready])
+            >= self.roles.counts[role]
+            for role in self.roles.initial
+        )
+        return filled and all(
+            each.is_ready for each in self.roster.kept if each.is_alive or each.fills
+        )
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """The succeeded ones of each role."""
+        counts = {role: len(self.roster.of(role, Stage.SUCCEEDED)) for role in self.roles.counts}
+        return {role: count for role, count in counts.items() if count}
+
+    def finalize(self) -> tuple[Command, ...]:
+        """Take our finalizer off every pod."""
+        return marks.released(self.facts.pods)
+
+    # ---- what a job of many objects does
+
+    def match_workloads(
+        self, workloads: Sequence[Obj], flavors: Mapping[str, Mapping[str, object]]
+    ) -> Matching:
+        """The Workload of the group's name that was made for it, if there is one."""
+        del workloads, flavors
+        return Matching(self.workload)
+
+    def compose_workload(self) -> Obj | tuple[Command, ...]:
+        """The Workload with its priority, or who is told why there is none."""
+        facts = self.facts
+        made = compose(facts.pods)
+        if facts.name_is_taken:
+            text = (
+                f"A Workload named {facts.name} exists and is not of this group; give the group "
+                "another name"
+            )
+            return (Emit(self.object, COMPOSE_ERROR, text, WARNING),)
+        if made.problem is not None:
+            patience = created_at(made.problem.pod) + PATIENCE - facts.now
+            if made.problem.waits and patience > 0:
+                return (Wait(made.problem.message, patience),)
+            return (Emit(made.problem.pod, COMPOSE_ERROR, made.problem.message, WARNING),)
+        if not made.pod_sets:
+            return ()
+        try:
+            priority = resolve(self, made.pod_sets, facts.classes)
+        except PriorityClassNotFound as error:
+            text = str(error)
+            return (Emit(self.object, COMPOSE_ERROR, text, WARNING), Wait(text, MISSING_RETRY))
+        own = labels_of(self.object)
+        labels = {key: own[key] for key in facts.labels_to_copy if key in own}
+        spec: Obj = {"podSets": [entry.raw() for entry in made.pod_sets], **priority.spec()}
+        if self.queue_name:
+            spec["queueName"] = self.queue_name
+        meta: Obj = {
+            "name": facts.name,
+            "namespace": facts.namespace,
+            "annotations": dict(made.annotations),
+            "finalizers": [IN_USE_FINALIZER],
+            "ownerReferences": owner_references(made.members),
+        }
+        if labels:
+            meta["labels"] = labels
+        return {
+            "apiVersion": WORKLOADS.api_version,
+            "kind": WORKLOADS.kind,
+            "metadata": meta,
+            "spec": spec,
+        }
+
+    def run_members(self, infos: Sequence[PodSetInfo], message: str) -> tuple[Command, ...]:
+        """Ungate the oldest waiting pods of each role, as many as there are free places.
+
+        Raises:
+            InvalidPodSetInfo: a role has no info.
+            InvalidPodSetUpdate: an info contradicts a pod.
+        """
+        by_name = {info.name: info for info in infos}
+        commands: list[Command] = []
+        for role, count in self.roles.counts.items():
+            if role not in by_name:
+                raise InvalidPodSetInfo(f"the admission says nothing about the pods of role {role}")
+            taken = self.roster.of(role, Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
+            places = max(0, count - len(taken))
+            for each in self.roster.of(role, Stage.GATED)[:places]:
+                changed = marks.ungated(each.pod, by_name[role])
+                commands += [Change(PODS, each.pod, changed), Emit(each.pod, STARTED, message)]
+        return tuple(commands)
+
+    def stop_members(
+        self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
+    ) -> tuple[Command, ...]:
+        """Delete what may run; with the Workload goes everything."""
+        del infos
+        why = stop_reason(reason, self.workload)
+        commands: list[Command] = []
+        for pod in self.facts.pods:
+            commands += marks.stopped(pod, why, message, now)
+        if reason is StopReason.WORKLOAD_DELETED:
+            for pod in self.facts.pods:
+                commands += marks.removed(pod)
+        return tuple(commands)
+
+    # ---- pods that are missing
+
+    @property
+    def missing(self) -> str:
+        """What the group lacks before it may be admitted, for people; empty for nothing."""
+        if self.roles.declared:
+            initial = [each for each in self.roster.kept if each.role in self.roles.initial]
+            lacks = not any(each.fills for each in initial)
+            return "The group waits for a new pod that declares it" if lacks else ""
+        count = self.roster.missing(self.roles.counts)
+        noun = "pod" if count == 1 else "pods"
+        return f"The group waits for {count} {noun} to be replaced" if count else ""
+
+    def after_release(self, workload: Obj, now: float) -> Obj:
+        """Keep the Workload out of its queue until the pods are there again."""
+        return states.hold_back(workload, self.missing, now) if self.missing else workload
+
+    def members_without_reference(self) -> tuple[Member, ...]:
+        """Pods that count and that the Workload does not name as owners yet."""
+        owners = self.facts.owners
+        wanted = (*self.roles.counts,)
+        return tuple(
+            each for each in self.roster.kept if each.uid not in owners and each.role in wanted
+        )

@@ -1,0 +1,182 @@
+"""The integration `pod`: its controllers, webhooks and permissions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+import attrs
+
+from kueuelib.api.kinds import LIMIT_RANGES, PODS, RUNTIME_CLASSES
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.names import (
+    GROUP_LABEL,
+    GROUP_ROLE_LABEL,
+    GROUP_SETS,
+    GROUP_TOTAL_COUNT,
+    MANAGED,
+    QUEUE_LABEL,
+)
+from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.manifests import READ, WebhookEntry, webhook_path
+from kueuelib.jobs.parts import Parts
+from kueuelib.jobs.pods.metrics import PodMetrics
+from kueuelib.jobs.pods.missed import MissedPods
+from kueuelib.jobs.pods.reading import group_key, work_key
+from kueuelib.jobs.pods.reconciler import BY_GROUP, PodReconciler, group_index
+from kueuelib.jobs.pods.rules import validate_pod
+from kueuelib.jobs.pods.shapes import Shapes, shapes_of
+from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.pods.trimming import trim, trim_missed
+from kueuelib.jobs.pods.webhook import PodWebhook
+from kueuelib.jobs.registry import Integration, Wired
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.stores import ByName
+from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
+from kueuelib.runtime.controller import Controller
+
+NAME = "pod"
+MANAGED_PODS = f"{MANAGED}=true"
+MISSED_PODS = f"{QUEUE_LABEL},{MANAGED}!=true"
+
+
+def wire(parts: Parts) -> Wired:
+    """The controllers and the webhook of pods; nothing runs yet."""
+    metrics = PodMetrics(parts.telemetry)
+    executor = Executor(
+        parts.client, parts.recorder, parts.integration.component, parts.version, metrics.count
+    )
+    pods = parts.cache.informer(PODS, label_selector=MANAGED_PODS, transform=trim)
+    pods.add_index(BY_GROUP, group_index)
+    limit_ranges = parts.cache.informer(LIMIT_RANGES)
+    runtime_classes = parts.cache.informer(RUNTIME_CLASSES)
+
+    def shapes(namespace: str) -> Shapes:
+        found = limit_ranges.store.by_index(NAMESPACE_INDEX, namespace)
+        return shapes_of(found, ByName(runtime_classes.store))
+
+    def keys_of_pod(delta: Delta[Obj]) -> Iterable[ObjectKey]:
+        return {work_key(pod): None for pod in (delta.old, delta.new) if pod is not None}
+
+    def keys_of_workload(delta: Delta[Obj]) -> Iterable[ObjectKey]:
+        found = [group_key(*delta.key)] if pods.store.keys_by_index(BY_GROUP, delta.key) else []
+        for ref in delta.last["metadata"].get("ownerReferences") or ():
+            if parts.integration.is_owner(ref):
+                if not ref.get("controller"):
+                    return [group_key(*delta.key)]
+                found.append(ObjectKey(delta.key.namespace, ref["name"]))
+        return found
+
+    workers = parts.settings.workers.get(PODS.kind, 1)
+    reconciler = PodReconciler(parts, executor, shapes)
+    main = Controller(NAME, reconciler, workers, clock=parts.clock, telemetry=parts.telemetry)
+    main.watches(pods, keys_of_pod)
+    main.watches(parts.workloads, keys_of_workload)
+    missed = parts.cache.informer(PODS, label_selector=MISSED_PODS, transform=trim_missed)
+    finder = Controller(
+        "pod-missed",
+        MissedPods(parts, executor, missed.store, metrics),
+        clock=parts.clock,
+        telemetry=parts.telemetry,
+    )
+    finder.for_(missed)
+    for informer in (*parts.others, parts.namespaces, limit_ranges, runtime_classes):
+        main.watches(informer, lambda _: ())
+        finder.watches(informer, lambda _: ())
+    return Wired((main, finder), PodWebhook(parts, metrics))
+
+
+def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:
+    """The entries of pods; they match nothing but pods with labels of ours.
+
+    A pod with a queue name is ours to gate. One with any other label of ours is looked at as well,
+    for it may be half of something. Selectors know no "or", so each label has an entry.
+    """
+    seen: list[Obj] = []
+    found = []
+    for suffix, label in (
+        ("", QUEUE_LABEL),
+        ("-managed", MANAGED),
+        ("-group", GROUP_LABEL),
+        ("-role", GROUP_ROLE_LABEL),
+    ):
+        wanted = [*seen, {"key": label, "operator": "Exists"}]
+        seen.append({"key": label, "operator": "DoesNotExist"})
+        if not suffix:
+            found.append(_entry(settings, suffix, wanted, mutating=True))
+        found.append(_entry(settings, suffix, wanted, mutating=False))
+    found.append(_entry_of_notes(settings, seen))
+    if settings.manage_jobs_without_queue_name:
+        found += [_entry(settings, "-unnamed", seen[:1], mutating=True)]
+        found += [_entry(settings, "-unnamed", seen, mutating=False)]
+    return tuple(found)
+
+
+def _entry(
+    settings: JobSettings, suffix: str, labels: list[Obj], *, mutating: bool
+) -> WebhookEntry:
+    entry: Obj = {
+        "name": f"{'m' if mutating else 'v'}pod{suffix}.kb.io",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "namespaceSelector": copy.deepcopy(dict(settings.pods.namespace_selector)),
+        "objectSelector": {"matchExpressions": copy.deepcopy(labels)},
+        "rules": [
+            {
+                "apiGroups": [PODS.group],
+                "apiVersions": [PODS.version],
+                "operations": ["CREATE"] if mutating else ["CREATE", "UPDATE"],
+                "resources": [PODS.plural],
+                "scope": "Namespaced",
+            }
+        ],
+    }
+    return WebhookEntry(mutating, webhook_path(PODS, mutating=mutating), entry)
+
+
+def _entry_of_notes(settings: JobSettings, labels: list[Obj]) -> WebhookEntry:
+    """Pods that have annotations of groups but none of the labels: somebody forgot them.
+
+    Selectors cannot see annotations, but a condition can, which the API server checks by itself.
+    Servers that do not know conditions ask about every pod, so nothing hangs on the answer.
+    """
+    made = _entry(settings, "-annotated", labels, mutating=False)
+    tests = [f"'{key}' in object.metadata.annotations" for key in (GROUP_TOTAL_COUNT, GROUP_SETS)]
+    expression = f"has(object.metadata.annotations) && ({' || '.join(tests)})"
+    more = {
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": 1,
+        "matchConditions": [{"name": "annotated", "expression": expression}],
+    }
+    return attrs.evolve(made, entry={**made.entry, **more})
+
+
+def rules() -> tuple[Obj, ...]:
+    """What the reconciler may do beyond what every integration may."""
+    return (
+        _rule(LIMIT_RANGES, *READ),
+        _rule(RUNTIME_CLASSES, *READ),
+    )
+
+
+def _rule(resource: Resource, *verbs: str) -> Obj:
+    return {
+        "apiGroups": [resource.group],
+        "resources": [resource.plural],
+        "verbs": list(verbs),
+    }
+
+
+POD = Integration(
+    NAME,
+    PodJob,
+    validate_pod,
+    watched=MANAGED_PODS,
+    transform=trim,
+    makes_pods=False,
+    wire=wire,
+    entries=entries,
+    rules=rules,
+)

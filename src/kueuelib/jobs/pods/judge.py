@@ -1,0 +1,119 @@
+"""Which pods of a group that has a Workload count, and which have to go (spec/jobs 4.6, 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import GROUP_SETS_DIGEST
+from kueuelib.controllers import workload_state as states
+from kueuelib.jobs.pods.compose import Composition, compose, conflicting
+from kueuelib.jobs.pods.facts import WARN, GroupFacts
+from kueuelib.jobs.pods.reading import Stage
+from kueuelib.jobs.pods.roles import Roles, declared_by, role_by_name, role_by_shape, roles_of
+from kueuelib.jobs.pods.roster import (
+    SHAPE_MISMATCH,
+    UNKNOWN_ROLE,
+    Member,
+    Rejected,
+    Roster,
+    members_of,
+    sort_out,
+)
+
+
+@attrs.frozen(eq=False)
+class Judgement:
+    """The pods of a group measured by its Workload.
+
+    Attributes:
+        roles: what the Workload asks for.
+        roster: the pods.
+        rewrite: what the pods make now, when the Workload has no quota and asks for something else;
+            None when it may stay as it is.
+        too_large: pods that ask for more than was declared, and are let in all the same.
+    """
+
+    roles: Roles
+    roster: Roster
+    rewrite: Composition | None = None
+    too_large: tuple[Rejected, ...] = ()
+
+
+def judge(facts: GroupFacts, workload: Obj) -> Judgement:
+    """Measure the pods of a group by its raw Workload."""
+    roles = roles_of(workload)
+    free = not states.has_quota(workload) and not states.is_finished(workload)
+    if roles.declared:
+        return _by_declaration(facts, workload, roles, free=free)
+    return _by_shape(facts, roles, free=free)
+
+
+def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
+    members = members_of(facts.pods, role_by_shape, facts.owners)
+    if free:
+        made = compose(facts.pods, facts.owners)
+        counts = {entry.name: entry.count for entry in made.pod_sets}
+        declared = GROUP_SETS_DIGEST in made.annotations
+        if counts and (declared or counts != roles.counts):
+            again = members_of(facts.pods, role_by_name, facts.owners) if declared else members
+            return Judgement(roles, sort_out(again, counts, made.rejected), rewrite=made)
+    strangers = [each for each in members if each.is_alive and each.role not in roles.counts]
+    if free:
+        # Until quota is reserved the pods that are still to come may change what the group is.
+        places = roles.total - len([each for each in members if each.fills])
+        strangers = strangers[len(strangers) + min(places, 0) :]
+    return Judgement(roles, sort_out(members, roles.counts, _strangers(strangers)))
+
+
+def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
+    members = members_of(facts.pods, role_by_name, facts.owners)
+    alive = [each for each in members if each.is_alive]
+    others, agree = [], False
+    for each in alive:
+        declared = declared_by(each.pod)
+        if declared is not None:
+            agree |= declared.digest == roles.digest
+            if declared.digest != roles.digest:
+                others.append(each)
+    if others and free and not agree:
+        made = compose(facts.pods, facts.owners)
+        if made.problem is None and made.pod_sets:
+            counts = {entry.name: entry.count for entry in made.pod_sets}
+            return Judgement(roles, sort_out(members, counts, made.rejected), rewrite=made)
+    rejected = [conflicting(each, "") for each in others]
+    out = {each.uid for each in others}
+    rejected += _strangers(
+        each for each in alive if each.role not in roles.counts and each.uid not in out
+    )
+    out |= {each.member.uid for each in rejected}
+    templates = {
+        entry["name"]: entry.get("template") or {} for entry in workload["spec"]["podSets"]
+    }
+    large = [
+        found
+        for each in alive
+        if each.stage is Stage.GATED and each.uid not in out
+        for found in _too_large(facts, each, templates[each.role])
+    ]
+    if facts.policy != WARN:
+        rejected += large
+        large = []
+    return Judgement(roles, sort_out(members, roles.counts, rejected), too_large=tuple(large))
+
+
+def _too_large(facts: GroupFacts, member: Member, template: Obj) -> Sequence[Rejected]:
+    names = facts.shapes.larger(member.pod, template)
+    if not names:
+        return ()
+    text = f"The pod asks for more {', '.join(names)} than was declared for the role {member.role}"
+    return (Rejected(member, SHAPE_MISMATCH, text),)
+
+
+def _strangers(members: Iterable[Member]) -> list[Rejected]:
+    return [
+        Rejected(each, UNKNOWN_ROLE, f'The Workload of the group has no role "{each.role}"')
+        for each in members
+    ]

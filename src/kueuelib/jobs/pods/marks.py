@@ -1,0 +1,136 @@
+"""What makes a pod ours, and what lets it go, as changes of raw pods (spec/jobs 4.1, 4.5)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, annotations_of, format_time, labels_of
+from kueuelib.api.names import (
+    ADMISSION_GATE,
+    MANAGED,
+    POD_FINALIZER,
+    POD_MANAGER,
+    REASON_STOPPED_BY_KUEUE,
+    ROLE_HASH,
+    TERMINATION_TARGET,
+)
+from kueuelib.jobs import podset_info
+from kueuelib.jobs.commands import Command, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    declaration_of,
+    group_of,
+    has_finalizer,
+    is_deleted,
+    is_gated,
+    role_label_of,
+    stage_of,
+    was_stopped,
+)
+from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.podset_info import PodSetInfo
+
+STOPPED = "Stopped"
+MESSAGE_LIMIT = 32768
+
+_NO_TEMPLATE = ("schedulingGates", "nodeName", "ephemeralContainers")
+
+
+def gated(pod: Obj) -> Obj:
+    """A pod that is created, with all our marks; other gates, labels and finalizers stay."""
+    marked = marked_as_ours(pod)
+    if is_gated(pod):
+        return marked
+    spec = dict(marked["spec"])
+    spec["schedulingGates"] = [*(spec.get("schedulingGates") or ()), {"name": ADMISSION_GATE}]
+    return {**marked, "spec": spec}
+
+
+def marked_as_ours(pod: Obj) -> Obj:
+    """The pod with our label and finalizer, and the name of its shape when it is of a group.
+
+    The name of the shape is computed whatever the user wrote, for quota hangs on it. Where a
+    declaration says the roles, shapes have no names.
+    """
+    meta = dict(pod["metadata"])
+    meta["labels"] = {**labels_of(pod), MANAGED: "true"}
+    if not has_finalizer(pod):
+        meta = with_finalizer({"metadata": meta})["metadata"]
+    if group_of(pod) and declaration_of(pod) is None and not role_label_of(pod):
+        meta["annotations"] = {**annotations_of(pod), ROLE_HASH: role_hash(pod["spec"])}
+    return {**pod, "metadata": meta}
+
+
+def with_finalizer(pod: Obj) -> Obj:
+    """The pod with our finalizer."""
+    meta = dict(pod["metadata"])
+    meta["finalizers"] = [*(meta.get("finalizers") or ()), POD_FINALIZER]
+    return {**pod, "metadata": meta}
+
+
+def ungated(pod: Obj, info: PodSetInfo) -> Obj:
+    """The pod without our gate and with what admission adds.
+
+    Raises:
+        InvalidPodSetUpdate: the info contradicts the pod.
+    """
+    changed = copy.deepcopy(pod)
+    podset_info.merge(changed, info)
+    spec = changed["spec"]
+    left = [gate for gate in spec["schedulingGates"] if gate["name"] != ADMISSION_GATE]
+    if left:
+        spec["schedulingGates"] = left
+    else:
+        del spec["schedulingGates"]
+    return changed
+
+
+def template_of(pod: Obj) -> Obj:
+    """The raw template of a pod set for pods like this one."""
+    spec = {key: value for key, value in pod["spec"].items() if key not in _NO_TEMPLATE}
+    return {"spec": copy.deepcopy(spec)}
+
+
+def released(pods: Sequence[Obj]) -> tuple[Command, ...]:
+    """Takes our finalizer off; nothing for those without it."""
+    return tuple(DropFinalizer(PODS, pod, POD_FINALIZER) for pod in pods if has_finalizer(pod))
+
+
+def deleted(pod: Obj) -> tuple[Command, ...]:
+    """Deletes a pod for good; its finalizer goes last, so that a crash leaves one that is going."""
+    commands: list[Command] = [] if is_deleted(pod) else [Delete(PODS, pod)]
+    return (*commands, *released([pod]))
+
+
+def stopped(pod: Obj, reason: str, message: str, now: float) -> tuple[Command, ...]:
+    """Deletes a pod that may run, after a condition in its status that says why.
+
+    Args:
+        pod: the raw pod.
+        reason: a word for programs.
+        message: a sentence for people.
+        now: seconds since the epoch.
+    """
+    if stage_of(pod) is not Stage.STARTED:
+        return ()
+    commands: list[Command] = []
+    if not was_stopped(pod):
+        condition = {
+            "type": TERMINATION_TARGET,
+            "status": "True",
+            "reason": reason or REASON_STOPPED_BY_KUEUE,
+            "message": message[:MESSAGE_LIMIT],
+            "lastTransitionTime": format_time(now),
+        }
+        status = {"conditions": [condition]}
+        commands.append(PatchStatus(PODS, pod, "apply", status, POD_MANAGER, force=True))
+    return (*commands, Delete(PODS, pod), Emit(pod, STOPPED, message))
+
+
+def removed(pod: Obj) -> tuple[Command, ...]:
+    """What is left to do, after `stopped`, until a pod is gone for good."""
+    if is_deleted(pod) or stage_of(pod) is Stage.STARTED:
+        return released([pod])
+    return (Delete(PODS, pod), Emit(pod, STOPPED, "The workload is deleted"), *released([pod]))

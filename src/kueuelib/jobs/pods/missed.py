@@ -1,0 +1,75 @@
+"""Finds pods that came in past our webhook, and repairs what can be (spec/jobs 4.1).
+
+A gate can only be there from the start. A pod that has it (somebody wrote it into the manifest)
+gets the other marks and is queued like any other; one that has none is counted, told, and left
+alone: deleting what was created in good faith would be worse than one pod that did not wait.
+"""
+
+from __future__ import annotations
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.jobs.commands import WARNING, Change, Command, Count, Emit
+from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.parts import Parts
+from kueuelib.jobs.pods.marks import marked_as_ours
+from kueuelib.jobs.pods.metrics import PodMetrics
+from kueuelib.jobs.pods.plan import REPAIRED
+from kueuelib.jobs.pods.reading import Stage, stage_of
+from kueuelib.jobs.pods.selection import is_selected
+from kueuelib.jobs.pods.webhook import is_child, namespace_labels
+from kueuelib.machinery.store import Store
+from kueuelib.runtime.controller import DONE, Result
+
+NOT_GATED = "NotQueued"
+REMEMBERED = 100_000
+"""Pods that were told of, at most."""
+
+
+class MissedPods:
+    """Looks at pods with a queue name that our webhook has not marked.
+
+    Args:
+        parts: the caches and the configuration.
+        executor: does what is planned.
+        pods: these pods.
+        metrics: counts.
+    """
+
+    def __init__(
+        self, parts: Parts, executor: Executor, pods: Store[Obj], metrics: PodMetrics
+    ) -> None:
+        self._parts = parts
+        self._executor = executor
+        self._pods = pods
+        self._metrics = metrics
+        self._told: dict[str, None] = {}
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one pod and act."""
+        pod = self._pods.get(key)
+        if pod is None or stage_of(pod) not in (Stage.GATED, Stage.STARTED):
+            return DONE
+        await self._parts.owners.learn(pod, key.namespace)
+        labels = namespace_labels(self._parts, key.namespace)
+        if labels is None:
+            return Result(requeue_after=1.0)
+        if is_child(self._parts, pod, key.namespace) or not is_selected(
+            pod, self._parts.settings, key.namespace, labels
+        ):
+            return DONE
+        outcome = await self._executor.run(self._plan(pod, key))
+        return Result(requeue_after=outcome.wait)
+
+    def _plan(self, pod: Obj, key: ObjectKey) -> tuple[Command, ...]:
+        if stage_of(pod) is Stage.GATED:
+            return (Change(PODS, pod, marked_as_ours(pod)), Count(REPAIRED, (key.namespace,)))
+        uid = pod["metadata"]["uid"]
+        if uid in self._told:
+            return ()
+        if len(self._told) >= REMEMBERED:
+            self._told.pop(next(iter(self._told)))
+        self._told[uid] = None
+        self._metrics.left_alone(key.namespace)
+        text = "The pod was created while the webhook was away; it runs without waiting for quota"
+        return (Emit(pod, NOT_GATED, text, WARNING),)

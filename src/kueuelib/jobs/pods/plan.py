@@ -1,0 +1,253 @@
+"""What to do about one pod or one group now: pure, in front of the plan of every job.
+
+What only pods need comes first: pods that must go, finalizers, owner references, Workloads that
+have to be written anew or kept out of their queue. The rest is `kueuelib.jobs.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.names import POD_FINALIZER, REASON_FAILED, REASON_SUCCEEDED
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.workload_state import Phase
+from kueuelib.jobs import reports
+from kueuelib.jobs.capabilities import StopReason
+from kueuelib.jobs.commands import WARNING, Change, Command, Count, Delete, Emit
+from kueuelib.jobs.plan import plan
+from kueuelib.jobs.pods import marks
+from kueuelib.jobs.pods.compose import compose, owner_references
+from kueuelib.jobs.pods.group import PodGroup
+from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, stage_of
+from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected
+from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.steps import UPDATED_WORKLOAD, Commands, release
+
+EXCESS_POD_DELETED = "ExcessPodDeleted"
+POD_REJECTED = "PodRejected"
+OWNER_REFERENCES_ADDED = "OwnerReferencesAdded"
+GROUP_FINISHED = "GroupFinished"
+
+UNGATED = "ungated"
+REJECTED = "rejected"
+REPAIRED = "repaired"
+
+
+def plan_pod(situation: Situation) -> Commands:
+    """What to do about a pod of no group."""
+    pod = situation.job
+    if not isinstance(pod, PodJob) or pod.skip():
+        return plan(situation)
+    if pod.is_deleted:
+        return _plan_deleted(situation, pod)
+    commands = _counted(situation, (*_repaired([pod.object]), *plan(situation)))
+    if not commands and pod.finished():
+        return pod.finalize()
+    return commands
+
+
+def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
+    """Nothing keeps the pod; its Workload holds quota until the pod is over."""
+    found: list[Command] = []
+    if not pod.is_active():
+        others = {*(pod.object["metadata"].get("finalizers") or ())} - {POD_FINALIZER}
+        end = pod.finished()
+        reason = REASON_SUCCEEDED if end and end.succeeded else REASON_FAILED
+        for workload in situation.workloads:
+            if others and not states.is_finished(workload):
+                text = "The pod was deleted"
+                found.append(reports.finish(workload, reason, text, situation.now))
+            found += release(workload)
+    return (*found, *pod.finalize())
+
+
+def plan_without_pods(workload: Obj | None) -> Commands:
+    """What to do about the Workload of a group that has no pod left."""
+    if workload is None:
+        return ()
+    refs = workload["metadata"].get("ownerReferences") or ()
+    if states.is_finished(workload) or states.is_deleted(workload) or not refs:
+        return release(workload)
+    return (Delete(WORKLOADS, workload), *release(workload))
+
+
+def plan_group(situation: Situation, group: PodGroup) -> Commands:
+    """What to do about a group with at least one pod."""
+    pods, workload = group.facts.pods, group.workload
+    dropped = marks.released([pod for pod in pods if stage_of(pod) is Stage.DROPPED])
+    if workload is not None and states.is_deleted(workload):
+        return (*dropped, *plan(situation))
+    if workload is not None and states.is_finished(workload):
+        return (*dropped, *_too_late(pods), *plan(situation))
+    if group.is_abandoned and not group.is_active() and not group.finished():
+        gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
+        return (*group.finalize(), *gone)
+    strays = _strays(situation, group)
+    if strays:
+        return (*dropped, *strays)
+    if workload is None:
+        return (*dropped, *_before(group), *plan(situation))
+    first = (*dropped, *_housekeeping(group, workload))
+    if group.judgement.rewrite is not None:
+        return (*first, *_rewritten(group, workload))
+    held = _held_back(situation, group, workload)
+    if held:
+        return (*first, *held)
+    return _counted(situation, (*first, *plan(situation)))
+
+
+def _too_late(pods: Iterable[Obj]) -> Commands:
+    text = "The group is finished; this pod will never run"
+    return tuple(
+        Emit(pod, GROUP_FINISHED, text, WARNING)
+        for pod in pods
+        if is_gated(pod) and has_finalizer(pod)
+    )
+
+
+def _strays(situation: Situation, group: PodGroup) -> Commands:
+    """Deletes pods that may run although nothing admits them."""
+    workload = group.workload
+    if workload is None:
+        reason, text = StopReason.NO_MATCHING_WORKLOAD, "The group has no workload"
+    elif states.phase_of(workload) in (Phase.ADMITTED, Phase.EVICTING):
+        return ()
+    else:
+        reason, text = StopReason.NOT_ADMITTED, "The workload is not admitted"
+    return group.stop_members((), reason, text, situation.now)
+
+
+def _before(group: PodGroup) -> Commands:
+    """What has to happen to the pods of a group that has no Workload."""
+    made = compose(group.facts.pods)
+    failed = [each.pod for each in group.roster.kept if each.stage is Stage.FAILED]
+    out = {each.member.uid for each in made.rejected}
+    waiting = [each.pod for each in group.roster.kept if each.uid not in out]
+    return (
+        *marks.released(failed),
+        *_rejections(group, made.rejected),
+        *_repaired(waiting),
+    )
+
+
+def _housekeeping(group: PodGroup, workload: Obj) -> Commands:
+    roster = group.roster
+    commands: list[Command] = []
+    if group.judgement.rewrite is None:
+        commands += _owned(workload, group.members_without_reference())
+    commands += _rejections(group, roster.rejected)
+    commands += marks.released([each.pod for each in roster.released])
+    commands += [
+        Emit(each.member.pod, POD_REJECTED, each.message, WARNING)
+        for each in group.judgement.too_large
+    ]
+    return (*commands, *_repaired([each.pod for each in roster.kept]))
+
+
+def _owned(workload: Obj, members: tuple[Member, ...]) -> Commands:
+    """Makes pods owners of the Workload, before those that they replace are let go."""
+    if not members:
+        return ()
+    meta = dict(workload["metadata"])
+    meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), *owner_references(members)]
+    text = f"Added {len(members)} owner reference(s)"
+    return (
+        Change(WORKLOADS, workload, {**workload, "metadata": meta}),
+        Emit(workload, OWNER_REFERENCES_ADDED, text),
+    )
+
+
+def _rejections(group: PodGroup, rejected: Iterable[Rejected]) -> Commands:
+    commands: list[Command] = []
+    for each in rejected:
+        pod = each.member.pod
+        commands += marks.deleted(pod)
+        if not is_deleted(pod):
+            event = EXCESS_POD_DELETED if each.reason == EXCESS else POD_REJECTED
+            kind = "Normal" if each.reason == EXCESS else WARNING
+            commands += [
+                Emit(pod, event, each.message, kind),
+                Count(REJECTED, (group.facts.namespace, each.reason)),
+            ]
+    return tuple(commands)
+
+
+def _repaired(pods: Iterable[Obj]) -> Commands:
+    """Gives back the finalizer that a waiting pod lost, or never got."""
+    commands: list[Command] = []
+    for pod in pods:
+        if is_gated(pod) and not is_deleted(pod) and not has_finalizer(pod):
+            namespace = pod["metadata"].get("namespace") or ""
+            commands += [
+                Change(PODS, pod, marks.with_finalizer(pod)),
+                Count(REPAIRED, (namespace,)),
+            ]
+    return tuple(commands)
+
+
+def _rewritten(group: PodGroup, workload: Obj) -> Commands:
+    """The Workload as the pods want it now; it keeps its place in the queue."""
+    made = group.judgement.rewrite
+    assert made is not None
+    try:
+        priority = resolve(group, made.pod_sets, group.facts.classes)
+    except PriorityClassNotFound as error:
+        return (Emit(group.object, "ErrWorkloadCompose", str(error), WARNING),)
+    kept = {key: value for key, value in workload["spec"].items() if key != "priorityClassRef"}
+    spec = {**kept, "podSets": [entry.raw() for entry in made.pod_sets], **priority.spec()}
+    if group.queue_name:
+        spec["queueName"] = group.queue_name
+    meta = dict(workload["metadata"])
+    meta["annotations"] = {**annotations_of(workload), **made.annotations}
+    known = {ref["uid"] for ref in meta.get("ownerReferences") or ()}
+    added = [each for each in made.members if each.uid not in known]
+    meta["ownerReferences"] = [*(meta.get("ownerReferences") or ()), *owner_references(added)]
+    text = f"Updated Workload {group.key} to what the pods of the group want"
+    return (
+        Change(WORKLOADS, workload, {**workload, "metadata": meta, "spec": spec}),
+        Emit(group.object, UPDATED_WORKLOAD, text),
+    )
+
+
+def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands:
+    """Keeps a Workload out of its queue while pods are missing, and lets it in again."""
+    phase, now = states.phase_of(workload), situation.now
+    if phase not in (Phase.PENDING, Phase.RESERVED):
+        return ()
+    changed = workload
+    if group.missing:
+        if phase is Phase.RESERVED:
+            changed = states.cancel(workload, states.PENDING_REASON, group.missing, now)
+        changed = states.hold_back(changed, group.missing, now)
+    elif states.is_held_back(workload):
+        changed = states.requeue(workload, now)
+    return () if changed is workload else reports.status_commands(workload, changed)
+
+
+def _counted(situation: Situation, commands: Commands) -> Commands:
+    """The commands, with a count after each that takes our gate away."""
+    found: list[Command] = []
+    queues = {
+        (states.status_of(workload).get("admission") or {}).get("clusterQueue", "")
+        for workload in situation.workloads
+        if states.is_admitted(workload)
+    }
+    for command in commands:
+        found.append(command)
+        match command:
+            case Change(resource, old, new) if resource == PODS:
+                if is_gated(old) and not is_gated(new):
+                    found.append(Count(UNGATED, (next(iter(sorted(queues)), ""),)))
+    return tuple(found)
+
+
+def situation_of(group: PodGroup, base: Situation) -> Situation:
+    """What the plan of every job needs to know about a group."""
+    own = () if group.workload is None else (group.workload,)
+    return attrs.evolve(base, job=group, workloads=own)

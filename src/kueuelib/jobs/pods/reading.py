@@ -1,0 +1,184 @@
+"""What a raw pod says: where it is in its life, and what it wants to be part of (spec/jobs 4)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, labels_of, parse_time
+from kueuelib.api.names import (
+    ADMISSION_GATE,
+    GROUP_LABEL,
+    GROUP_ROLE_LABEL,
+    GROUP_SETS,
+    GROUP_TOTAL_COUNT,
+    MANAGED,
+    POD_FINALIZER,
+    QUEUE_LABEL,
+    RETRIABLE_IN_GROUP,
+    TERMINATION_TARGET,
+)
+
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+NEVER = float("inf")
+
+
+class Stage(enum.Enum):
+    """Where a pod is in its life."""
+
+    GATED = "gated"
+    """It waits for us."""
+    STARTED = "started"
+    """It may run, or does."""
+    LEAVING = "leaving"
+    """It is being deleted and may still run."""
+    DROPPED = "dropped"
+    """It is being deleted and never ran: nothing is left to wait for."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ran and does not any more."""
+        return self in (Stage.SUCCEEDED, Stage.FAILED)
+
+
+def stage_of(pod: Mapping[str, Any]) -> Stage:
+    """Where a pod is in its life.
+
+    A pod that was deleted without a grace period is over whatever its phase says: only finalizers
+    keep it visible.
+    """
+    phase = phase_of(pod)
+    if phase == SUCCEEDED:
+        return Stage.SUCCEEDED
+    if phase == FAILED:
+        return Stage.FAILED
+    if not is_deleted(pod):
+        return Stage.GATED if is_gated(pod) else Stage.STARTED
+    if (pod["spec"].get("schedulingGates")) or not pod["spec"].get("nodeName"):
+        return Stage.DROPPED
+    return Stage.FAILED if pod["metadata"].get("deletionGracePeriodSeconds") == 0 else Stage.LEAVING
+
+
+def phase_of(pod: Mapping[str, Any]) -> str:
+    """The phase, `Pending` when there is none yet."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def gates_of(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of all scheduling gates."""
+    return tuple(gate["name"] for gate in pod["spec"].get("schedulingGates") or ())
+
+
+def is_gated(pod: Mapping[str, Any]) -> bool:
+    """Whether our gate is there."""
+    return ADMISSION_GATE in gates_of(pod)
+
+
+def is_deleted(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod is being deleted."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether the condition Ready is True."""
+    found = find_condition((pod.get("status") or {}).get("conditions"), "Ready")
+    return found.get("status") == "True"
+
+
+def is_managed(pod: Mapping[str, Any]) -> bool:
+    """Whether the label says that it is ours."""
+    return labels_of(pod).get(MANAGED) == "true"
+
+
+def has_finalizer(pod: Mapping[str, Any]) -> bool:
+    """Whether our finalizer is there."""
+    return POD_FINALIZER in (pod["metadata"].get("finalizers") or ())
+
+
+def was_stopped(pod: Mapping[str, Any]) -> bool:
+    """Whether we are who deletes it, or began to."""
+    found = find_condition((pod.get("status") or {}).get("conditions"), TERMINATION_TARGET)
+    return found.get("status") == "True"
+
+
+def queue_of(pod: Mapping[str, Any]) -> str:
+    """The LocalQueue that the label names, or the deprecated annotation; empty for none."""
+    return labels_of(pod).get(QUEUE_LABEL) or annotations_of(pod).get(QUEUE_LABEL, "")
+
+
+def group_of(pod: Mapping[str, Any]) -> str:
+    """The name of the group, empty for none."""
+    return labels_of(pod).get(GROUP_LABEL, "")
+
+
+def role_label_of(pod: Mapping[str, Any]) -> str:
+    """The role that the label names, empty for none."""
+    return labels_of(pod).get(GROUP_ROLE_LABEL, "")
+
+
+def declaration_of(pod: Mapping[str, Any]) -> str | None:
+    """The text that declares the pod sets of the group; None when the pod declares none."""
+    return annotations_of(pod).get(GROUP_SETS)
+
+
+def total_count_of(pod: Mapping[str, Any]) -> int | None:
+    """How many pods the group has; None when the annotation is missing or no positive number."""
+    text = annotations_of(pod).get(GROUP_TOTAL_COUNT, "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+
+def is_unretriable(pod: Mapping[str, Any]) -> bool:
+    """Whether the annotation gives the group up."""
+    return annotations_of(pod).get(RETRIABLE_IN_GROUP) == "false"
+
+
+def created_at(pod: Mapping[str, Any]) -> float:
+    """When the pod was created, in seconds since the epoch."""
+    text = pod["metadata"].get("creationTimestamp")
+    return parse_time(text) if text else 0.0
+
+
+def failed_at(pod: Mapping[str, Any]) -> float:
+    """When its containers were over, or it was deleted, whichever came first; else infinite.
+
+    Kubelets write the reason `PodFailed`, others `PodCompleted` or nothing: any time at which
+    the containers stopped being ready counts.
+    """
+    found = find_condition((pod.get("status") or {}).get("conditions"), "ContainersReady")
+    times = [pod["metadata"].get("deletionTimestamp")]
+    if found.get("status") == "False":
+        times.append(found.get("lastTransitionTime"))
+    return min((parse_time(text) for text in times if text), default=NEVER)
+
+
+def by_age(pods: Iterable[Obj]) -> list[Obj]:
+    """Oldest first; names decide between those of one second."""
+    return sorted(pods, key=lambda pod: (created_at(pod), pod["metadata"]["name"]))
+
+
+# ---- keys of the work queue
+
+_GROUP_PREFIX = "group/"
+
+
+def group_key(namespace: str, group: str) -> ObjectKey:
+    """The key of a group; no namespace has a slash in its name."""
+    return ObjectKey(_GROUP_PREFIX + namespace, group)
+
+
+def group_of_key(key: ObjectKey) -> ObjectKey | None:
+    """Namespace and name of a group, given its key; None when it is the key of a pod."""
+    if not key.namespace.startswith(_GROUP_PREFIX):
+        return None
+    return ObjectKey(key.namespace.removeprefix(_GROUP_PREFIX), key.name)
+
+
+def work_key(pod: Mapping[str, Any]) -> ObjectKey:
+    """Under which key a pod is looked at: that of its group, or its own."""
+    meta = pod["metadata"]
+    namespace, group = meta.get("namespace") or "", group_of(pod)
+    return group_key(namespace, group) if group else ObjectKey(namespace, meta["name"])

@@ -1,0 +1,141 @@
+"""The reconciler of pods and pod groups: reads the caches, plans, acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
+from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.freshness import Freshness
+from kueuelib.jobs.matching import by_age, owned_by
+from kueuelib.jobs.parts import Parts
+from kueuelib.jobs.plan import plan
+from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
+from kueuelib.jobs.pods.group import PodGroup
+from kueuelib.jobs.pods.plan import plan_group, plan_pod, plan_without_pods, situation_of
+from kueuelib.jobs.pods.reading import group_of, group_of_key, work_key
+from kueuelib.jobs.pods.shapes import Shapes
+from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.steps import Commands
+from kueuelib.jobs.stores import ByName
+from kueuelib.runtime.controller import DONE, Result
+
+BY_GROUP = "pods/group"
+
+
+def group_index(pod: Obj) -> tuple[ObjectKey, ...]:
+    """Namespace and name of the group of a raw pod."""
+    group = group_of(pod)
+    return (ObjectKey(pod["metadata"].get("namespace") or "", group),) if group else ()
+
+
+class PodReconciler:
+    """Makes pods and groups wait, start and end with their Workloads.
+
+    The key of a group has `group/` before its namespace, so that all its pods are one piece of
+    work and no pod is taken for a group.
+
+    Args:
+        parts: the caches and the configuration.
+        executor: does what is planned.
+        shapes: tells what pods ask for, given their namespace.
+    """
+
+    def __init__(self, parts: Parts, executor: Executor, shapes: Callable[[str], Shapes]) -> None:
+        self._parts = parts
+        self._executor = executor
+        self._shapes = shapes
+        self._pods = parts.stores.jobs[parts.integration.name]
+        self._freshness = Freshness()
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one pod or group and act."""
+        clock = self._parts.clock
+        rest = self._freshness.rest(key, self._lookup, clock.monotonic())
+        if rest is not None:
+            return Result(requeue_after=rest)
+        found = self._pods.get(key)
+        if found is not None:
+            if work_key(found) != key:
+                return DONE
+            await self._parts.owners.learn(found, key.namespace)
+        outcome = await self._executor.run(self.plan(key))
+        self._freshness.expect(key, outcome.writes, clock.monotonic())
+        return Result(requeue_after=outcome.wait)
+
+    def plan(self, key: ObjectKey) -> Commands:
+        """What to do about a pod or a group."""
+        group = group_of_key(key)
+        return self._plan_pod(key) if group is None else self._plan_group(group)
+
+    def _plan_pod(self, key: ObjectKey) -> Commands:
+        stores = self._parts.stores
+        found = self._pods.get(key)
+        named = [
+            workload
+            for workload in stores.workloads_of_name(PODS, key)
+            if _is_controlled(workload, key.name)
+        ]
+        if found is None:
+            return plan(attrs.evolve(self._situation(key.namespace), orphans=by_age(named)))
+        uid = found["metadata"]["uid"]
+        workloads = by_age(w for w in stores.workloads_of(uid) if not stands_for_group(w))
+        situation = attrs.evolve(
+            self._situation(key.namespace),
+            job=PodJob(found, workloads[0] if workloads else None),
+            workloads=workloads,
+            orphans=by_age(workload for workload in named if not owned_by(workload, uid)),
+            ancestor=self._parts.owners.ancestor_of(found, key.namespace),
+        )
+        return plan_pod(situation)
+
+    def _plan_group(self, group: ObjectKey) -> Commands:
+        facts = self.facts(group)
+        if not facts.pods:
+            return plan_without_pods(facts.own)
+        made = PodGroup(facts)
+        return plan_group(situation_of(made, self._situation(group.namespace)), made)
+
+    def facts(self, group: ObjectKey) -> GroupFacts:
+        """What the caches know about one group."""
+        settings = self._parts.settings
+        return GroupFacts(
+            group.namespace,
+            group.name,
+            self._pods.by_index(BY_GROUP, group),
+            self._parts.stores.workload(group),
+            self._parts.clock.now(),
+            self._classes(),
+            self._shapes(group.namespace),
+            settings.pods.shape_policy,
+            settings.labels_to_copy,
+        )
+
+    def _situation(self, namespace: str) -> Situation:
+        stores, parts = self._parts.stores, self._parts
+        return Situation(
+            None,
+            parts.clock.now(),
+            parts.settings,
+            namespace_labels=stores.namespace_labels(namespace),
+            flavors=ByName(stores.flavors),
+            classes=self._classes(),
+        )
+
+    def _classes(self) -> PriorityClasses:
+        stores = self._parts.stores
+        return PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
+
+    def _lookup(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        found = self._parts.stores.lookup(self._parts.integration, resource, key)
+        return None if found is None else dict(found)
+
+
+def _is_controlled(workload: Obj, name: str) -> bool:
+    ref = controller_of(workload)
+    return ref is not None and (ref.get("kind"), ref["name"]) == (PODS.kind, name)

@@ -1,0 +1,111 @@
+"""The name of a pod's shape (spec/jobs 4.3, spec/api 2.4).
+
+Pods of a group that ask for the same get the same name, whatever they run: the first digits of the
+SHA-256 of their shape as the JSON that Go writes. Other managers compute the same digits, so the
+order of the fields and the way of escaping matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from kueuelib.api.meta import annotations_of
+from kueuelib.api.names import ROLE_HASH
+from kueuelib.api.quantity import Quantity
+
+DIGITS = 8
+
+_PLAIN = (
+    "affinity",
+    "nodeSelector",
+    "priority",
+    "resourceClaims",
+    "runtimeClassName",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+_PORT = ("name", "hostPort", "containerPort", "protocol", "hostIP")
+_SPREAD = (
+    *("maxSkew", "topologyKey", "whenUnsatisfiable", "labelSelector", "minDomains"),
+    *("nodeAffinityPolicy", "nodeTaintsPolicy", "matchLabelKeys"),
+)
+_OTHERS = (
+    *("nodeAffinity", "podAffinity", "podAntiAffinity"),
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+    *("weight", "preference", "podAffinityTerm", "nodeSelectorTerms"),
+    *("matchLabels", "matchExpressions", "matchFields"),
+    *("labelSelector", "namespaces", "topologyKey", "namespaceSelector"),
+    *("matchLabelKeys", "mismatchLabelKeys"),
+    *("key", "operator", "value", "values", "effect", "tolerationSeconds"),
+    *("name", "source", "resourceClaimName", "resourceClaimTemplateName"),
+)
+_MAPS = frozenset({"matchLabels", "nodeSelector"})
+"""Fields whose keys are the user's, which Go sorts."""
+_KEPT = frozenset({"containerPort", "key", "nodeSelectorTerms", "tolerationSeconds", "weight"})
+"""Fields that are written though they are empty."""
+
+
+def role_of(pod: Mapping[str, Any]) -> str:
+    """The name of the shape: what our webhook wrote when the pod was created, else computed."""
+    return annotations_of(pod).get(ROLE_HASH) or role_hash(pod["spec"])
+
+
+def role_hash(spec: Mapping[str, Any]) -> str:
+    """The name of the shape of a raw pod spec."""
+    shape = {field: _go(spec.get(field), field) for field in _PLAIN}
+    shape["containers"] = _containers(spec.get("containers"))
+    shape["initContainers"] = _containers(spec.get("initContainers"))
+    shape["overhead"] = _quantities(spec.get("overhead"))
+    text = orjson.dumps({"spec": dict(sorted(shape.items()))})
+    for mark, escape in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
+        text = text.replace(mark, escape)
+    return hashlib.sha256(text).hexdigest()[:DIGITS]
+
+
+def _containers(found: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
+    if found is None:
+        return None
+    return [
+        {
+            "ports": _ports(container.get("ports")),
+            "resources": {
+                "requests": _quantities((container.get("resources") or {}).get("requests"))
+            },
+        }
+        for container in found
+    ]
+
+
+def _ports(found: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
+    return None if found is None else [_fields(port, _PORT) for port in found]
+
+
+def _quantities(found: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if found is None:
+        return None
+    return {name: str(Quantity.parse(value)) for name, value in sorted(found.items())}
+
+
+def _go(value: Any, field: str) -> Any:
+    """A value with its fields in Go's order and without those that Go leaves out."""
+    if isinstance(value, Mapping):
+        if field in _MAPS:
+            return dict(sorted(value.items()))
+        return _fields(value, _SPREAD if "maxSkew" in value else _OTHERS)
+    if isinstance(value, list | tuple):
+        return [_go(entry, "") for entry in value]
+    return value
+
+
+def _fields(value: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    names = [*(name for name in order if name in value), *sorted({*value} - {*order})]
+    return {
+        name: _go(value[name], name)
+        for name in names
+        if value[name] is not None and (name in _KEPT or value[name] not in ("", 0, [], False))
+    }

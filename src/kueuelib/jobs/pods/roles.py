@@ -1,0 +1,101 @@
+"""Which roles a group has, and which one a pod plays (spec/jobs 4.6, 4.11).
+
+Without a declaration the shape of a pod is its role and the number of pods is what their
+annotations say; with one, the declaration names the roles. Once the Workload exists, it is the
+truth: whoever declared it may be gone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import annotations_of
+from kueuelib.api.names import GROUP_SETS_DIGEST
+from kueuelib.jobs.pods.declaration import Declaration, Unreadable, parse
+from kueuelib.jobs.pods.reading import declaration_of, role_label_of
+from kueuelib.jobs.pods.role_hash import role_of as shape_of
+
+INITIAL_ROLES = f"{KUEUE}/pod-group-initial-roles"
+"""Says in a Workload which declared roles are there from the start; the others come later."""
+
+
+@attrs.frozen
+class Roles:
+    """The roles of a group that has a Workload.
+
+    Attributes:
+        counts: how many pods each role has, in the order of the pod sets.
+        digest: of the declaration; empty for a group without one.
+        initial: the roles whose pods are there from the start.
+    """
+
+    counts: Mapping[str, int]
+    digest: str
+    initial: frozenset[str]
+
+    @property
+    def declared(self) -> bool:
+        """Whether a declaration names the roles."""
+        return bool(self.digest)
+
+    @property
+    def total(self) -> int:
+        """How many pods there are altogether."""
+        return sum(self.counts.values())
+
+
+def roles_of(workload: Mapping[str, Any]) -> Roles:
+    """The roles that a raw group Workload has."""
+    counts = {entry["name"]: int(entry.get("count", 1)) for entry in workload["spec"]["podSets"]}
+    notes = annotations_of(workload)
+    digest = notes.get(GROUP_SETS_DIGEST, "")
+    if not digest:
+        return Roles(counts, "", frozenset(counts))
+    named = frozenset(notes.get(INITIAL_ROLES, "").split(",")) & counts.keys()
+    return Roles(counts, digest, named or frozenset(list(counts)[:1]))
+
+
+def role_by_shape(pod: Mapping[str, Any]) -> str:
+    """The role in a group without a declaration; empty for a pod that belongs to the other kind."""
+    if declaration_of(pod) is not None or role_label_of(pod):
+        return ""
+    return shape_of(pod)
+
+
+def role_by_name(pod: Mapping[str, Any]) -> str:
+    """The role in a group with a declaration; empty when the pod names none."""
+    label = role_label_of(pod)
+    if label:
+        return label
+    declared = declared_by(pod)
+    return "" if declared is None else declared.role_of("")
+
+
+def declared_by(pod: Mapping[str, Any]) -> Declaration | None:
+    """What a pod declares; None when it declares nothing, or nothing that can be read."""
+    text = declaration_of(pod)
+    if text is None:
+        return None
+    found = _parse(text)
+    return found if isinstance(found, Declaration) else None
+
+
+def problem_of(pod: Mapping[str, Any]) -> str:
+    """Why a declaration cannot be read, empty when it can or there is none."""
+    text = declaration_of(pod)
+    found = None if text is None else _parse(text)
+    return str(found) if isinstance(found, Unreadable) else ""
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(text: str) -> Declaration | Unreadable:
+    """The same text is read again and again while its group lives."""
+    try:
+        return parse(text)
+    except Unreadable as error:
+        return error

@@ -1,0 +1,194 @@
+"""Which pods of a group count and which have to go (KEP-976, spec/jobs 4.6).
+
+Per role, with `count` pods wanted:
+
+- pods that wait, run or have succeeded fill the places; what is beyond the count has to go: first
+  what we have let go already, then what still waits, then the youngest;
+- pods that failed stay known until something takes their place; the one that failed first is let
+  go first;
+- pods that are being deleted are on their way out: they neither fill a place nor are they gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    created_at,
+    failed_at,
+    has_finalizer,
+    is_ready,
+    is_unretriable,
+    stage_of,
+)
+
+EXCESS = "excess"
+UNKNOWN_ROLE = "unknown_role"
+SHAPE_MISMATCH = "shape_mismatch"
+CONFLICTING_SETS = "conflicting_sets"
+
+_FILLS = (Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
+_ALIVE = (Stage.GATED, Stage.STARTED)
+
+
+@attrs.frozen(eq=False)
+class Member:
+    """One pod of a group.
+
+    Attributes:
+        pod: the raw pod.
+        role: which pod set it is of; empty when that is not known.
+        stage: where it is in its life.
+        known: whether the Workload counts it already.
+    """
+
+    pod: Obj
+    role: str
+    stage: Stage
+    known: bool = False
+
+    @property
+    def uid(self) -> str:
+        """The UID of the pod."""
+        return str(self.pod["metadata"]["uid"])
+
+    @property
+    def name(self) -> str:
+        """The name of the pod."""
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def fills(self) -> bool:
+        """Whether it fills a place of its role."""
+        return self.stage in _FILLS
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it waits or may run, and nobody deletes it."""
+        return self.stage in _ALIVE
+
+    @property
+    def is_unretriable(self) -> bool:
+        """Whether it gives the group up."""
+        return is_unretriable(self.pod)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is ready or has succeeded."""
+        return self.stage is Stage.SUCCEEDED or (self.stage is Stage.STARTED and is_ready(self.pod))
+
+
+@attrs.frozen(eq=False)
+class Rejected:
+    """A pod that must go.
+
+    Attributes:
+        member: the pod.
+        reason: a word for metrics.
+        message: a sentence for people.
+    """
+
+    member: Member
+    reason: str
+    message: str
+
+
+@attrs.frozen(eq=False)
+class Roster:
+    """The pods of a group, sorted out.
+
+    Attributes:
+        kept: those that count, oldest first.
+        released: those that are over and are not waited for any more.
+        rejected: those that must go.
+    """
+
+    kept: tuple[Member, ...] = ()
+    released: tuple[Member, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+    def of(self, role: str, *stages: Stage) -> tuple[Member, ...]:
+        """Those that count, of a role and in one of the stages."""
+        return tuple(each for each in self.kept if each.role == role and each.stage in stages)
+
+    def any(self, *stages: Stage) -> bool:
+        """Whether one that counts is in one of the stages."""
+        return any(each.stage in stages for each in self.kept)
+
+    def missing(self, counts: Mapping[str, int]) -> int:
+        """How many places nobody fills."""
+        return sum(max(0, count - len(self.of(role, *_FILLS))) for role, count in counts.items())
+
+
+def members_of(
+    pods: Iterable[Obj], role_of: Callable[[Obj], str], owners: Container[str] = ()
+) -> tuple[Member, ...]:
+    """Raw pods as members, oldest first.
+
+    Args:
+        pods: the pods.
+        role_of: tells which role a pod plays.
+        owners: the UIDs of those that the Workload counts already.
+    """
+    found = (
+        Member(pod, role_of(pod), stage_of(pod), pod["metadata"]["uid"] in owners) for pod in pods
+    )
+    return tuple(sorted(found, key=lambda each: (created_at(each.pod), each.name)))
+
+
+def sort_out(
+    members: Sequence[Member], counts: Mapping[str, int], rejected: Sequence[Rejected] = ()
+) -> Roster:
+    """Which pods count and which have to go.
+
+    Args:
+        members: all pods of the group.
+        counts: how many pods each role has.
+        rejected: those that have to go for other reasons.
+    """
+    refused = list(rejected)
+    out = {each.member.uid for each in refused}
+    gone: list[Member] = []
+    left = [each for each in members if each.uid not in out]
+    for role, count in counts.items():
+        filling = sorted((each for each in left if each.role == role and each.fills), key=worth)
+        for each in filling[count:]:
+            if each.is_alive:
+                text = f"The group has {count} pods of the role {role}; this one is one too many"
+                refused.append(Rejected(each, EXCESS, text))
+        failed = [each for each in left if each.role == role and each.stage is Stage.FAILED]
+        surplus = len(failed) + min(len(filling), count) - count
+        if surplus > 0:
+            gone += sorted(failed, key=_patience)[-min(surplus, len(failed)) :]
+    out |= {each.member.uid for each in refused} | {each.uid for each in gone}
+    known = [each for each in left if each.uid not in out and each.stage is not Stage.DROPPED]
+    gone += [each for each in known if each.role not in counts and each.stage.is_over]
+    out |= {each.uid for each in gone}
+    kept = tuple(each for each in known if each.uid not in out)
+    return Roster(kept, tuple(gone), tuple(refused))
+
+
+def worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
+    """Sorts members of a role: the last ones are the first to go."""
+    return (
+        member.stage is not Stage.SUCCEEDED,
+        not has_finalizer(member.pod),
+        member.stage is Stage.GATED,
+        created_at(member.pod),
+        not member.known,
+        member.name,
+    )
+
+
+def _patience(member: Member) -> tuple[bool, float, float, str]:
+    """The last ones are the first to be replaced: those that failed first."""
+    return (
+        not has_finalizer(member.pod),
+        -failed_at(member.pod),
+        created_at(member.pod),
+        member.name,
+    )

@@ -1,0 +1,53 @@
+"""Which pods are ours (spec/jobs 4, 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.meta import labels_of
+from kueuelib.api.names import NAMESPACE_NAME_LABEL
+from kueuelib.errors import Unavailable
+from kueuelib.jobs.pods.reading import queue_of
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.machinery.selectors import from_label_selector
+
+
+def is_selected(
+    pod: Mapping[str, Any],
+    settings: JobSettings,
+    namespace: str,
+    namespace_labels: Mapping[str, str] | None,
+) -> bool:
+    """Whether a pod without a managed owner is to be queued.
+
+    Args:
+        pod: the raw pod.
+        settings: the configuration.
+        namespace: where it is.
+        namespace_labels: the labels of its namespace; None when it is not known yet.
+
+    Raises:
+        Unavailable: the namespace is not known yet, and it matters.
+    """
+    if not queue_of(pod) and not settings.manage_jobs_without_queue_name:
+        return False
+    options = settings.pods
+    if not from_label_selector(dict(options.pod_selector)).matches(labels_of(pod)):
+        return False
+    labels = namespace_labels
+    if labels is None:
+        labels = {NAMESPACE_NAME_LABEL: namespace}
+        if not _asks_only_for_names(options.namespace_selector):
+            raise Unavailable(
+                f'the labels of the namespace "{namespace}" are not known yet; try again'
+            )
+    if not from_label_selector(dict(options.namespace_selector)).matches(labels):
+        return False
+    return settings.manages(queue_of(pod), labels)
+
+
+def _asks_only_for_names(selector: Mapping[str, Any]) -> bool:
+    keys = {*(selector.get("matchLabels") or {})}
+    keys |= {each["key"] for each in selector.get("matchExpressions") or ()}
+    return keys <= {NAMESPACE_NAME_LABEL}

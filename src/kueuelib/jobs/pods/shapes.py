@@ -1,0 +1,55 @@
+"""Whether a pod asks for no more than was declared for its role (spec/jobs 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.codec import decode
+from kueuelib.api.core import LimitRange, PodSpec, RuntimeClass
+from kueuelib.api.meta import Obj
+from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.requests import pod_request
+
+
+@attrs.frozen
+class Shapes:
+    """Computes what pods ask for, as the scheduler does.
+
+    Attributes:
+        limits: the LimitRanges of the namespace.
+        runtime_classes: the raw RuntimeClasses by name.
+    """
+
+    limits: LimitSummary = NO_LIMIT_RANGES
+    runtime_classes: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+
+    def larger(self, pod: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
+        """The resources of which a pod asks for more than a template, sorted.
+
+        Args:
+            pod: the raw pod.
+            template: the raw template of the pod set that it is of.
+        """
+        wanted, allowed = self._amounts(pod["spec"]), self._amounts(template.get("spec") or {})
+        return tuple(
+            name for name, amount in sorted(wanted.items()) if amount > allowed.get(name, 0)
+        )
+
+    def _amounts(self, spec: Mapping[str, Any]) -> Mapping[str, int]:
+        found = decode(PodSpec, dict(spec))
+        raw = self.runtime_classes.get(found.runtime_class_name)
+        runtime_class = None if raw is None else decode(RuntimeClass, dict(raw))
+        return pod_request(found, self.limits, runtime_class).amounts
+
+
+NO_SHAPES = Shapes()
+
+
+def shapes_of(
+    limit_ranges: Iterable[Obj], runtime_classes: Mapping[str, Mapping[str, Any]]
+) -> Shapes:
+    """The shapes in a namespace with these raw LimitRanges."""
+    return Shapes(summarize(decode(LimitRange, found) for found in limit_ranges), runtime_classes)

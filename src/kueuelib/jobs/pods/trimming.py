@@ -1,0 +1,50 @@
+"""What the cache keeps of a pod: what decisions need, and of a waiting pod its whole spec.
+
+Workloads and patches are made from waiting pods. Of one that may run only shapes and marks matter,
+so that a thousand running pods cost little.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.pods.reading import is_gated
+from kueuelib.runtime.informer import strip
+
+_CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget"})
+_SPEC = (
+    *("nodeName", "nodeSelector", "tolerations", "schedulingGates", "priority"),
+    *("priorityClassName", "runtimeClassName", "overhead", "resources"),
+)
+_CONTAINER = ("name", "resources", "ports", "restartPolicy")
+
+
+def trim(obj: Obj) -> Obj:
+    """The parts of a pod that are stored; changes its argument."""
+    strip(obj)
+    found = obj.get("status") or {}
+    kept: Obj = {"phase": found["phase"]} if found.get("phase") else {}
+    conditions = [each for each in found.get("conditions") or () if each["type"] in _CONDITIONS]
+    if conditions:
+        kept["conditions"] = conditions
+    obj["status"] = kept
+    if not is_gated(obj):
+        spec = obj["spec"]
+        small: dict[str, Any] = {field: spec[field] for field in _SPEC if field in spec}
+        for kind in ("initContainers", "containers"):
+            if spec.get(kind):
+                small[kind] = [
+                    {field: each[field] for field in _CONTAINER if field in each}
+                    for each in spec[kind]
+                ]
+        obj["spec"] = small
+    return obj
+
+
+def trim_missed(obj: Obj) -> Obj:
+    """The same for pods that are only looked at to see that nothing is amiss."""
+    trim(obj)
+    if not is_gated(obj):
+        obj["spec"] = {"schedulingGates": obj["spec"].get("schedulingGates") or []}
+    return obj

@@ -1,0 +1,106 @@
+"""Answers the API server's questions about pods (spec/jobs 4.1, 4.2)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, ObjectKey, labels_of
+from kueuelib.jobs.manifests import webhook_path
+from kueuelib.jobs.parts import Parts
+from kueuelib.jobs.pods.facts import stands_for_group
+from kueuelib.jobs.pods.marks import gated
+from kueuelib.jobs.pods.metrics import PodMetrics
+from kueuelib.jobs.pods.reading import group_of, is_managed
+from kueuelib.jobs.pods.rules import validate_pod
+from kueuelib.jobs.pods.selection import is_selected
+from kueuelib.jobs.webhook import validate_job
+from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict, mutating
+from kueuelib.runtime.webhook.server import WebhookServer
+
+
+class PodWebhook:
+    """Gates pods when they are created, and refuses what cannot work.
+
+    Args:
+        parts: what the integration is wired to.
+        metrics: counts.
+    """
+
+    mutate_path = webhook_path(PODS, mutating=True)
+    validate_path = webhook_path(PODS, mutating=False)
+
+    def __init__(self, parts: Parts, metrics: PodMetrics) -> None:
+        self._parts = parts
+        self._metrics = metrics
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+        answer = mutating(self.mutate, with_request=True)
+
+        async def handle(request: AdmissionRequest) -> Obj:
+            if request.object is not None:
+                await self._parts.owners.learn(request.object, request.namespace)
+            return answer(request)
+
+        server.admit(self.mutate_path, handle)
+        server.validate(self.validate_path, self.judge)
+
+    def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
+        """The pod as it is stored; the same one when it is none of ours."""
+        namespace = request.namespace
+        labels = self.namespace_labels(namespace)
+        if self.is_managed_by_owner(obj, namespace):
+            return obj
+        if not is_selected(obj, self._parts.settings, namespace, labels):
+            return obj
+        if not request.dry_run:
+            self._metrics.gated(namespace)
+        return gated(obj)
+
+    def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
+        """Every broken rule, and what looks like a mistake."""
+        if new is None:
+            return Verdict()
+        rules = functools.partial(validate_pod, group_exists=self._group_exists(new, request))
+        errors = validate_job(attrs.evolve(self._parts.integration, validate=rules), new, old)
+        warnings = []
+        if is_managed(new) and self.is_managed_by_owner(new, request.namespace):
+            text = "the pod says that it is managed by itself, but its owner is; it is left alone"
+            warnings.append(text)
+        return Verdict(errors, warnings)
+
+    def is_managed_by_owner(self, pod: Obj, namespace: str) -> bool:
+        """Whether somebody further up is queued on behalf of the pod."""
+        return is_child(self._parts, pod, namespace)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace; None when it is not known yet."""
+        return namespace_labels(self._parts, namespace)
+
+    def _group_exists(self, pod: Obj, request: AdmissionRequest) -> bool:
+        group = group_of(pod)
+        if not group:
+            return False
+        found = self._parts.stores.workload(ObjectKey(request.namespace, group))
+        return found is not None and stands_for_group(found)
+
+
+def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
+    """Whether the controller of a pod is of a kind that is queued, or somebody above it is."""
+    if any(
+        ref.get("controller") and found.is_owner(ref)
+        for ref in pod["metadata"].get("ownerReferences") or ()
+        for found in parts.parents
+    ):
+        return True
+    return parts.owners.ancestor_of(pod, namespace) is not None
+
+
+def namespace_labels(parts: Parts, namespace: str) -> Mapping[str, str] | None:
+    """The labels of a namespace; None when it is not known yet."""
+    found = parts.namespaces.store.get(ObjectKey("", namespace))
+    return None if found is None else labels_of(found)
