@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -84,12 +85,24 @@ async def server() -> AsyncIterator[ApiServer]:
         yield server
 
 
-@pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
+@asynccontextmanager
+async def opened(server: ApiServer, token: str = "") -> AsyncIterator[Api]:
+    """A client with a token, by default the administrator's."""
     context = ssl.create_default_context(cadata=server.ca.decode())
     context.verify_flags |= ssl.VERIFY_X509_STRICT
-    headers = {"Authorization": f"Bearer {server.token}", "User-Agent": "suite/1.0"}
+    headers = {"Authorization": f"Bearer {token or server.token}", "User-Agent": "suite/1.0"}
     async with httpx.AsyncClient(
         base_url=server.url, headers=headers, verify=context, trust_env=False, timeout=10
     ) as client:
         yield Api(server, client)
+
+
+@pytest.fixture
+def open_api() -> Callable[..., AbstractAsyncContextManager[Api]]:
+    return opened
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[Api]:
+    async with opened(server) as found:
+        yield found

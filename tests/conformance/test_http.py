@@ -185,7 +185,7 @@ async def test_those_who_are_in_may_do_everything(api):
     found = await api.post(path, body)
     assert found.status == 201
     assert found.body["status"]["allowed"] is True
-    assert (await api.post(path, {**body, "spec": {}})).status == 400
+    assert (await api.post(path, {**body, "spec": {}})).status == 422
     assert (await api.get(path)).status == 405
 
 

@@ -58,7 +58,7 @@ spec: {clusterQueue: all}
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     """Runs kubectl; fails when the exit code is not the expected one."""
-    async with ApiServer(simulate=True) as server:
+    async with ApiServer(simulate=True, authorization="rbac") as server:
         config = tmp_path / "kubeconfig"
         config.write_text(yaml.safe_dump(server.kubeconfig()))
         env = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
@@ -242,3 +242,28 @@ async def test_a_typo_in_a_manifest_is_refused(kubectl: Kubectl) -> None:
         refused = await kubectl(command, "-f", "-", stdin=wrong, code=1)
         assert 'strict decoding error: unknown field "spec.containers[0].imagee"' in refused
     await kubectl("get", "pod", "web", code=1)
+
+
+async def test_kubectl_asks_for_others_and_uses_tokens_of_accounts(kubectl: Kubectl) -> None:
+    eve = ("--as", "eve")
+    assert await kubectl("auth", "can-i", "get", "pods", *eve, code=1) == "no\n"
+    refused = await kubectl("get", "pods", *eve, code=1)
+    assert 'User "eve" cannot list resource "pods"' in refused
+    await kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods")
+    await kubectl("create", "rolebinding", "eve", "--role=reader", "--user=eve")
+    assert await kubectl("auth", "can-i", "get", "pods", *eve) == "yes\n"
+    assert "pods" in await kubectl("auth", "can-i", "--list", *eve)
+    assert "No resources found" in await kubectl("get", "pods", *eve)
+    await kubectl("create", "serviceaccount", "robot")
+    token = (await kubectl("create", "token", "robot")).strip()
+    assert token.count(".") == 2
+    await kubectl(
+        "create",
+        "clusterrolebinding",
+        "robot",
+        "--clusterrole=view",
+        "--serviceaccount=default:robot",
+    )
+    robot = ("--as", "system:serviceaccount:default:robot")
+    assert await kubectl("auth", "can-i", "list", "jobs.batch", "-A", *robot) == "yes\n"
+    assert await kubectl("auth", "can-i", "delete", "jobs.batch", "-A", *robot, code=1) == "no\n"

@@ -14,7 +14,14 @@ from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 
 
-def run(port: int, kubeconfig: Path, data_dir: Path | None, *, simulate: bool) -> None:
+def run(
+    port: int,
+    kubeconfig: Path,
+    data_dir: Path | None,
+    *,
+    simulate: bool,
+    authorization: str = "always",
+) -> None:
     """Serves until SIGTERM or SIGINT; writes the kubeconfig once the server answers.
 
     Raises:
@@ -26,11 +33,11 @@ def run(port: int, kubeconfig: Path, data_dir: Path | None, *, simulate: bool) -
             "state on disk is not available in this version",
             "leave it out: the state is kept in memory (see docs/missing.md)",
         )
-    anyio.run(_serve, port, kubeconfig, simulate)
+    anyio.run(_serve, port, kubeconfig, simulate, authorization)
 
 
-async def _serve(port: int, kubeconfig: Path, simulate: bool) -> None:
-    async with ApiServer(port=port, simulate=simulate) as server:
+async def _serve(port: int, kubeconfig: Path, simulate: bool, authorization: str) -> None:
+    async with ApiServer(port=port, simulate=simulate, authorization=authorization) as server:
         _write_kubeconfig(kubeconfig, yaml.safe_dump(server.kubeconfig(), sort_keys=False))
         what = "with a simulated cluster" if simulate else "without a cluster"
         sys.stdout.write(f"serving {server.url} {what}; kubeconfig: {kubeconfig}\n")

@@ -67,11 +67,20 @@ def demo(jobs: int, plain: bool, keep: bool) -> int:
 )
 @click.option("--data-dir", type=FILE, help="Keep the state here (not available yet).")
 @click.option("--simulate", is_flag=True, help="Also play nodes, kubelets and the Job controller.")
-def apiserver(kubeconfig: Path, port: int, data_dir: Path | None, simulate: bool) -> int:
+@click.option(
+    "--authorization",
+    type=click.Choice(["always", "rbac"]),
+    default="always",
+    show_default=True,
+    help="Who may do what: everybody with credentials everything, or what roles say.",
+)
+def apiserver(
+    kubeconfig: Path, port: int, data_dir: Path | None, simulate: bool, authorization: str
+) -> int:
     """Serve the Kubernetes API on 127.0.0.1, with its state in memory."""
     from kueuelib.cli.apiserver import run
 
-    run(port, kubeconfig, data_dir, simulate=simulate)
+    run(port, kubeconfig, data_dir, simulate=simulate, authorization=authorization)
     return 0
 
 

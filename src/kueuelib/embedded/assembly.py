@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import AdmissionPlugin
 from kueuelib.embedded.builtins.registry import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.conversion import HookCaller
 from kueuelib.embedded.service import ApiService
@@ -14,22 +18,32 @@ if TYPE_CHECKING:
     from kueuelib.embedded.storage.folder import DataFolder
 
 
-async def new_service(hooks: HookCaller, folder: DataFolder | None = None) -> ApiService:
-    """A service with namespaces and system PriorityClasses.
+async def new_service(
+    hooks: HookCaller,
+    folder: DataFolder | None = None,
+    *,
+    now: Callable[[], float] = time.time,
+    plugins: Sequence[AdmissionPlugin] = (),
+    objects: Sequence[Obj] = (),
+) -> ApiService:
+    """A service with the objects that every cluster has.
 
     Args:
         hooks: calls webhooks for it.
         folder: where its state is, and is kept from now on; the service closes it.
+        now: its time, seconds since the epoch.
+        plugins: further admission plug-ins.
+        objects: what exists beside namespaces and system PriorityClasses.
 
     Raises:
         ConfigError: the state in the folder is damaged.
     """
-    service = ApiService(builtin_rules(), builtin_plugins(), hooks)
+    service = ApiService(builtin_rules(), (*builtin_plugins(), *plugins), hooks, now)
     if folder is not None:
         from kueuelib.embedded.restoring import restore
 
         restore(service, folder)
-    for obj in system_objects():
+    for obj in (*system_objects(), *objects):
         group, _, version = obj["apiVersion"].rpartition("/")
         kind = service.registry.by_kind(group, obj["kind"])
         assert kind is not None

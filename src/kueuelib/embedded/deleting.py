@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time, parse_time
@@ -23,7 +23,10 @@ ATTEMPTS = 5
 class Deletes:
     """Ends objects, or begins to."""
 
-    def __init__(self, commits: Commits, converter: Converter, chain: Chain) -> None:
+    def __init__(
+        self, commits: Commits, converter: Converter, chain: Chain, now: Callable[[], float]
+    ) -> None:
+        self._now = now
         self._commits = commits
         self._converter = converter
         self._chain = chain
@@ -133,9 +136,8 @@ class Deletes:
                 f"ResourceVersion in object meta: {meta['resourceVersion']}",
             )
 
-    @staticmethod
     def _request(
-        kind: Kind, version: Version, key: ObjectKey, old: Obj, options: DeleteOptions
+        self, kind: Kind, version: Version, key: ObjectKey, old: Obj, options: DeleteOptions
     ) -> AdmissionRequest:
         described: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if options.grace_period is not None:
@@ -153,6 +155,6 @@ class Deletes:
             old=old,
             caller=options.caller,
             dry_run=options.dry_run,
-            now=time.time(),
+            now=self._now(),
             options=described,
         )

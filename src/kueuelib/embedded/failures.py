@@ -64,16 +64,22 @@ def conflict(kind: Kind, name: str, why: str = MODIFIED) -> Conflict:
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
     """The object breaks rules; each is a cause."""
+    return invalid_named(kind.kind, kind.group, name, errors)
+
+
+def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
+    """The same for what is no stored object: options, reviews."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     about: dict[str, Any] = {"name": name} if name else {}
-    if kind.group:
-        about["group"] = kind.group
-    about["kind"] = kind.kind
+    if group:
+        about["group"] = group
+    about["kind"] = kind
     about["causes"] = [
         {"reason": error.reason, "message": error.message, "field": error.path} for error in errors
     ]
-    return Invalid(f'{kind.qualified_kind} "{name}" is invalid: {text}', details=about)
+    qualified = f"{kind}.{group}" if group else kind
+    return Invalid(f'{qualified} "{name}" is invalid: {text}', details=about)
 
 
 def forbidden(kind: Kind, name: str, why: str) -> Forbidden:

@@ -10,23 +10,30 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import web
 
 from kueuelib.embedded import tls
+from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Authorizer
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.assembly import new_service
 from kueuelib.embedded.http import bodies
-from kueuelib.embedded.http.authentication import AUTHENTICATED, Authenticator
+from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ConfigError
 
+if TYPE_CHECKING:
+    from kueuelib.embedded.cluster.clock import Clock
+    from kueuelib.embedded.cluster.simulation import SimulatedCluster
+
 ADMIN = "kubernetes-admin"
 ADMIN_GROUP = "system:masters"
 CLUSTER = "kueuelib"
+RBAC = "rbac"
+AUTHORIZATIONS = ("always", RBAC)
 STOP_SECONDS = 2.0
 BACKLOG = 1024
 
@@ -38,12 +45,33 @@ class ApiServer:
         port: to listen on; 0 takes a free one.
         simulate: also run the simulated cluster: Jobs, pods, nodes, garbage collection, namespaces.
         host: the address to listen on.
+        authorization: `always`: whoever has credentials may do everything; `rbac`: what roles and
+            bindings say, and everything for the group `system:masters`.
+        clock: the time of the server and of its cluster; None: that of this machine.
 
     Raises:
         ConfigError: on entering, when the address cannot be had.
     """
 
-    def __init__(self, port: int = 0, simulate: bool = False, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        simulate: bool = False,
+        host: str = "127.0.0.1",
+        *,
+        authorization: str = "always",
+        clock: Clock | None = None,
+    ) -> None:
+        if authorization not in AUTHORIZATIONS:
+            raise ConfigError(
+                f"authorization {authorization!r}",
+                "it is not known",
+                f"choose one of {', '.join(AUTHORIZATIONS)}",
+            )
+        self._authorization = authorization
+        self._clock = clock
+        self._authenticator: Authenticator | None = None
+        self._cluster: SimulatedCluster | None = None
         self.host = host
         self.port = port
         self.token = secrets.token_urlsafe(32)
@@ -70,8 +98,31 @@ class ApiServer:
         assert self._credentials is not None, "the server is not started"
         return self._credentials.ca
 
-    def kubeconfig(self) -> dict[str, Any]:
-        """A kubeconfig of the administrator, with token and client certificate."""
+    @property
+    def cluster(self) -> SimulatedCluster:
+        """The simulated cluster."""
+        assert self._cluster is not None, "the server has no simulated cluster, or is not started"
+        return self._cluster
+
+    def add_user(self, name: str, *groups: str) -> str:
+        """Lets a user in; gives the bearer token, which lives as long as the server.
+
+        Args:
+            name: of the user.
+            groups: beside `system:authenticated`.
+        """
+        assert self._authenticator is not None, "the server is not started"
+        token = secrets.token_urlsafe(32)
+        self._authenticator.add(token, Caller(name, groups=(*groups, AUTHENTICATED)))
+        return token
+
+    def kubeconfig(self, token: str = "") -> dict[str, Any]:
+        """A kubeconfig.
+
+        Args:
+            token: of a user or a ServiceAccount; empty: the administrator, who also gets a client
+                certificate.
+        """
         assert self._credentials is not None, "the server is not started"
         given = self._credentials
 
@@ -79,17 +130,17 @@ class ApiServer:
             return base64.b64encode(data).decode()
 
         cluster = {"server": self.url, "certificate-authority-data": text(given.ca)}
-        user = {
-            "token": self.token,
-            "client-certificate-data": text(given.client_certificate),
-            "client-key-data": text(given.client_key),
-        }
-        context = {"cluster": CLUSTER, "user": ADMIN, "namespace": "default"}
+        name = "user" if token else ADMIN
+        user = {"token": token or self.token}
+        if not token:
+            user["client-certificate-data"] = text(given.client_certificate)
+            user["client-key-data"] = text(given.client_key)
+        context = {"cluster": CLUSTER, "user": name, "namespace": "default"}
         return {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": CLUSTER, "cluster": cluster}],
-            "users": [{"name": ADMIN, "user": user}],
+            "users": [{"name": name, "user": user}],
             "contexts": [{"name": CLUSTER, "context": context}],
             "current-context": CLUSTER,
         }
@@ -136,9 +187,14 @@ class ApiServer:
         self._credentials = tls.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
         hooks = HookClient()
         self._closers.append(hooks.close)
-        self._service = await new_service(hooks)
+        service, authorizer = await self._assemble(hooks)
+        self._service = service
         admin = Caller(ADMIN, groups=(ADMIN_GROUP, AUTHENTICATED))
-        face = Face(self._service, Authenticator({self.token: admin}), f"{self.host}:{self.port}")
+        self._authenticator = Authenticator(
+            {self.token: admin}, lambda token: service.tokens.verify(token, service.now())
+        )
+        address = f"{self.host}:{self.port}"
+        face = Face(service, self._authenticator, authorizer, address)
         server = web.Server(
             face.handle,
             request_factory=_request,
@@ -157,13 +213,27 @@ class ApiServer:
         if self._simulate:
             from kueuelib.embedded.cluster.simulation import SimulatedCluster
 
-            cluster = SimulatedCluster(self._service)
-            await cluster.start()
-            self._closers.append(cluster.close)
+            self._cluster = SimulatedCluster(service, clock=self._clock)
+            await self._cluster.start()
+            self._closers.append(self._cluster.close)
+
+    async def _assemble(self, hooks: HookClient) -> tuple[ApiService, Authorizer]:
+        now = time.time if self._clock is None else self._clock.now
+        if self._authorization != RBAC:
+            return await new_service(hooks, now=now), AlwaysAllow()
+        from kueuelib.embedded.access.escalation import Escalation
+        from kueuelib.embedded.access.rbac import Rbac
+        from kueuelib.embedded.access.roles import default_roles
+
+        escalation = Escalation()
+        service = await new_service(hooks, now=now, plugins=(escalation,), objects=default_roles())
+        escalation.rbac = Rbac(service.reader, service.commits)
+        return service, escalation.rbac
 
     async def _stop(self) -> None:
         while self._closers:
             await self._closers.pop()()
+        self._cluster = None
 
 
 def _request(

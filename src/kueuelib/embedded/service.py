@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +17,8 @@ import orjson
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, PODS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.embedded import failures, subresources
+from kueuelib.embedded.access.aggregation import Aggregation
+from kueuelib.embedded.access.tokens import Tokens
 from kueuelib.embedded.admission.chain import Chain, StoredObjects
 from kueuelib.embedded.admission.hook_rules import HookRules
 from kueuelib.embedded.admission.namespaces import NamespaceLifecycle
@@ -62,9 +64,18 @@ class ApiService:
         registry: the kinds that are served.
         storage: the objects.
         definitions: keeps the registry equal to the stored definitions.
+        now: the time of the server, seconds since the epoch.
+        tokens: of ServiceAccounts.
     """
 
-    def __init__(self, rules: Rules, plugins: Sequence[AdmissionPlugin], hooks: HookCaller) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        plugins: Sequence[AdmissionPlugin],
+        hooks: HookCaller,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.now = now
         self.storage = Storage()
         definitions = CrdRules()
         own: dict[tuple[str, str], KindRules] = {
@@ -80,8 +91,10 @@ class ApiService:
         webhooks = WebhookChain(hooks, self.reader, self.converter, self.commits)
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, webhooks)
         self.managers = Managers(self.converter)
-        self.writes = Writes(self.commits, self.converter, chain, self.managers)
-        self.deletes = Deletes(self.commits, self.converter, chain)
+        self.writes = Writes(self.commits, self.converter, chain, self.managers, now)
+        self.deletes = Deletes(self.commits, self.converter, chain, now)
+        self.tokens = Tokens(self.reader)
+        self._aggregation = Aggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
             self.storage, self.registry, self.commits, self.deletes, self._withdrawn
         )
@@ -91,6 +104,7 @@ class ApiService:
         """Ends every watch and everything that runs in the background."""
         for stream in list(self._streams):
             stream.close()
+        self._aggregation.close()
         await self.definitions.close()
         await self.storage.close()
 
@@ -240,7 +254,7 @@ class ApiService:
 
         async def applied(live: Obj | None) -> Obj:
             found = await self.managers.apply(
-                kind, version, live, config, target.subresource, options, time.time()
+                kind, version, live, config, target.subresource, options, self.now()
             )
             return decode(kind, version, found, options)
 
@@ -274,7 +288,7 @@ class ApiService:
         kind, version = self.registry.require(PODS)
 
         async def transform(old: Obj) -> Obj:
-            return subresources.bind(kind, old, binding, time.time())
+            return subresources.bind(kind, old, binding, self.now())
 
         await self.writes.change(Target(kind, version, key, BINDING), transform, options)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -56,8 +55,14 @@ class Writes:
     """Turns requests into stored states."""
 
     def __init__(
-        self, commits: Commits, converter: Converter, chain: Chain, managers: Managers
+        self,
+        commits: Commits,
+        converter: Converter,
+        chain: Chain,
+        managers: Managers,
+        now: Callable[[], float],
     ) -> None:
+        self._now = now
         self._commits = commits
         self._managers = managers
         self._converter = converter
@@ -257,8 +262,8 @@ class Writes:
             check_metadata(kind, version, _object_of(request))
             redefine(kind, version, _object_of(request))
 
-    @staticmethod
     def _request(
+        self,
         operation: Operation,
         target: Target,
         obj: Obj,
@@ -282,7 +287,7 @@ class Writes:
             old=old,
             caller=options.caller,
             dry_run=options.dry_run,
-            now=time.time(),
+            now=self._now(),
             options=described,
             warnings=options.warnings,
         )

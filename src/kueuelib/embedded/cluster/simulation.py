@@ -19,6 +19,7 @@ from kueuelib.embedded.cluster.namespaces import NamespaceController
 from kueuelib.embedded.cluster.node_keeper import NodeKeeper
 from kueuelib.embedded.cluster.nodes import simulated_node
 from kueuelib.embedded.cluster.scheduler import Scheduler
+from kueuelib.embedded.cluster.service_accounts import AccountController
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists
 
@@ -69,6 +70,7 @@ class SimulatedCluster:
             self._jobs.loop,
             self._collector.loop,
             namespaces.loop,
+            AccountController(service, self._kinds, self._clock).loop,
         )
         self._task: asyncio.Task[None] | None = None
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
+from kueuelib.embedded.access.attributes import AUTHENTICATED, UNAUTHENTICATED
+from kueuelib.embedded.access.tokens import ISSUER, Verified
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.errors import Unauthorized
 
-AUTHENTICATED = "system:authenticated"
-ANONYMOUS = Caller("system:anonymous", groups=("system:unauthenticated",))
+ANONYMOUS = Caller("system:anonymous", groups=(UNAUTHENTICATED,))
 OPEN_PATHS = frozenset(("/readyz", "/livez", "/healthz", "/version"))
 
 
@@ -22,10 +23,30 @@ def is_open(path: str) -> bool:
 
 
 class Authenticator:
-    """Knows the tokens of one server; certificates were verified by TLS."""
+    """Knows the tokens of one server; certificates were verified by TLS.
 
-    def __init__(self, tokens: Mapping[str, Caller]) -> None:
+    Args:
+        tokens: fixed ones.
+        signed: tells whose a signed token is.
+    """
+
+    def __init__(
+        self, tokens: Mapping[str, Caller], signed: Callable[[str], Verified | None]
+    ) -> None:
         self._tokens = {token.encode(): caller for token, caller in tokens.items()}
+        self._signed = signed
+
+    def add(self, token: str, caller: Caller) -> None:
+        """Knows one token more."""
+        self._tokens[token.encode()] = caller
+
+    def verify(self, token: str) -> Verified | None:
+        """Whose token it is, whoever it is meant for; None when it is nobody's."""
+        given = token.encode()
+        for known, caller in self._tokens.items():
+            if hmac.compare_digest(known, given):
+                return Verified(caller, ())
+        return self._signed(token)
 
     def caller(self, request: web.BaseRequest) -> Caller | None:
         """Who asks, None for somebody without credentials.
@@ -38,10 +59,9 @@ class Authenticator:
         if header:
             scheme, _, token = header.partition(" ")
             if scheme.lower() == "bearer":
-                given = token.strip().encode()
-                for known, caller in self._tokens.items():
-                    if hmac.compare_digest(known, given):
-                        return _with_agent(caller, agent)
+                found = self.verify(token.strip())
+                if found is not None and (not found.audiences or ISSUER in found.audiences):
+                    return _with_agent(found.caller, agent)
             raise Unauthorized("Unauthorized")
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None

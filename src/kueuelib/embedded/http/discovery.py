@@ -42,6 +42,7 @@ EXTRA_SUBRESOURCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("eviction", "policy", "v1", "Eviction"),
     ),
     "namespaces": (("finalize", "", "", "Namespace"),),
+    "serviceaccounts": (("token", "authentication.k8s.io", "v1", "TokenRequest"),),
 }
 
 

@@ -10,17 +10,22 @@ from typing import Any
 from aiohttp import web
 
 from kueuelib.embedded import failures
+from kueuelib.embedded.access.attributes import Authorizer, refusal
+from kueuelib.embedded.access.impersonation import impersonated
+from kueuelib.embedded.access.reviews import KINDS as REVIEW_KINDS
+from kueuelib.embedded.access.reviews import Reviews
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.embedded.http import bodies, reviews
+from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
 from kueuelib.embedded.http.discovery import REVIEWS, Discovery
 from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
-from kueuelib.embedded.http.routes import parse
+from kueuelib.embedded.http.routes import Route, parse
+from kueuelib.embedded.http.wishes import wish_of
 from kueuelib.embedded.service import ApiService
-from kueuelib.errors import ApiError, BadRequest, Forbidden, ServerError, TooLarge, Unauthorized
+from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
 
 log = logging.getLogger("kueuelib.embedded")
 
@@ -44,14 +49,23 @@ class Face:
     Args:
         service: what is served.
         authenticator: who may come in.
+        authorizer: who may do what.
         address: `host:port`, told in discovery.
     """
 
-    def __init__(self, service: ApiService, authenticator: Authenticator, address: str) -> None:
+    def __init__(
+        self,
+        service: ApiService,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        address: str,
+    ) -> None:
         self._service = service
         self._authenticator = authenticator
         self._address = address
-        self._resources = Resources(service)
+        self._authorizer = authorizer
+        self._reviews = Reviews(authorizer, authenticator.verify)
+        self._resources = Resources(service, authorizer)
         self._discovery = Discovery(service.registry)
         self._openapi = OpenApi(service.registry)
 
@@ -82,11 +96,18 @@ class Face:
             if not is_open(path):
                 raise Unauthorized("Unauthorized")
             caller = ANONYMOUS
+        else:
+            caller = impersonated(caller, request.headers, self._authorizer)
         route = parse(path)
+        if not is_open(path):
+            wish = wish_of(request, route)
+            decision = self._authorizer.authorize(caller, wish)
+            if not decision.allowed:
+                raise refusal(caller, wish, decision.reason)
         if route is None or not route.plural:
             return await self._document(request, path)
-        if route.group in REVIEWS and route.plural in reviews.KINDS:
-            return await self._review(request, route.plural, caller)
+        if route.group in REVIEWS and route.plural in REVIEW_KINDS:
+            return await self._review(request, route, caller)
         return await self._resources.serve(request, route, caller)
 
     async def _document(self, request: web.BaseRequest, path: str) -> web.Response:
@@ -110,6 +131,10 @@ class Face:
             found = {"paths": self._paths()}
         elif path == "/version":
             found = VERSION
+        elif path == "/.well-known/openid-configuration":
+            found = self._service.tokens.configuration()
+        elif path == "/openid/v1/jwks":
+            found = self._service.tokens.keys()
         elif path == "/api":
             found = self._discovery.core(self._address)
         elif path == "/apis":
@@ -131,13 +156,13 @@ class Face:
             found += [f"/apis/{group}/{version}" for version in self._discovery.versions(group)]
         return [*found, *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
 
-    @staticmethod
-    async def _review(request: web.BaseRequest, plural: str, caller: Caller) -> web.Response:
+    async def _review(self, request: web.BaseRequest, route: Route, caller: Caller) -> web.Response:
+        if REVIEW_KINDS[route.plural][0] != route.group or route.name:
+            raise failures.unknown_resource()
         if request.method != "POST":
             raise failures.wrong_method()
-        if caller is ANONYMOUS:
-            raise Forbidden("anonymous callers may not ask")
         content_type = request.headers.get("Content-Type", "")
         given, _ = bodies.parse(await request.read(), content_type, notice_duplicates=False)
         wanted = negotiate(request.headers.get("Accept", ""))
-        return answer(reviews.review(plural, given, caller), status=201, wanted=wanted)
+        body = self._reviews.answer(route.plural, route.namespace, given, caller)
+        return answer(body, status=201, wanted=wanted)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ from aiohttp import web
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, subresources
+from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success, warning_headers
@@ -36,8 +36,9 @@ SCALE = "scale"
 class Resources:
     """Serves every kind of the registry."""
 
-    def __init__(self, service: ApiService) -> None:
+    def __init__(self, service: ApiService, authorizer: Authorizer) -> None:
         self._service = service
+        self._authorizer = authorizer
 
     async def serve(
         self, request: web.BaseRequest, route: Route, caller: Caller
@@ -112,7 +113,7 @@ class Resources:
                 version,
                 (orjson.loads(raw) for raw in page.items),
                 wanted,
-                now=time.time(),
+                now=self._service.now(),
                 meta=meta,
                 include=request.query.get("includeObject", "Metadata"),
             )
@@ -180,6 +181,8 @@ class Resources:
         type_ = PatchType(media)
         options = write_options(request.query, caller, "PatchOptions")
         body = await self._body(request, options)
+        if type_ is PatchType.APPLY:
+            self._check_creation(target, caller)
         patch = Target(target.kind, target.version, target.key, target.subresource, "Patch")
         obj, created = await self._service.patch_target(patch, body, type_, options)
         return self._object(
@@ -191,6 +194,16 @@ class Resources:
             options.warnings,
             status=201 if created else 200,
         )
+
+    def _check_creation(self, target: Target, caller: Caller) -> None:
+        """An apply that would create an object needs the permission to create it."""
+        kind, key = target.kind, target.key
+        if target.subresource or self._service.commits.present(kind, key) is not None:
+            return
+        wish = Attributes("create", kind.group, kind.plural, "", key.namespace, key.name)
+        decision = self._authorizer.authorize(caller, wish)
+        if not decision.allowed:
+            raise refusal(caller, wish, decision.reason)
 
     async def _delete(
         self,
@@ -223,6 +236,14 @@ class Resources:
             if method != "POST":
                 raise failures.wrong_method()
             return await self._pod_action(request, target, caller)
+        if not kind.group and kind.plural == "serviceaccounts" and name == "token":
+            if method != "POST":
+                raise failures.wrong_method()
+            options = write_options(request.query, caller, "CreateOptions")
+            given = await self._body(request, options)
+            answered = self._service.tokens.request(target.key, given, self._service.now())
+            wanted = negotiate(request.headers.get("Accept", ""))
+            return answer(answered, status=201, wanted=wanted)
         if name == STATUS and version.status:
             if method in ("GET", "HEAD"):
                 return await self._get(request, kind, version, target.key)
@@ -287,7 +308,8 @@ class Resources:
         wanted = negotiate(accept, VIEWS)
         options = watch_options(request.query)
         stream = self._service.stream(kind, version, route.namespace, options)
-        frame = _Framer(kind, version, wanted, request.query.get("includeObject", "Metadata"))
+        include = request.query.get("includeObject", "Metadata")
+        frame = _Framer(kind, version, wanted, include, self._service.now)
         headers = [
             ("Content-Type", Wanted(JSON, wanted.view, wanted.group, wanted.version).media_type)
         ]
@@ -322,8 +344,8 @@ class Resources:
         content_type = request.headers.get("Content-Type", "")
         return bodies.parse(raw, content_type, notice_duplicates=False)[0]
 
-    @staticmethod
     def _object(
+        self,
         obj: Obj,
         kind: Kind,
         version: Version,
@@ -334,7 +356,7 @@ class Resources:
     ) -> web.Response:
         if wanted.view:
             include = request.query.get("includeObject", "Metadata")
-            obj = views.viewed(obj, kind, version, wanted, time.time(), include)
+            obj = views.viewed(obj, kind, version, wanted, self._service.now(), include)
         if version.deprecation:
             warnings = [version.deprecation, *warnings]
         return answer(obj, status=status, wanted=wanted, warnings=warnings)
@@ -343,7 +365,15 @@ class Resources:
 class _Framer:
     """One watch event as a line."""
 
-    def __init__(self, kind: Kind, version: Version, wanted: Wanted, include: str) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        version: Version,
+        wanted: Wanted,
+        include: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._now = now
         self._kind = kind
         self._version = version
         self._wanted = wanted
@@ -367,7 +397,7 @@ class _Framer:
             self._version,
             [obj],
             self._wanted,
-            now=time.time(),
+            now=self._now(),
             meta={"resourceVersion": obj["metadata"].get("resourceVersion", "")},
             include=self._include,
             headings=headings,

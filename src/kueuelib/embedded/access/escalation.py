@@ -1,0 +1,109 @@
+"""Nobody grants what they do not have themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kueuelib.embedded.access.attributes import MASTERS, Attributes, Rule
+from kueuelib.embedded.access.rbac import RBAC, Rbac, grants, rules_in
+from kueuelib.embedded.admission.plugin import (
+    AdmissionPlugin,
+    AdmissionRequest,
+    Operation,
+    Reader,
+)
+from kueuelib.errors import Forbidden
+
+
+class Escalation(AdmissionPlugin):
+    """Checks writes of roles and bindings; `escalate` and `bind` are the permissions to go further.
+
+    Attributes:
+        rbac: what the caller has; set once the service is there.
+    """
+
+    name = "RBAC"
+    rbac: Rbac | None = None
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """Changes of roles and bindings by those who may not do everything."""
+        return (
+            request.resource.group == RBAC
+            and request.operation in (Operation.CREATE, Operation.UPDATE)
+            and MASTERS not in request.caller.groups
+        )
+
+    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Refuses what would be an escalation.
+
+        Raises:
+            Forbidden: the rules go beyond those of the caller.
+        """
+        del reader
+        assert self.rbac is not None, "the plug-in is not in use yet"
+        assert request.obj is not None
+        obj, old = request.obj, request.old or {}
+        namespace = request.key.namespace
+        if "roleRef" in obj:
+            if (obj.get("roleRef"), obj.get("subjects")) == (
+                old.get("roleRef"),
+                old.get("subjects"),
+            ):
+                return
+            ref = obj.get("roleRef") or {}
+            rules = self.rbac.rules_of(ref, namespace)
+            wish = _about("bind", ref, namespace)
+        else:
+            if obj.get("rules") == old.get("rules"):
+                return
+            rules = rules_in(obj)
+            ref = {"kind": request.resource.kind, "name": request.key.name}
+            wish = _about("escalate", ref, namespace)
+        if self.rbac.authorize(request.caller, wish).allowed:
+            return
+        held = self.rbac.rules(request.caller, namespace)
+        missing = [_shown(each) for rule in rules for each in _missing(rule, held)]
+        if missing:
+            plural = f"{request.resource.plural}.{RBAC}"
+            groups = " ".join(f'"{each}"' for each in request.caller.groups)
+            raise Forbidden(
+                f'{plural} "{request.key.name}" is forbidden: user "{request.caller.user}" '
+                f"(groups=[{groups}]) is attempting to grant RBAC permissions not currently "
+                "held:\n" + "\n".join(missing),
+                details={"name": request.key.name, "group": RBAC, "kind": request.resource.plural},
+            )
+
+
+def _about(verb: str, ref: Mapping[str, Any], namespace: str) -> Attributes:
+    plural = "roles" if ref.get("kind") == "Role" else "clusterroles"
+    return Attributes(verb, RBAC, plural, namespace=namespace, name=ref.get("name") or "")
+
+
+def _missing(rule: Rule, held: tuple[Rule, ...]) -> Iterator[Rule]:
+    """The smallest parts of a rule that nothing held covers."""
+    for verb in rule.verbs:
+        for path in rule.paths:
+            if not any(grants(each, Attributes(verb, path=path)) for each in held):
+                yield Rule((verb,), paths=(path,))
+        for group in rule.groups:
+            for resource in rule.resources:
+                for name in rule.names or ("",):
+                    plural, _, subresource = resource.partition("/")
+                    wish = Attributes(verb, group, plural, subresource, name=name)
+                    if not any(grants(each, wish) for each in held):
+                        names = (name,) if name else ()
+                        yield Rule((verb,), (group,), (resource,), names)
+
+
+def _shown(rule: Rule) -> str:
+    def texts(values: tuple[str, ...]) -> str:
+        return "[" + " ".join(f'"{each}"' for each in values) + "]"
+
+    if rule.paths:
+        return f"{{NonResourceURLs:{texts(rule.paths)}, Verbs:{texts(rule.verbs)}}}"
+    names = f", ResourceNames:{texts(rule.names)}" if rule.names else ""
+    return (
+        f"{{APIGroups:{texts(rule.groups)}, Resources:{texts(rule.resources)}{names}, "
+        f"Verbs:{texts(rule.verbs)}}}"
+    )

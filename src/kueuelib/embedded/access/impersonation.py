@@ -1,0 +1,76 @@
+"""`Impersonate-*` headers: acting as somebody else, when that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Authorizer, refusal
+from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
+from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.errors import ServerError
+
+USER = "Impersonate-User"
+GROUP = "Impersonate-Group"
+UID = "Impersonate-Uid"
+EXTRA = "impersonate-extra-"
+ANONYMOUS_USER = "system:anonymous"
+
+
+def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller:
+    """The caller that the headers ask for; the same one when they do not ask.
+
+    Args:
+        caller: who really asks.
+        headers: of the request, with `getall`.
+        authorizer: says who may impersonate whom.
+
+    Raises:
+        Forbidden: the caller may not.
+        ServerError: groups or extras are given without a user.
+    """
+    user = headers.get(USER, "")
+    groups = tuple(headers.getall(GROUP, ()))
+    uid = headers.get(UID, "")
+    extra: dict[str, list[str]] = {}
+    for name, value in headers.items():
+        if name.lower().startswith(EXTRA):
+            extra.setdefault(unquote(name[len(EXTRA) :]).lower(), []).append(value)
+    if not user:
+        if groups or uid or extra:
+            raise ServerError(
+                f"Internal error occurred: requested {[*groups, *extra]} without impersonating "
+                "a user"
+            )
+        return caller
+    for wish in _wishes(user, groups, uid, extra):
+        decision = authorizer.authorize(caller, wish)
+        if not decision.allowed:
+            raise refusal(caller, wish, decision.reason)
+    if user.startswith(ACCOUNT_PREFIX) and not groups:
+        namespace = user.removeprefix(ACCOUNT_PREFIX).partition(":")[0]
+        groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}")
+    if user != ANONYMOUS_USER and AUTHENTICATED not in groups:
+        groups = (*groups, AUTHENTICATED)
+    return Caller(user, uid, groups, extra, caller.agent)
+
+
+def _wishes(
+    user: str, groups: tuple[str, ...], uid: str, extra: Mapping[str, list[str]]
+) -> list[Attributes]:
+    about = "authentication.k8s.io"
+    if user.startswith(ACCOUNT_PREFIX) and user.count(":") == 3:
+        namespace, _, name = user.removeprefix(ACCOUNT_PREFIX).partition(":")
+        found = [
+            Attributes("impersonate", resource="serviceaccounts", namespace=namespace, name=name)
+        ]
+    else:
+        found = [Attributes("impersonate", resource="users", name=user)]
+    found += [Attributes("impersonate", resource="groups", name=group) for group in groups]
+    if uid:
+        found.append(Attributes("impersonate", about, "uids", name=uid))
+    for key, values in extra.items():
+        found += [Attributes("impersonate", about, "userextras", key, name=each) for each in values]
+    return found

@@ -1,0 +1,174 @@
+"""Questions about access: who am I, may I, may they, whose token is this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
+from kueuelib.embedded.access.attributes import Attributes, Authorizer, Rule
+from kueuelib.embedded.access.tokens import ISSUER, Verified
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.errors import FieldError
+
+KINDS: Mapping[str, tuple[str, str]] = {
+    "selfsubjectreviews": ("authentication.k8s.io", "SelfSubjectReview"),
+    "tokenreviews": ("authentication.k8s.io", "TokenReview"),
+    "localsubjectaccessreviews": ("authorization.k8s.io", "LocalSubjectAccessReview"),
+    "selfsubjectaccessreviews": ("authorization.k8s.io", "SelfSubjectAccessReview"),
+    "selfsubjectrulesreviews": ("authorization.k8s.io", "SelfSubjectRulesReview"),
+    "subjectaccessreviews": ("authorization.k8s.io", "SubjectAccessReview"),
+}
+"""Group and kind by plural."""
+
+EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+
+
+@attrs.frozen
+class Reviews:
+    """Answers reviews.
+
+    Attributes:
+        authorizer: decides.
+        verify: tells whose token it is, None when it is nobody's.
+    """
+
+    authorizer: Authorizer
+    verify: Callable[[str], Verified | None]
+
+    def answer(self, plural: str, namespace: str, given: Any, caller: Caller) -> Obj:
+        """The answered review.
+
+        Raises:
+            BadRequest: it is none of that kind.
+            Invalid: it does not say what it has to.
+            NotFound: that kind of review is not answered.
+        """
+        found = KINDS.get(plural)
+        if found is None:
+            raise failures.unknown_resource()
+        group, kind = found
+        if not isinstance(given, Mapping) or given.get("kind", kind) != kind:
+            raise failures.bad_request(f"a {kind} is expected")
+        spec = given.get("spec") or {}
+        if not isinstance(spec, Mapping):
+            raise failures.bad_request(f"the spec of a {kind} is an object")
+        meta = given.get("metadata") or {}
+        body: Obj = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": meta}
+        if plural != "selfsubjectreviews":
+            body["spec"] = dict(spec)
+        body["status"] = self._status(plural, kind, namespace, spec, caller)
+        return body
+
+    def _status(
+        self, plural: str, kind: str, namespace: str, spec: Mapping[str, Any], caller: Caller
+    ) -> Obj:
+        if plural == "selfsubjectreviews":
+            return {"userInfo": user_info(caller)}
+        if plural == "tokenreviews":
+            return self._token(spec)
+        if plural == "selfsubjectrulesreviews":
+            return self._rules(caller, spec.get("namespace") or "")
+        asks = caller
+        if not plural.startswith("self"):
+            asks = _subject(kind, spec)
+        wish = _wish(kind, spec)
+        if plural == "localsubjectaccessreviews" and wish.namespace != namespace:
+            raise _invalid(
+                kind,
+                "spec.resourceAttributes.namespace",
+                "must match metadata.namespace",
+                wish.namespace,
+            )
+        decision = self.authorizer.authorize(asks, wish)
+        status: Obj = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        return status
+
+    def _token(self, spec: Mapping[str, Any]) -> Obj:
+        token = spec.get("token")
+        if not token or not isinstance(token, str):
+            raise failures.bad_request("token is required for TokenReview in authentication")
+        wanted = spec.get("audiences") or [ISSUER]
+        verified = self.verify(token)
+        if verified is None:
+            return {"user": {}, "error": "invalid bearer token"}
+        audiences = [each for each in wanted if each in verified.audiences]
+        if verified.audiences and not audiences:
+            text = f"token audiences {list(verified.audiences)} is invalid for the target "
+            return {"user": {}, "error": f"{text}audiences {list(wanted)}"}
+        return {
+            "authenticated": True,
+            "user": user_info(verified.caller),
+            "audiences": audiences or list(wanted),
+        }
+
+    def _rules(self, caller: Caller, namespace: str) -> Obj:
+        if not namespace:
+            raise failures.bad_request("no namespace on request")
+        resources: list[Obj] = []
+        paths: list[Obj] = []
+        for rule in self.authorizer.rules(caller, namespace):
+            (paths if rule.paths else resources).append(_told(rule))
+        return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+
+
+def _told(rule: Rule) -> Obj:
+    if rule.paths:
+        return {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)}
+    found: Obj = {
+        "verbs": list(rule.verbs),
+        "apiGroups": list(rule.groups),
+        "resources": list(rule.resources),
+    }
+    if rule.names:
+        found["resourceNames"] = list(rule.names)
+    return found
+
+
+def user_info(caller: Caller) -> Obj:
+    """A caller as a `UserInfo`."""
+    user: Obj = {"username": caller.user}
+    if caller.uid:
+        user["uid"] = caller.uid
+    if caller.groups:
+        user["groups"] = list(caller.groups)
+    if caller.extra:
+        user["extra"] = {key: list(values) for key, values in caller.extra.items()}
+    return user
+
+
+def _subject(kind: str, spec: Mapping[str, Any]) -> Caller:
+    user, groups = spec.get("user") or "", spec.get("groups") or ()
+    if not user and not groups:
+        raise _invalid(kind, "spec.user", "at least one of user or group must be specified", user)
+    return Caller(user, spec.get("uid") or "", tuple(groups), spec.get("extra") or {})
+
+
+def _wish(kind: str, spec: Mapping[str, Any]) -> Attributes:
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (about is None) == (path is None):
+        field = "spec.nonResourceAttributes" if about is not None else "spec.resourceAttributes"
+        raise _invalid(kind, field, EXACTLY_ONE, None)
+    if about is None:
+        assert path is not None
+        return Attributes(path.get("verb") or "", path=path.get("path") or "")
+    return Attributes(
+        verb=about.get("verb") or "",
+        group=about.get("group") or "",
+        resource=about.get("resource") or "",
+        subresource=about.get("subresource") or "",
+        namespace=about.get("namespace") or "",
+        name=about.get("name") or "",
+        version=about.get("version") or "",
+    )
+
+
+def _invalid(kind: str, path: str, text: str, value: Any) -> Exception:
+    shown = "null" if value is None else f'"{value}"'
+    error = FieldError(path, "FieldValueInvalid", f"Invalid value: {shown}: {text}")
+    return failures.invalid_named(kind, "authorization.k8s.io", "", [error])

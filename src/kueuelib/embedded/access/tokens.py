@@ -1,0 +1,258 @@
+"""ServiceAccount tokens: signed here, and believed here as long as their account exists."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
+
+from kueuelib.api.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
+from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.embedded import failures
+from kueuelib.embedded.access.attributes import AUTHENTICATED
+from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
+from kueuelib.embedded.admission.plugin import Caller, Reader
+from kueuelib.errors import FieldError, NotFound
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+ACCOUNTS_GROUP = "system:serviceaccounts"
+MINIMUM_SECONDS = 600
+DEFAULT_SECONDS = 3600
+MAXIMUM_SECONDS = 2**32
+_CACHE_LIMIT = 1024
+_SIZE = 32
+_BOUND = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+
+@attrs.frozen
+class Verified:
+    """What a token says.
+
+    Attributes:
+        caller: whose it is.
+        audiences: for whom it is meant.
+    """
+
+    caller: Caller
+    audiences: tuple[str, ...]
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+class Tokens:
+    """Signs and verifies with a key of its own.
+
+    Args:
+        reader: the accounts, and the objects that tokens are bound to.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        numbers = self._key.public_key().public_numbers()
+        self._x, self._y = (each.to_bytes(_SIZE, "big") for each in (numbers.x, numbers.y))
+        self._id = _encode(hashlib.sha256(self._x + self._y).digest())
+        self._known: dict[str, Mapping[str, Any]] = {}
+
+    # ---- giving
+
+    def request(self, account: ObjectKey, given: Any, now: float) -> Obj:
+        """The answered `TokenRequest` for an account.
+
+        Raises:
+            NotFound: the account, or the object that the token is to be bound to, is not there.
+            BadRequest: the request is none.
+            Invalid: the wished lifetime is too short or too long.
+        """
+        found = self._reader.get(SERVICE_ACCOUNTS, account)
+        if found is None:
+            raise _absent("serviceaccounts", account.name)
+        if not isinstance(given, dict) or given.get("kind", "TokenRequest") != "TokenRequest":
+            raise failures.bad_request("a TokenRequest is expected")
+        spec = given.get("spec") or {}
+        seconds = spec.get("expirationSeconds")
+        seconds = DEFAULT_SECONDS if seconds is None else seconds
+        if not isinstance(seconds, int) or not MINIMUM_SECONDS <= seconds <= MAXIMUM_SECONDS:
+            raise _bad_lifetime(account.name, seconds)
+        audiences = list(spec.get("audiences") or (ISSUER,))
+        bound = self._bound(account.namespace, spec.get("boundObjectRef"))
+        token = self._sign(found, audiences, bound, int(now), int(seconds))
+        status = {"token": token, "expirationTimestamp": format_time(int(now) + seconds)}
+        meta = {
+            "name": account.name,
+            "namespace": account.namespace,
+            "creationTimestamp": format_time(now),
+        }
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": meta,
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": status,
+        }
+
+    def _bound(self, namespace: str, ref: Any) -> dict[str, Any]:
+        if not ref:
+            return {}
+        resource = _BOUND.get(ref.get("kind"))
+        if resource is None:
+            raise failures.bad_request(f"cannot bind token for object of type {ref.get('kind')}")
+        name = ref.get("name") or ""
+        found = self._reader.get(
+            resource, ObjectKey(namespace if resource.namespaced else "", name)
+        )
+        if found is None:
+            raise _absent(resource.plural, name)
+        uid = found["metadata"]["uid"]
+        if ref.get("uid") and ref["uid"] != uid:
+            raise failures.bad_request(
+                f"the UID in the bound object reference ({ref['uid']}) does not match the UID "
+                f"in record. The object might have been deleted and then recreated"
+            )
+        return {resource.kind.lower(): {"name": name, "uid": uid}}
+
+    def _sign(
+        self, account: Obj, audiences: Sequence[str], bound: Obj, now: int, seconds: int
+    ) -> str:
+        meta = account["metadata"]
+        claims = {
+            "aud": audiences,
+            "exp": now + seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": {
+                "namespace": meta["namespace"],
+                **bound,
+                "serviceaccount": {"name": meta["name"], "uid": meta["uid"]},
+            },
+            "nbf": now,
+            "sub": f"{ACCOUNT_PREFIX}{meta['namespace']}:{meta['name']}",
+        }
+        head = {"alg": "ES256", "kid": self._id}
+        body = f"{_encode(orjson.dumps(head))}.{_encode(orjson.dumps(claims))}"
+        first, second = decode_dss_signature(
+            self._key.sign(body.encode(), ec.ECDSA(hashes.SHA256()))
+        )
+        signature = first.to_bytes(_SIZE, "big") + second.to_bytes(_SIZE, "big")
+        return f"{body}.{_encode(signature)}"
+
+    # ---- believing
+
+    def verify(self, token: str, now: float) -> Verified | None:
+        """Whose token it is; None when it is not ours, has expired, or its account is gone."""
+        claims = self._known.get(token)
+        if claims is None:
+            claims = self._signed(token)
+            if claims is None:
+                return None
+            if len(self._known) >= _CACHE_LIMIT:
+                self._known.clear()
+            self._known[token] = claims
+        if not claims["nbf"] <= now < claims["exp"] + 1:
+            self._known.pop(token, None)
+            return None
+        about = claims["kubernetes.io"]
+        namespace, account = about["namespace"], about["serviceaccount"]
+        if not self._is_there(SERVICE_ACCOUNTS, namespace, account):
+            return None
+        extra: dict[str, Sequence[str]] = {_CREDENTIAL: [f"JTI={claims['jti']}"]}
+        for resource in _BOUND.values():
+            ref = about.get(resource.kind.lower())
+            if ref is None:
+                continue
+            if not self._is_there(resource, namespace, ref):
+                return None
+            prefix = f"authentication.kubernetes.io/{resource.kind.lower()}"
+            extra[f"{prefix}-name"], extra[f"{prefix}-uid"] = [ref["name"]], [ref["uid"]]
+        groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}", AUTHENTICATED)
+        return Verified(Caller(claims["sub"], account["uid"], groups, extra), tuple(claims["aud"]))
+
+    def _is_there(self, resource: Any, namespace: str, ref: Mapping[str, Any]) -> bool:
+        key = ObjectKey(namespace if resource.namespaced else "", ref["name"])
+        found = self._reader.get(resource, key)
+        return found is not None and found["metadata"]["uid"] == ref["uid"]
+
+    def _signed(self, token: str) -> Mapping[str, Any] | None:
+        body, dot, signature = token.rpartition(".")
+        head, second_dot, claims = body.partition(".")
+        if not dot or not second_dot:
+            return None
+        try:
+            if orjson.loads(_decode(head)).get("kid") != self._id:
+                return None
+            raw = _decode(signature)
+            both = encode_dss_signature(
+                int.from_bytes(raw[:_SIZE], "big"), int.from_bytes(raw[_SIZE:], "big")
+            )
+            self._key.public_key().verify(both, body.encode(), ec.ECDSA(hashes.SHA256()))
+            found: Mapping[str, Any] = orjson.loads(_decode(claims))
+        except (binascii.Error, ValueError, AttributeError, InvalidSignature):
+            return None
+        return found
+
+    # ---- telling others
+
+    def configuration(self) -> Obj:
+        """`/.well-known/openid-configuration`."""
+        return {
+            "issuer": ISSUER,
+            "jwks_uri": f"{ISSUER}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+
+    def keys(self) -> Obj:
+        """`/openid/v1/jwks`."""
+        key = {
+            "use": "sig",
+            "kty": "EC",
+            "kid": self._id,
+            "crv": "P-256",
+            "alg": "ES256",
+            "x": _encode(self._x),
+            "y": _encode(self._y),
+        }
+        return {"keys": [key]}
+
+
+def _absent(plural: str, name: str) -> NotFound:
+    return NotFound(f'{plural} "{name}" not found', details={"name": name, "kind": plural})
+
+
+def _bad_lifetime(name: str, seconds: Any) -> Exception:
+    short = not isinstance(seconds, int) or seconds < MINIMUM_SECONDS
+    text = (
+        "may not specify a duration less than 10 minutes"
+        if short
+        else "may not specify a duration larger than 2^32 seconds"
+    )
+    error = FieldError(
+        "spec.expirationSeconds", "FieldValueInvalid", f"Invalid value: {seconds}: {text}"
+    )
+    return failures.invalid_named("TokenRequest", "authentication.k8s.io", name, [error])
