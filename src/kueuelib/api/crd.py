@@ -205,6 +205,11 @@ def _workload_v1beta1(properties: Obj) -> None:
         "default": "",
         "description": "Which kind of class the priority came from.",
     }
+    status = properties["status"]
+    past = {
+        "accumulatedPastExecutionTimeSeconds": "accumulatedPastExexcutionTimeSeconds",  # upstream's
+    }
+    status["properties"] = _renamed(status["properties"], past)
 
 
 # ---- the kinds

@@ -74,6 +74,8 @@ class WorkloadSpec(Struct):
         priority: higher goes first; absent counts as 0.
         priority_class_ref: where the priority came from.
         active: False: never admitted, evicted when running.
+        maximum_execution_time_seconds: how long it may be admitted, all times together; absent: as
+            long as it takes.
     """
 
     pod_sets: tuple[PodSet, ...] = attrs.field(
@@ -86,6 +88,9 @@ class WorkloadSpec(Struct):
     priority_class_ref: PriorityClassRef | None = None
     priority: int | None = None
     active: bool = attrs.field(default=True, metadata=wire(always=True, default=True))
+    maximum_execution_time_seconds: int | None = attrs.field(
+        default=None, metadata=wire(minimum=1)
+    )
 
 
 @attrs.frozen
@@ -193,6 +198,7 @@ class WorkloadStatus(Struct):
         requeue_state: when it may be tried again after a timeout.
         reclaimable_pods: pods that do not need their quota any more.
         admission_checks: what the checks of its queue say.
+        accumulated_past_execution_time_seconds: how long it was admitted in earlier turns.
     """
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
@@ -203,6 +209,9 @@ class WorkloadStatus(Struct):
     )
     admission_checks: tuple[AdmissionCheckState, ...] = attrs.field(
         default=(), metadata=wire(keys=("name",), maxItems=LIST_LIMIT)
+    )
+    accumulated_past_execution_time_seconds: int | None = attrs.field(
+        default=None, metadata=wire(minimum=0)
     )
 
 

@@ -130,8 +130,14 @@ class WaitForPodsReady:
 
     enable: bool = False
     timeout: Duration = Duration(300)
+    recovery_timeout: Duration | None = None
     block_admission: bool | None = None
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
+
+    @property
+    def blocks(self) -> bool:
+        """Whether workloads are admitted one at a time; so it is unless said otherwise."""
+        return self.enable and self.block_admission is not False
 
 
 @attrs.frozen
@@ -175,6 +181,21 @@ class Integrations:
 
 
 @attrs.frozen
+class WorkloadRetention:
+    """How long Workloads, and jobs that we deactivated, are kept; absent: as long as others say."""
+
+    after_finished: Duration | None = None
+    after_deactivated_by_kueue: Duration | None = None
+
+
+@attrs.frozen
+class ObjectRetentionPolicies:
+    """How long objects are kept that are not needed any more."""
+
+    workloads: WorkloadRetention = attrs.field(factory=WorkloadRetention)
+
+
+@attrs.frozen
 class QueueVisibilityLimit:
     """How many pending workloads a ClusterQueue's status lists."""
 
@@ -212,6 +233,7 @@ class Configuration:
     managed_jobs_namespace_selector: Mapping[str, Any] | None = None
     internal_cert_management: InternalCertManagement = InternalCertManagement()
     wait_for_pods_ready: WaitForPodsReady | None = None
+    object_retention_policies: ObjectRetentionPolicies = ObjectRetentionPolicies()
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()
     queue_visibility: QueueVisibility | None = None
@@ -279,7 +301,7 @@ def _check(found: Configuration, source: str) -> None:
     """Rules between fields, and features that this build does not have."""
     _check_frameworks(found, source)
     if found.wait_for_pods_ready and found.wait_for_pods_ready.enable:
-        raise _missing(source, "waitForPodsReady.enable")
+        _check_pods_ready(found.wait_for_pods_ready, source)
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.cluster_queues:
@@ -301,6 +323,23 @@ def _check(found: Configuration, source: str) -> None:
                 f"controller.groupKindConcurrency[{name}] is {count}",
                 "give at least one worker",
             )
+
+
+def _check_pods_ready(found: WaitForPodsReady, source: str) -> None:
+    strategy = found.requeuing_strategy
+    where = "waitForPodsReady.requeuingStrategy"
+    if strategy.timestamp not in ("Eviction", "Creation"):
+        raise ConfigError(
+            source, f"{where}.timestamp is {strategy.timestamp!r}", "write Eviction or Creation"
+        )
+    numbers = {
+        f"{where}.backoffLimitCount": strategy.backoff_limit_count,
+        f"{where}.backoffBaseSeconds": strategy.backoff_base_seconds,
+        f"{where}.backoffMaxSeconds": strategy.backoff_max_seconds,
+    }
+    for name, number in numbers.items():
+        if number is not None and number < 0:
+            raise ConfigError(source, f"{name} is {number}", "give 0 or more")
 
 
 def _check_frameworks(found: Configuration, source: str) -> None:

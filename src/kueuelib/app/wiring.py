@@ -14,13 +14,14 @@ from kueuelib import __version__
 from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.checks import add_checks
-from kueuelib.app.configuration import OFF, Configuration
+from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.controllers.workload_life import LifeSettings, PodsReadyPolicy
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
@@ -39,6 +40,7 @@ from kueuelib.runtime.webhook.certs import host_names, server_context, service_n
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.settings import Settings
 
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)
@@ -144,13 +146,14 @@ async def assemble_manager(
         manager,
         cache,
         client,
-        Engine(),
+        Engine(engine_settings(configuration)),
         recorder,
         telemetry,
         ControllerSettings(
             version=version,
             workers=workers,
             resource_metrics=configuration.metrics.enable_cluster_queue_resources,
+            life=life_settings(configuration),
         ),
     )
     settings = job_settings(configuration)
@@ -185,6 +188,8 @@ def job_settings(configuration: Configuration) -> JobSettings:
     options = configuration.integrations.pod_options
     excluded = system_excluded(configuration.manager_namespace)
     selector = configuration.managed_jobs_namespace_selector
+    waiting = pods_ready(configuration)
+    retention = configuration.object_retention_policies.workloads
     return JobSettings(
         frameworks=frameworks,
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
@@ -197,7 +202,42 @@ def job_settings(configuration: Configuration) -> JobSettings:
             options.pod_selector,
             options.pod_group_shape_policy,
         ),
+        delete_deactivated_after=retention.after_deactivated_by_kueue,
+        wait_for_pods_ready=waiting is not None,
+        pods_ready_recovery=waiting is not None and waiting.recovery_timeout is not None,
     )
+
+
+def engine_settings(configuration: Configuration) -> Settings:
+    """What the configuration says about decisions."""
+    waiting = pods_ready(configuration)
+    if waiting is None:
+        return Settings()
+    timestamp = waiting.requeuing_strategy.timestamp
+    return Settings(queue_timestamp=timestamp, block_admission=waiting.blocks)
+
+
+def life_settings(configuration: Configuration) -> LifeSettings:
+    """What the configuration says about time."""
+    waiting = pods_ready(configuration)
+    kept = configuration.object_retention_policies.workloads.after_finished
+    if waiting is None:
+        return LifeSettings(delete_finished_after=kept)
+    strategy = waiting.requeuing_strategy
+    policy = PodsReadyPolicy(
+        timeout=waiting.timeout,
+        recovery_timeout=waiting.recovery_timeout,
+        backoff_base=strategy.backoff_base_seconds,
+        backoff_max=strategy.backoff_max_seconds,
+        limit=strategy.backoff_limit_count,
+    )
+    return LifeSettings(policy, delete_finished_after=kept)
+
+
+def pods_ready(configuration: Configuration) -> WaitForPodsReady | None:
+    """The settings of waiting for pods, None when they are not waited for."""
+    found = configuration.wait_for_pods_ready
+    return found if found is not None and found.enable else None
 
 
 class SettledMemory:

@@ -24,6 +24,7 @@ from kueuelib.controllers.workload import (
     WorkloadReconciler,
     queue_matters,
 )
+from kueuelib.controllers.workload_life import LifeSettings
 from kueuelib.controllers.workload_plan import named_checks
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta
@@ -52,12 +53,14 @@ class ControllerSettings:
         appliers: how many Workload statuses are written at a time.
         resource_metrics: whether quota and usage are reported by flavor and resource
             (`metrics.enableClusterQueueResources`).
+        life: what it says about time.
     """
 
     version: str = V1BETA2
     workers: Mapping[str, int] = attrs.field(factory=dict)
     appliers: int = 16
     resource_metrics: bool = False
+    life: LifeSettings = attrs.field(factory=LifeSettings)
 
     def workers_of(self, resource: Resource) -> int:
         """How many objects of a kind are reconciled at a time."""
@@ -139,7 +142,9 @@ def setup(
     workload = workloads.watch(
         controller(
             kinds.WORKLOADS,
-            WorkloadReconciler(client, informers, engine, recorder, metrics, clock=clock),
+            WorkloadReconciler(
+                client, informers, engine, recorder, metrics, life=settings.life, clock=clock
+            ),
         ),
         informers,
     )

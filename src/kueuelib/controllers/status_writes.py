@@ -1,11 +1,11 @@
 """What has to be sent so that a Workload's status becomes what `workload_state` made of it.
 
-The admission bundle (`status.admission`, `status.requeueState` and the conditions of `BUNDLE`) is
-one server-side apply of the manager `kueue-admission`, always whole: what is left out is removed
-(spec/api 2.5). The list of checks is replaced by a merge patch, because only that removes what a
-check's controller has written. When both change, the checks go first: nobody may see free quota
-beside an old approval. Every body names the UID and the resource version it is made from, so that
-it never lands on another or a changed object.
+The admission bundle (`status.admission`, `status.requeueState`, how long the workload was admitted
+before, and the conditions of `BUNDLE`) is one server-side apply of the manager `kueue-admission`,
+always whole: what is left out is removed (spec/api 2.5). The list of checks is replaced by a merge
+patch, because only that removes what a check's controller has written. When both change, the checks
+go first: nobody may see free quota beside an old approval. Every body names the UID and the
+resource version it is made from, so that it never lands on another or a changed object.
 """
 
 from __future__ import annotations
@@ -28,8 +28,16 @@ BUNDLE = (
     names.EVICTED,
     names.REQUEUED,
     names.PREEMPTED,
+    names.DEACTIVATION_TARGET,
 )
 """The condition types that belong to the admission bundle."""
+
+_FIELDS = (
+    "admission",
+    "requeueState",
+    "accumulatedPastExecutionTimeSeconds",
+    "accumulatedPastExexcutionTimeSeconds",  # the name of v1beta1
+)
 
 
 @attrs.frozen
@@ -88,7 +96,7 @@ def admission_bundle(wl: Mapping[str, Any]) -> Obj:
             if entry["type"] in BUNDLE
         ]
     }
-    for field in ("admission", "requeueState"):
+    for field in _FIELDS:
         if status.get(field):
             bundle[field] = status[field]
     return bundle

@@ -14,6 +14,7 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.status_writer import write_status
+from kueuelib.controllers.workload_life import LifeSettings
 from kueuelib.controllers.workload_plan import Step, Surroundings, named_checks, next_step
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.errors import Conflict, NotFound
@@ -76,6 +77,7 @@ class WorkloadReconciler:
         activities: whether ClusterQueues can admit.
         recorder: for events about Workloads.
         metrics: admissions and evictions.
+        life: what the configuration says about time.
         clock: tells the time of transitions.
     """
 
@@ -87,8 +89,10 @@ class WorkloadReconciler:
         recorder: EventRecorder,
         metrics: SchedulerMetrics,
         *,
+        life: LifeSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._life = life or LifeSettings()
         self._client = client
         self._informers = informers
         self._activities = activities
@@ -124,6 +128,9 @@ class WorkloadReconciler:
         resource = self._informers.workloads.resource
         if step.drop_finalizer:
             await drop_finalizer(self._client, resource, wl)
+        elif step.delete:
+            uid = wl["metadata"]["uid"]
+            await self._client.delete(resource, key_of(wl), uid=uid, propagation="Background")
         elif step.deactivate:
             meta = wl["metadata"]
             identity = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
@@ -140,13 +147,14 @@ class WorkloadReconciler:
         if not name and local_queue is not None:
             name = local_queue["spec"].get("clusterQueue")
         if not name:
-            return Surroundings(local_queue)
+            return Surroundings(local_queue, life=self._life)
         return Surroundings(
             local_queue,
             self._informers.cluster_queues.store.get(ObjectKey("", name)),
             self._activities.activity(name),
             {check: self._retry_delay(check) for check in states.checks_in(wl, CHECK_RETRY)},
             self._void(wl),
+            self._life,
         )
 
     def _void(self, wl: Obj) -> Reason | None:

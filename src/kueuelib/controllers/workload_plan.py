@@ -23,7 +23,9 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
     REQUEUED,
 )
+from kueuelib.controllers import workload_life as life
 from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.workload_life import LifeSettings
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.scheduler.activity import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
@@ -57,6 +59,7 @@ class Surroundings:
         activity: whether that ClusterQueue can admit, and why not.
         retry_delays: by AdmissionCheck, after how many seconds a Retry is over.
         void: why a reservation that waits for its checks is worth nothing any more, or None.
+        life: what the configuration says about time.
     """
 
     local_queue: Obj | None = None
@@ -64,6 +67,7 @@ class Surroundings:
     activity: Activity = UNKNOWN
     retry_delays: Mapping[str, float] = attrs.field(factory=dict)
     void: Reason | None = None
+    life: LifeSettings = attrs.field(factory=LifeSettings)
 
 
 @attrs.frozen
@@ -91,6 +95,7 @@ class Step:
         workload: the Workload whose status is to be written, or None.
         deactivate: whether to set `spec.active` to false.
         drop_finalizer: whether to let the Workload be deleted.
+        delete: whether to delete the Workload.
         look_again: the instant at which to ask again although nothing happens, or None.
         notes: events to report once the write has succeeded.
     """
@@ -98,6 +103,7 @@ class Step:
     workload: Obj | None = None
     deactivate: bool = False
     drop_finalizer: bool = False
+    delete: bool = False
     look_again: float | None = None
     notes: tuple[Note, ...] = ()
 
@@ -118,9 +124,13 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
         return Step(drop_finalizer=bool(orphan and wl["metadata"].get("finalizers")))
     phase = states.phase_of(wl)
     if phase is Phase.FINISHED:
-        return NOTHING
+        return _finished(wl, around.life, now)
     if not states.is_active(wl):
         return _deactivated(wl, phase, now)
+    target = life.deactivation_target(wl)
+    if target is not None:
+        message = f"Deactivated Workload {_name(wl)}: {target['message']}"
+        return Step(deactivate=True, notes=(Note("Warning", target["reason"], message),))
     if _was_reactivated(wl, phase):
         return Step(workload=states.requeue(wl, now))
     if around.cluster_queue is not None and phase is not Phase.EVICTING:
@@ -191,27 +201,40 @@ def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     return None
 
 
+def _finished(wl: Obj, settings: LifeSettings, now: float) -> Step:
+    deadline = life.expires_at(wl, settings)
+    if deadline is None or now < deadline:
+        return Step(look_again=deadline)
+    if wl["metadata"].get("finalizers"):
+        return Step(drop_finalizer=True, look_again=now)
+    message = f"Deleted Workload {_name(wl)}: it is finished, and was kept long enough"
+    return Step(delete=True, notes=(Note("Normal", "Deleted", message),))
+
+
 def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
     if phase is Phase.EVICTING:
         return NOTHING
     if phase.holds_quota:
-        message = Inactive().text
-        if states.checks_in(wl, CHECK_REJECTED):
+        message, target = Inactive().text, life.deactivation_target(wl)
+        if target is not None:
+            message = f"{message} due to {target['message']}"
+        elif states.checks_in(wl, CHECK_REJECTED):
             message = f"{message}: {_rejections(wl)}"
-        changed = states.evict(wl, states.DEACTIVATED, message, now)
-        return Step(workload=changed, notes=(_eviction_note(changed),))
+        changed = states.evict(wl, life.deactivation_reason(wl), message, now)
+        return Step(workload=states.without_target(changed), notes=(_eviction_note(changed),))
+    wl, given = states.without_target(wl), wl
     answered = states.checks_in(wl, CHECK_READY, CHECK_RETRY, CHECK_REJECTED)
     changed = states.reset_checks(wl, answered, "Reset to Pending after deactivation", now)
     if not states.is_evicted(wl):
         changed = _wait(changed, Inactive(), now)
-    return NOTHING if changed is wl else Step(workload=changed)
+    return NOTHING if changed is given else Step(workload=changed)
 
 
 def _was_reactivated(wl: Obj, phase: Phase) -> bool:
     if phase is not Phase.PENDING:
         return False
     cause = states.condition(wl, REQUEUED)
-    return cause.get("status") == "False" and cause["reason"] == states.DEACTIVATED
+    return cause.get("status") == "False" and states.is_deactivation(cause["reason"])
 
 
 def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
@@ -226,6 +249,11 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
         states.LOCAL_QUEUE_STOPPED,
     ):
         return Step(workload=states.requeue(wl, now))
+    if cause.get("status") == "False" and cause["reason"] == states.PODS_READY_TIMEOUT:
+        until = life.back_off_ends(wl)
+        if until is None or until <= now:
+            return Step(workload=states.requeue(wl, now))
+        return Step(look_again=until)
     over, look_again = _retries(wl, around.retry_delays, now)
     if over:
         return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
@@ -249,7 +277,7 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
         if local is not None and _stop_policy(local) == HOLD_AND_DRAIN:
             message = LocalQueueStopped(local_name).text
             return _evict(wl, states.LOCAL_QUEUE_STOPPED, message, now)
-        return NOTHING
+        return _running(wl, around.life, now)
     lost: Reason | None = None
     if queue is None:
         lost = ClusterQueueMissing(name)
@@ -275,6 +303,25 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     waited = max(0.0, now - parse_time(reserved_at))
     message = f"Admitted by ClusterQueue {name}, wait time since reservation was {waited:.0f}s"
     return Step(workload=changed, notes=(Note("Normal", "Admitted", message),))
+
+
+def _running(wl: Obj, settings: LifeSettings, now: float) -> Step:
+    """What time does to an admitted Workload."""
+    found = [life.execution_overdue(wl, now)]
+    if settings.pods_ready is not None:
+        found.append(life.pods_overdue(wl, settings.pods_ready, now))
+    for due in found:
+        if due.workload is not None:
+            evicted = states.is_evicted(due.workload)
+            notes = (_eviction_note(due.workload),) if evicted else ()
+            return Step(workload=due.workload, notes=notes)
+    deadlines = [due.at for due in found if due.at is not None]
+    return Step(look_again=min(deadlines)) if deadlines else NOTHING
+
+
+def _name(wl: Obj) -> str:
+    meta = wl["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"
 
 
 def _evict(wl: Obj, reason: str, message: str, now: float) -> Step:

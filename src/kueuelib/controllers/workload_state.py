@@ -27,10 +27,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api import names
+from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
-from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
 from kueuelib.api.names import (
     ADMITTED,
+    DEACTIVATION_TARGET,
     EVICTED,
     FINISHED,
     PREEMPTED,
@@ -41,6 +43,7 @@ from kueuelib.errors import KueuelibError
 
 PENDING_REASON = names.REASON_PENDING
 DEACTIVATED = names.REASON_DEACTIVATED
+"""Followed by `DueTo` and the cause when it was us who deactivated the workload."""
 CHECK_FAILED = names.REASON_ADMISSION_CHECK
 QUEUE_STOPPED = names.REASON_CLUSTER_QUEUE_STOPPED
 LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
@@ -65,6 +68,11 @@ _WAY_BACK = {
     LOCAL_QUEUE_STOPPED: LOCAL_QUEUE_RESTARTED,
     PODS_READY_TIMEOUT: BACKOFF_FINISHED,
     PODS_MISSING: PODS_REPLACED,
+}
+
+_PAST_SECONDS = {
+    f"{KUEUE}/{V1BETA1}": "accumulatedPastExexcutionTimeSeconds",
+    f"{KUEUE}/{V1BETA2}": "accumulatedPastExecutionTimeSeconds",
 }
 
 
@@ -151,6 +159,21 @@ def phase_of(wl: Mapping[str, Any]) -> Phase:
     if is_evicted(wl):
         return Phase.EVICTING
     return Phase.ADMITTED if is_admitted(wl) else Phase.RESERVED
+
+
+def is_deactivation(reason: str) -> bool:
+    """Whether an eviction for this reason was a deactivation, whoever wanted it."""
+    return reason == DEACTIVATED or reason.startswith(f"{DEACTIVATED}DueTo")
+
+
+def past_seconds(wl: Mapping[str, Any]) -> int:
+    """How many seconds the workload was admitted in earlier turns, as far as that counts."""
+    return int(status_of(wl).get(_past_field(wl)) or 0)
+
+
+def admitted_since(wl: Mapping[str, Any]) -> float:
+    """Since when an admitted workload is admitted, in seconds since the epoch."""
+    return parse_time(condition(wl, ADMITTED)["lastTransitionTime"])
 
 
 def check_states(wl: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -255,6 +278,25 @@ def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
     return _set(wl, EVICTED, "True", reason, message, now)
 
 
+def back_off(wl: Obj, count: int, until: float) -> Obj:
+    """Notes how often the pods were not ready in time, and until when the workload waits."""
+    return _with_status(wl, requeueState={"count": count, "requeueAt": format_time(until)})
+
+
+def target_deactivation(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    """Says that, and why, the workload is about to be deactivated by us."""
+    return _set(wl, DEACTIVATION_TARGET, "True", reason, message, now)
+
+
+def without_target(wl: Obj) -> Obj:
+    """The workload once its deactivation is done; the same object when none was announced."""
+    if not condition(wl, DEACTIVATION_TARGET):
+        return wl
+    conditions = status_of(wl)["conditions"]
+    left = [entry for entry in conditions if entry["type"] != DEACTIVATION_TARGET]
+    return _with_status(wl, conditions=left)
+
+
 def release(wl: Obj, now: float) -> Obj:
     """The second half of an eviction, once the job has no active pods: quota is free again.
 
@@ -271,7 +313,7 @@ def release(wl: Obj, now: float) -> Obj:
         raise IllegalTransition(wl, "release quota", f"it is {found.value}")
     eviction = condition(wl, EVICTED)
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
-    changed = _drop_quota(wl, PENDING_REASON, message, now)
+    changed = _drop_quota(_with_past(wl, now), PENDING_REASON, message, now)
     requeued = "True" if reason in _REQUEUED_AT_ONCE and is_active(wl) else "False"
     return _set(changed, REQUEUED, requeued, reason, message, now)
 
@@ -310,9 +352,13 @@ def requeue(wl: Obj, now: float) -> Obj:
     if cause.get("status") != "False" or is_finished(wl):
         return wl
     reason = _WAY_BACK.get(cause["reason"], cause["reason"])
+    if is_deactivation(cause["reason"]):
+        reason = REACTIVATED
     changed = _set(wl, REQUEUED, "True", reason, "The workload is queued again", now)
     state = dict(status_of(wl).get("requeueState") or {})
     state.pop("requeueAt", None)
+    if reason == REACTIVATED:
+        changed = _without_status(changed, _past_field(wl))
     if reason == REACTIVATED or not state:
         return _without_status(changed, "requeueState")
     return _with_status(changed, requeueState=state)
@@ -426,6 +472,19 @@ def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
     changed = _without_status(changed, "admission")
     changed = _set(changed, QUOTA_RESERVED, "False", reason, message, now)
     return sync_admitted(changed, now)
+
+
+def _past_field(wl: Mapping[str, Any]) -> str:
+    return _PAST_SECONDS[wl.get("apiVersion", f"{KUEUE}/{V1BETA2}")]
+
+
+def _with_past(wl: Obj, now: float) -> Obj:
+    """Adds the turn that ends now to those before, when their sum is limited."""
+    limited = wl.get("spec", {}).get("maximumExecutionTimeSeconds")
+    if not limited or not is_admitted(wl):
+        return wl
+    turn = max(0, int(now - admitted_since(wl)))
+    return _with_status(wl, **{_past_field(wl): past_seconds(wl) + turn})
 
 
 def _pending_check(name: str, message: str, now: float) -> Obj:

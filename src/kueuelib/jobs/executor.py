@@ -159,7 +159,7 @@ class Executor:
         if command.versioned:
             identity["resourceVersion"] = run.version(command.obj)
         body = {
-            "apiVersion": wire.api_version,
+            "apiVersion": command.resource.api_version,
             "kind": wire.kind,
             "metadata": identity,
             "status": command.status,
@@ -167,7 +167,7 @@ class Executor:
         changed = await self._client.patch(
             wire,
             key_of(command.obj),
-            body,
+            self._speak(command.resource, body),
             PatchType.APPLY if command.style == "apply" else PatchType.MERGE,
             subresource="status",
             field_manager=command.field_manager,

@@ -15,7 +15,12 @@ from typing import ClassVar, Self
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, labels_of
-from kueuelib.api.names import PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.names import (
+    MAX_EXECUTION_LABEL,
+    PREBUILT_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+)
 from kueuelib.jobs.podset_info import PodSetInfo
 
 DEFAULT_POD_SET = "main"
@@ -113,6 +118,14 @@ class GenericJob(abc.ABC):
     def workload_priority_class(self) -> str:
         """The WorkloadPriorityClass that the label names; empty for none."""
         return labels_of(self.object).get(PRIORITY_CLASS_LABEL, "")
+
+    @property
+    def maximum_execution_seconds(self) -> int | None:
+        """How long the job may be admitted, by its label or annotation; None: any time."""
+        text = labels_of(self.object).get(MAX_EXECUTION_LABEL) or annotations_of(self.object).get(
+            MAX_EXECUTION_LABEL, ""
+        )
+        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
     # ---- what the kind has to say
 

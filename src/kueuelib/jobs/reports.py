@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj, find_condition, format_time
+from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
 from kueuelib.api.names import (
     FINISHED,
     JOB_MANAGER_PREFIX,
@@ -15,13 +15,13 @@ from kueuelib.api.names import (
 )
 from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.status_writes import status_writes
+from kueuelib.controllers.workload_life import WAIT_FOR_RECOVERY
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.commands import Command, PatchStatus
 from kueuelib.jobs.generic_job import GenericJob, PodSet
 from kueuelib.jobs.situation import Situation
 
 WAIT_FOR_START = "WaitForStart"
-WAIT_FOR_RECOVERY = "WaitForRecovery"
 READY_STARTED = "Started"
 READY_RECOVERED = "Recovered"
 _CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
@@ -107,7 +107,7 @@ def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[C
     recovery = situation.settings.pods_ready_recovery
     old = find_condition(states.status_of(workload).get("conditions"), PODS_READY)
     status, reason, message = pods_ready_state(
-        old,
+        old if _is_of_this_turn(workload, old) else {},
         admitted=states.is_admitted(workload),
         ready=job.pods_ready(),
         recovery=recovery,
@@ -132,6 +132,13 @@ def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[C
             f"{JOB_MANAGER_PREFIX}{PODS_READY}",
         ),
     )
+
+
+def _is_of_this_turn(workload: Obj, condition: Mapping[str, str]) -> bool:
+    """Whether PodsReady was written since the Workload was admitted."""
+    if not condition or not states.is_admitted(workload):
+        return True
+    return parse_time(condition["lastTransitionTime"]) >= states.admitted_since(workload)
 
 
 def pods_ready_state(

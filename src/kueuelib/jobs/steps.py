@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.names import (
     EVICTED,
     IN_USE_FINALIZER,
@@ -38,7 +38,13 @@ from kueuelib.jobs.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.phases import Case, Phase
 from kueuelib.jobs.podset_info import FlavorNotFound, infos_for_restore, infos_for_start
 from kueuelib.jobs.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.workload_build import build_workload, rebuilt, with_priority, with_queue
+from kueuelib.jobs.workload_build import (
+    build_workload,
+    rebuilt,
+    with_limit,
+    with_priority,
+    with_queue,
+)
 
 MISSING_RETRY = 5.0
 """Seconds until something that is missing is looked for again."""
@@ -50,6 +56,7 @@ CREATED_WORKLOAD = "CreatedWorkload"
 DELETED_WORKLOAD = "DeletedWorkload"
 UPDATED_WORKLOAD = "UpdatedWorkload"
 FINISHED_WORKLOAD = "FinishedWorkload"
+DELETED = "Deleted"
 COMPOSE_ERROR = "ErrWorkloadCompose"
 
 Commands = tuple[Command, ...]
@@ -177,9 +184,19 @@ def _starting(case: Case) -> Commands:
 
 
 def _waiting(case: Case) -> Commands:
-    """The Workload follows the job's queue and priority class."""
+    """The Workload follows the job's queue, limit of time and priority class."""
     job, workload = case.job, case.workload
+    expired = expiry(case)
+    if expired:
+        return expired
     if workload["spec"].get("queueName", "") == job.queue_name:
+        limited = with_limit(job, workload)
+        if limited is not workload and not states.has_quota(workload):
+            message = f"Updated the time limit of Workload {_name(workload)}"
+            return (
+                Change(WORKLOADS, workload, limited),
+                Emit(job.object, UPDATED_WORKLOAD, message),
+            )
         return _follow_priority(case)
     if states.has_quota(workload):
         message = f'The job was moved to the queue "{job.queue_name}"'
@@ -249,6 +266,20 @@ def _plain_stop(job: GenericJob, case: Case) -> Stop:
     if infos:
         changed.restore_podsets_info(infos)
     return Stop((Change(job.resource, job.object, changed.object),), stops_now=True)
+
+
+def expiry(case: Case) -> Commands:
+    """Deletes a job that we deactivated, once it was kept long enough; nothing otherwise."""
+    after = case.situation.settings.delete_deactivated_after
+    eviction = states.condition(case.workload, EVICTED)
+    by_us = eviction.get("reason", "").startswith(f"{states.DEACTIVATED}DueTo")
+    if after is None or states.is_active(case.workload) or not by_us or case.job.is_active():
+        return ()
+    left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
+    if left > 0:
+        return (Wait("it was deactivated and is kept for a while", left),)
+    message = "Deleted: it was deactivated, and was kept long enough"
+    return (Emit(case.job.object, DELETED, message), Delete(case.job.resource, case.job.object))
 
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:

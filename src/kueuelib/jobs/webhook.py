@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, annotations_of, labels_of
 from kueuelib.api.names import (
+    MAX_EXECUTION_LABEL,
     PARENT_WORKLOAD,
     PREBUILT_LABEL,
     PRIORITY_CLASS_LABEL,
@@ -74,6 +75,7 @@ def _always(integration: Integration, obj: Obj) -> list[FieldError]:
         *_subdomain(labels, PREBUILT_LABEL, label_path(PREBUILT_LABEL)),
         *_subdomain(annotations, PARENT_WORKLOAD, annotation_path(PARENT_WORKLOAD)),
     ]
+    found += _limit(labels, label_path) + _limit(annotations, annotation_path)
     if PREBUILT_LABEL in labels and not integration.allows_prebuilt:
         detail = f"{integration.resource.kind} cannot use a prebuilt Workload"
         found.append(forbidden(label_path(PREBUILT_LABEL), detail))
@@ -81,6 +83,13 @@ def _always(integration: Integration, obj: Obj) -> list[FieldError]:
         detail = "only an object with an owner has a parent"
         found.append(forbidden(annotation_path(PARENT_WORKLOAD), detail))
     return found
+
+
+def _limit(values: Mapping[str, str], path: Callable[[str], str]) -> list[FieldError]:
+    text = values.get(MAX_EXECUTION_LABEL)
+    if text is None or (text.isascii() and text.isdigit() and 0 < int(text) < 2**31):
+        return []
+    return [invalid(path(MAX_EXECUTION_LABEL), text, "must be a number of seconds, at least 1")]
 
 
 def _subdomain(values: Mapping[str, str], key: str, path: str) -> Sequence[FieldError]:
@@ -97,6 +106,9 @@ def _changes(integration: Integration, new: Obj, old: Obj) -> list[FieldError]:
         found.append(invalid(label_path(QUEUE_LABEL), after.queue_name, IMMUTABLE))
     if before.prebuilt_workload != after.prebuilt_workload:
         found.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
+    limits = (before.maximum_execution_seconds, after.maximum_execution_seconds)
+    if limits[0] != limits[1] and not suspended:
+        found.append(invalid(label_path(MAX_EXECUTION_LABEL), limits[1], IMMUTABLE))
     parents = [annotations_of(obj).get(PARENT_WORKLOAD) for obj in (old, new)]
     if parents[0] != parents[1]:
         found.append(invalid(annotation_path(PARENT_WORKLOAD), parents[1], IMMUTABLE))

@@ -21,6 +21,8 @@ from kueuelib.jobs.priority import (
     resolve,
 )
 
+_LIMIT = "maximumExecutionTimeSeconds"
+
 
 def name_for(job: GenericJob) -> str:
     """The name of the Workload that is made for a job; another job of the same name has another."""
@@ -62,6 +64,8 @@ def build_workload(
     spec: Obj = {"podSets": [entry.raw() for entry in pod_sets], **priority.spec()}
     if job.queue_name:
         spec["queueName"] = job.queue_name
+    if job.maximum_execution_seconds is not None:
+        spec[_LIMIT] = job.maximum_execution_seconds
     return {
         "apiVersion": WORKLOADS.api_version,
         "kind": WORKLOADS.kind,
@@ -90,12 +94,25 @@ def rebuilt(
         PriorityClassNotFound: the class that the job names does not exist.
     """
     spec = {
-        **_without(workload["spec"], "queueName", "priorityClassRef"),
+        **_without(workload["spec"], "queueName", "priorityClassRef", _LIMIT),
         "podSets": [entry.raw() for entry in pod_sets],
         **resolve(job, pod_sets, classes).spec(),
     }
     if job.queue_name:
         spec["queueName"] = job.queue_name
+    if job.maximum_execution_seconds is not None:
+        spec[_LIMIT] = job.maximum_execution_seconds
+    return {**workload, "spec": spec}
+
+
+def with_limit(job: GenericJob, workload: Obj) -> Obj:
+    """The Workload with the job's limit of time; the same object when it has it."""
+    wanted = job.maximum_execution_seconds
+    if wanted == workload["spec"].get(_LIMIT):
+        return workload
+    spec = _without(workload["spec"], _LIMIT)
+    if wanted is not None:
+        spec[_LIMIT] = wanted
     return {**workload, "spec": spec}
 
 

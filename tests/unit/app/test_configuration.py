@@ -78,7 +78,20 @@ integrations:
         ({"integrations": {"frameworks": "batch/job"}}, ["frameworks must be a list"]),
         ({"integrations": {"frameworks": ["batch/jobs"]}}, ["frameworks[0]", "batch/job, pod"]),
         ({"integrations": {"frameworks": ["ray.io/rayjob"]}}, ["not available"]),
-        ({"waitForPodsReady": {"enable": True}}, ["waitForPodsReady.enable is not available"]),
+        (
+            {"waitForPodsReady": {"enable": True, "requeuingStrategy": {"timestamp": "Now"}}},
+            ["requeuingStrategy.timestamp is 'Now'", "Eviction or Creation"],
+        ),
+        (
+            {"waitForPodsReady": {"enable": True, "requeuingStrategy": {"backoffLimitCount": -1}}},
+            ["backoffLimitCount is -1"],
+        ),
+        ({"integrations": {"externalFrameworks": ["Foo"]}}, ["[0]", "Kind.version.group"]),
+        ({"integrations": {"labelKeysToCopy": ["a b"]}}, ["labelKeysToCopy[0]"]),
+        (
+            {"managedJobsNamespaceSelector": {"matchExpressions": [{"key": "a"}]}},
+            ["managedJobsNamespaceSelector"],
+        ),
         ({"multiKueue": {"origin": "a"}}, ["multiKueue is not available"]),
         ({"controller": {"groupKindConcurrency": {"Pod": 0}}}, ["[Pod] is 0"]),
         (

@@ -519,7 +519,13 @@ def test_a_failed_pod_is_noticed_when_recovery_is_watched(build, recovery):
     job = build.job(parallelism=2)
     workload = build.workload(job, admitted=True)
     workload["status"]["conditions"].append(
-        {"type": "PodsReady", "status": "True", "reason": "Started", "message": ""}
+        {
+            "type": "PodsReady",
+            "status": "True",
+            "reason": "Started",
+            "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }
     )
     settings = JobSettings(wait_for_pods_ready=True, pods_ready_recovery=recovery)
     commands = plan(build.situation(build.started(job, ready=1), workload, settings=settings))

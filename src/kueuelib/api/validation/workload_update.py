@@ -26,6 +26,9 @@ def workload_update_errors(new: Obj, old: Obj) -> Iterator[FieldError]:
             yield immutable("spec.podSets", spec_of(new).get("podSets"))
         yield from _priority_class(new, before.spec.priority_class_ref, after)
     if was_reserved and is_reserved:
+        limit = after.spec.maximum_execution_time_seconds
+        if before.spec.maximum_execution_time_seconds != limit:
+            yield immutable("spec.maximumExecutionTimeSeconds", limit)
         if before.spec.queue_name != after.spec.queue_name:
             yield immutable("spec.queueName", after.spec.queue_name)
         yield from _reclaimable_pods(before, after)

@@ -1,0 +1,151 @@
+"""What time does to a Workload: pods that are not ready, an execution that takes too long, the end.
+
+spec/jobs 5.1, spec/scheduling 3.7 and 4.5. All functions are pure; instants are seconds since the
+epoch. A function that finds nothing to do tells when it will, so that somebody asks again then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.names import (
+    DEACTIVATION_TARGET,
+    FINISHED,
+    PODS_READY,
+    REASON_MAXIMUM_EXECUTION,
+    REASON_REQUEUING_LIMIT,
+)
+from kueuelib.controllers import workload_state as states
+
+WAIT_FOR_RECOVERY = "WaitForRecovery"
+"""The reason of PodsReady=False once pods were ready and are not any more."""
+
+
+@attrs.frozen
+class PodsReadyPolicy:
+    """How long pods may take to be ready, and what follows (`waitForPodsReady`).
+
+    Attributes:
+        timeout: seconds from admission until all pods have to be ready.
+        recovery_timeout: seconds that a pod of a running job may take to be replaced; None: as long
+            as it takes.
+        backoff_base: seconds until the first new try; they double with every further one.
+        backoff_max: the most seconds until a new try.
+        limit: how many tries there are before the workload is deactivated; None: any number.
+    """
+
+    timeout: float = 300.0
+    recovery_timeout: float | None = None
+    backoff_base: float = 60.0
+    backoff_max: float = 3600.0
+    limit: int | None = None
+
+    def pause(self, count: int) -> float:
+        """Seconds until the workload is tried again after it failed `count` times."""
+        doublings = min(count - 1, 62)  # far beyond any maximum
+        return float(min(self.backoff_base * 2.0**doublings, self.backoff_max))
+
+
+@attrs.frozen
+class LifeSettings:
+    """What the configuration says about time.
+
+    Attributes:
+        pods_ready: None when pods are not waited for.
+        delete_finished_after: seconds that finished Workloads are kept; None: until their job goes.
+    """
+
+    pods_ready: PodsReadyPolicy | None = None
+    delete_finished_after: float | None = None
+
+
+@attrs.frozen
+class Due:
+    """What time has brought about.
+
+    Attributes:
+        workload: with the status that it has to have now; None: it is not time yet.
+        at: when it will be; None: nothing to wait for.
+    """
+
+    workload: Obj | None = None
+    at: float | None = None
+
+
+def pods_overdue(wl: Obj, policy: PodsReadyPolicy, now: float) -> Due:
+    """Evicts an admitted workload whose pods are not ready in time, or ends its tries."""
+    deadline = _pods_deadline(wl, policy)
+    if deadline is None or now < deadline:
+        return Due(at=deadline)
+    meta = wl["metadata"]
+    count = int((states.status_of(wl).get("requeueState") or {}).get("count") or 0) + 1
+    if policy.limit is not None and count > policy.limit:
+        message = "exceeding the maximum number of re-queuing retries"
+        return Due(states.target_deactivation(wl, REASON_REQUEUING_LIMIT, message, now))
+    message = f"Exceeded the PodsReady timeout {meta.get('namespace', '')}/{meta['name']}"
+    changed = states.evict(wl, states.PODS_READY_TIMEOUT, message, now)
+    return Due(states.back_off(changed, count, now + policy.pause(count)))
+
+
+def execution_overdue(wl: Obj, now: float) -> Due:
+    """Ends an admitted workload that was admitted longer than it may be, all turns together."""
+    limit = wl.get("spec", {}).get("maximumExecutionTimeSeconds")
+    if not limit:
+        return Due()
+    deadline = states.admitted_since(wl) + max(0, limit - states.past_seconds(wl))
+    if now < deadline:
+        return Due(at=deadline)
+    message = "exceeding the maximum execution time"
+    return Due(states.target_deactivation(wl, REASON_MAXIMUM_EXECUTION, message, now))
+
+
+def expires_at(wl: Mapping[str, Any], settings: LifeSettings) -> float | None:
+    """When a finished workload is to be deleted; None: never."""
+    if settings.delete_finished_after is None:
+        return None
+    ended = states.condition(wl, FINISHED)["lastTransitionTime"]
+    return parse_time(ended) + settings.delete_finished_after
+
+
+def back_off_ends(wl: Mapping[str, Any]) -> float | None:
+    """Until when a workload waits after its pods were not ready in time; None: it does not."""
+    until = (states.status_of(wl).get("requeueState") or {}).get("requeueAt")
+    return None if until is None else parse_time(until)
+
+
+def deactivation_target(wl: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The condition that announces a deactivation, if there is one."""
+    return states.condition(wl, DEACTIVATION_TARGET) if _is_targeted(wl) else None
+
+
+def deactivation_reason(wl: Mapping[str, Any]) -> str:
+    """The reason of an eviction by deactivation: with the cause when it was announced by us."""
+    target = deactivation_target(wl)
+    return states.DEACTIVATED if target is None else f"{states.DEACTIVATED}DueTo{target['reason']}"
+
+
+def pods_are_ready(wl: Mapping[str, Any]) -> bool:
+    """Whether PodsReady is True and was said in this turn, not before the workload was admitted."""
+    found = states.condition(wl, PODS_READY)
+    if found.get("status") != "True" or not states.is_admitted(wl):
+        return False
+    return parse_time(found["lastTransitionTime"]) >= states.admitted_since(wl)
+
+
+def _pods_deadline(wl: Mapping[str, Any], policy: PodsReadyPolicy) -> float | None:
+    if pods_are_ready(wl):
+        return None
+    admitted = states.admitted_since(wl)
+    found = states.condition(wl, PODS_READY)
+    since = parse_time(found["lastTransitionTime"]) if found.get("status") == "False" else 0.0
+    if found.get("reason") == WAIT_FOR_RECOVERY and since >= admitted:
+        return None if policy.recovery_timeout is None else since + policy.recovery_timeout
+    return max(admitted, since) + policy.timeout
+
+
+def _is_targeted(wl: Mapping[str, Any]) -> bool:
+    return states.is_true(wl, DEACTIVATION_TARGET)

@@ -1,0 +1,102 @@
+"""Workloads over time: pods that are never ready, an execution that takes too long, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually, is_true
+
+from kueuelib.testing.processes import LocalCluster, Processes
+
+QUEUES = Path(__file__).parents[2] / "examples/custom_job/queues.yaml"
+SETTINGS = """
+waitForPodsReady:
+  enable: true
+  timeout: 1s
+  blockAdmission: true
+  requeuingStrategy: {backoffBaseSeconds: 1, backoffLimitCount: 1}
+objectRetentionPolicies: {workloads: {afterFinished: 1s, afterDeactivatedByKueue: 1s}}
+"""
+PATHS = {
+    "ResourceFlavor": f"{KUEUE}/resourceflavors",
+    "ClusterQueue": f"{KUEUE}/clusterqueues",
+    "LocalQueue": f"{KUEUE}/namespaces/default/localqueues",
+}
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    with Processes(tmp_path) as processes:
+        cluster = LocalCluster(processes, settings=SETTINGS)
+        cluster.start()
+        with Rest(cluster.kubeconfig) as found:
+            for obj in yaml.safe_load_all(QUEUES.read_text()):
+                found.create(PATHS[obj["kind"]], obj)
+            yield found
+
+
+def create(rest: Rest, name: str, selector: str = "", **meta: Any) -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "team", **meta.pop("labels", {})}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    pod["terminationGracePeriodSeconds"] = 0
+    if selector:
+        pod["nodeSelector"] = {"nowhere": selector}
+    template = {"metadata": meta.pop("template", {}), "spec": pod}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}}
+    rest.create(JOBS, {**job, "spec": {"template": template}})
+
+
+def workloads(rest: Rest, name: str) -> list[dict[str, Any]]:
+    return [
+        found
+        for found in rest.items(WORKLOADS)
+        if found["metadata"]["ownerReferences"][0]["name"] == name
+    ]
+
+
+def workload(rest: Rest, name: str) -> dict[str, Any]:
+    found = workloads(rest, name)
+    assert found, f"{name} has no Workload"
+    return found[0]
+
+
+def jobs(rest: Rest) -> set[str]:
+    return {job["metadata"]["name"] for job in rest.items(JOBS)}
+
+
+def test_pods_that_are_never_ready_give_way_and_are_given_up(rest: Rest) -> None:
+    create(rest, "stuck", selector="x")
+    eventually(lambda: is_true(workload(rest, "stuck"), "Admitted"))
+    # one at a time: the second one waits until the first is ready or gives way
+    create(rest, "next")
+    eventually(lambda: is_true(workload(rest, "next"), "PodsReady"))
+    events = rest.items("/api/v1/namespaces/default/events")
+    assert "EvictedDueToPodsReadyTimeout" in {event["reason"] for event in events}
+    # after its second try the first is deactivated, and after a while deleted
+    eventually(lambda: "stuck" not in jobs(rest))
+    events = rest.items("/api/v1/namespaces/default/events")
+    reasons = {event["reason"] for event in events}
+    assert {"RequeuingLimitExceeded", "Deleted"} <= reasons
+    assert "EvictedDueToDeactivatedDueToRequeuingLimitExceeded" in reasons
+    assert jobs(rest) == {"next"}
+
+
+def test_an_execution_that_takes_too_long_is_ended(rest: Rest) -> None:
+    create(rest, "long", labels={"kueue.x-k8s.io/max-exec-time-seconds": "1"})
+    eventually(lambda: workloads(rest, "long"))
+    assert workload(rest, "long")["spec"]["maximumExecutionTimeSeconds"] == 1
+    eventually(lambda: "long" not in jobs(rest))
+    reasons = {event["reason"] for event in rest.items("/api/v1/namespaces/default/events")}
+    assert "EvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded" in reasons
+
+
+def test_a_finished_workload_goes_and_its_job_stays_finished(rest: Rest) -> None:
+    create(rest, "quick", template={"annotations": {"kueuelib.dev/run-seconds": "0.1"}})
+    eventually(lambda: is_true(rest.get(f"{JOBS}/quick"), "Complete"))
+    eventually(lambda: not workloads(rest, "quick"))
+    assert not rest.get(f"{JOBS}/quick")["spec"]["suspend"]
