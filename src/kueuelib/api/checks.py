@@ -86,6 +86,27 @@ class WorkloadPriorityClass(KubeObject):
 
 
 @attrs.frozen
+class ProvisioningRetryStrategy(Struct):
+    """What happens after a request for nodes has failed.
+
+    Attributes:
+        backoff_limit_count: how many further requests are made.
+        backoff_base_seconds: the pause before the second request; doubles each time.
+        backoff_max_seconds: the longest pause.
+    """
+
+    backoff_limit_count: int = attrs.field(
+        default=3, metadata=wire(always=True, default=3, minimum=0)
+    )
+    backoff_base_seconds: int = attrs.field(
+        default=60, metadata=wire(always=True, default=60, minimum=0)
+    )
+    backoff_max_seconds: int = attrs.field(
+        default=1800, metadata=wire(always=True, default=1800, minimum=0)
+    )
+
+
+@attrs.frozen
 class ProvisioningRequestConfigSpec(Struct):
     """How nodes are requested for a workload.
 
@@ -93,6 +114,7 @@ class ProvisioningRequestConfigSpec(Struct):
         provisioning_class_name: how the autoscaler provisions.
         parameters: passed to the provisioning class.
         managed_resources: only pod sets that ask for one of them need nodes; empty: all do.
+        retry_strategy: what happens after a request has failed.
     """
 
     provisioning_class_name: str = attrs.field(
@@ -108,6 +130,7 @@ class ProvisioningRequestConfigSpec(Struct):
     managed_resources: tuple[str, ...] = attrs.field(
         default=(), metadata=wire(kind="set", maxItems=100)
     )
+    retry_strategy: ProvisioningRetryStrategy | None = None
 
 
 @attrs.frozen

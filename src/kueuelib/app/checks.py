@@ -1,9 +1,10 @@
-"""Admission checks in the bundled manager: those of installed packages."""
+"""Admission checks in the bundled manager: built-in ones and those of installed packages."""
 
 from __future__ import annotations
 
 from kueuelib.checks import setup
 from kueuelib.checks.plugins import installed
+from kueuelib.checks.provisioning import provisioning_check
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
@@ -19,9 +20,10 @@ def add_checks(
     version: str,
     telemetry: Telemetry,
 ) -> None:
-    """Adds every check that an installed package offers.
+    """Adds the built-in check and every one that an installed package offers.
 
     Raises:
         ConfigError: a package offers something that cannot be loaded or is no check.
     """
-    setup(manager, cache, client, recorder, installed(), version=version, telemetry=telemetry)
+    checks = (provisioning_check(version=version), *installed())
+    setup(manager, cache, client, recorder, checks, version=version, telemetry=telemetry)

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 import attrs
 
 from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
 from kueuelib.runtime.client import Client
 
@@ -18,14 +19,18 @@ class Context:
 
     Attributes:
         check: the name of the AdmissionCheck.
+        workload: the raw Workload, in the version that the server speaks.
         client: speaks to the API server.
         passed: the other workloads that this AdmissionCheck said Ready to and that still hold
             quota, in a namespace, or everywhere when it is empty.
+        event: reports something about the workload: type, reason, message.
     """
 
     check: str
+    workload: Obj
     client: Client
     passed: Callable[[str], tuple[Workload, ...]]
+    event: Callable[[str, str, str], None]
 
 
 _CURRENT: ContextVar[Context] = ContextVar("kueuelib check")

@@ -10,6 +10,7 @@ import attrs
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Resource
+from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.verdicts import Verdict
 from kueuelib.errors import ConfigError
 
@@ -38,6 +39,7 @@ class Check:
         serialize: workloads with an equal result are decided one after the other.
         evict_on_failure: whether a failing call takes back an earlier Ready. By default what was
             admitted goes on, and the check is asked again with growing pauses.
+        owned: objects that the check makes for workloads; a change of one asks again.
     """
 
     controller_name: str
@@ -49,6 +51,7 @@ class Check:
     concurrency: int = CONCURRENCY
     serialize: Callable[[Workload], Hashable] | None = None
     evict_on_failure: bool = False
+    owned: OwnedObjects | None = None
 
     @property
     def is_async(self) -> bool:
@@ -72,6 +75,7 @@ def check(
     concurrency: int = CONCURRENCY,
     serialize: Callable[[Workload], Hashable] | None = None,
     evict_on_failure: bool = False,
+    owned: OwnedObjects | None = None,
 ) -> Callable[[CheckFunction], Check]:
     """Makes a check of a function `(workload, parameters) -> Ready | Retry | Rejected | Pending`.
 
@@ -102,6 +106,7 @@ def check(
             concurrency,
             serialize,
             evict_on_failure,
+            owned,
         )
 
     return made

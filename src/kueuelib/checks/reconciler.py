@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+import attrs
+
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.meta import Obj, ObjectKey, key_of
@@ -75,6 +77,7 @@ class CheckReconciler:
         self._running: dict[tuple[ObjectKey, str], tuple[Reservation, asyncio.Task[Verdict]]] = {}
         self._answers: dict[ObjectKey, Obj] = {}
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._nudges: dict[ObjectKey, int] = {}
         self._plain_entries = False
         workloads.add_handler(self._heard)
 
@@ -100,6 +103,14 @@ class CheckReconciler:
                 found.append(decode(Workload, wl))
         return tuple(found)
 
+    def ask_again(self, key: ObjectKey) -> None:
+        """Something that answers about a workload depend on has changed."""
+        self._nudges[key] = self._nudges.get(key, 0) + 1
+        for name in self.mine():
+            asked = self._asked.get((key, name))
+            if asked is not None:
+                self._asked[key, name] = attrs.evolve(asked, again=0.0)
+
     def _newest(self, key: ObjectKey) -> Obj | None:
         """The workload as we wrote it last, until the watch shows that or anything newer."""
         return self._answers.get(key) or self._workloads.store.get(key)
@@ -115,6 +126,7 @@ class CheckReconciler:
                 continue
             if gone:
                 self._asked.pop(entry, None)
+                self._nudges.pop(delta.key, None)
             running = self._running.get(entry)
             if running is not None and running[0] != reservation:
                 running[1].cancel()
@@ -165,7 +177,12 @@ class CheckReconciler:
                 )
                 return None
             case Ask():
-                return await self._ask(wl, name, found)
+                nudges = self._nudges.get(key)
+                again = await self._ask(wl, name, found)
+                if nudges != self._nudges.get(key):  # what it depends on changed under way
+                    self.ask_again(key)
+                    return self._clock.now()
+                return again
 
     async def _ask(self, wl: Obj, name: str, parameters: Obj | Problem | None) -> float | None:
         reservation = reservation_of(wl)
@@ -206,7 +223,18 @@ class CheckReconciler:
         newest = self._newest(key)
         if newest is None or reservation_of(newest) != reservation:
             return None, None
-        context = Context(name, self._client, lambda namespace: self.passed(name, namespace, uid))
+        source = self._check.controller_name
+
+        def event(type: str, reason: str, message: str) -> None:
+            self._recorder.event(newest, type, reason, message, component=source)
+
+        context = Context(
+            name,
+            newest,
+            self._client,
+            lambda namespace: self.passed(name, namespace, uid),
+            event,
+        )
         task = asyncio.create_task(self._evaluator.ask(newest, parameters, context))
         self._running[key, name] = (reservation, task)
         try:

@@ -132,6 +132,15 @@ def _add(
                 activity.enqueue(ObjectKey("", name))
                 asking.enqueue(*workloads.store.keys_by_index(BY_CHECK, name))
 
+    if check.owned is not None:
+
+        def owner_changed(key: ObjectKey) -> None:
+            reconciler.ask_again(key)
+            asking.enqueue(key)
+
+        check.owned.attach(client, workloads, reconciler.mine, owner_changed, clock=clock)
+        admission_checks.add_handler(check.owned.heard)
+        manager.add(Group.ELECTED, check.owned, f"objects of check {check.controller_name}")
     parameters.subscribe(changed)
     name = check.controller_name
     manager.add(Group.ELECTED, parameters, f"parameters of check {name}")

@@ -61,9 +61,12 @@ def manager_rules() -> list[Obj]:
     return [
         _rule("", ["events"], ["create", "patch", "update", "watch"]),
         _rule("", ["limitranges", "namespaces"], READ),
+        _rule("", ["podtemplates"], READ, WRITE),
         _rule("admissionregistration.k8s.io", hooks, READ, ["update", "patch"]),
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ, ["update", "patch"]),
+        _rule("autoscaling.x-k8s.io", ["provisioningrequests"], READ, WRITE),
         _rule(KUEUE, objects, READ, WRITE),
+        _rule(KUEUE, ["provisioningrequestconfigs"], READ),
         _rule(KUEUE, [f"{name}/status" for name in objects], ["get", "update", "patch"]),
         _rule(KUEUE, [f"{name}/finalizers" for name in (*objects, "resourceflavors")], ["update"]),
         _rule(KUEUE, ["resourceflavors"], READ, ["update", "patch", "delete"]),

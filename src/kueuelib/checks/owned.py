@@ -1,0 +1,157 @@
+"""Objects that a check makes for workloads: followed, and taken away when nobody needs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.checks.plan import reservation_of
+from kueuelib.errors import NotFound
+from kueuelib.machinery.rate_limits import ItemExponential
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import DONE, Controller, Result, controller_key
+from kueuelib.runtime.informer import Informer
+
+_BY_OWNER = "objects by workload"
+
+
+class OwnedObjects:
+    """The objects of one kind whose controller is a Workload; a part of a `Manager`.
+
+    Nothing is asked of the server before there is an AdmissionCheck for it, so the kind need not
+    exist. An object whose workload lost its quota, is finished or being deleted is deleted.
+
+    Args:
+        group: the API group of the kind.
+        versions: of the group, the favourite first; the first that is served is used.
+        plural: of the kind.
+        kind: of the objects.
+    """
+
+    def __init__(self, group: str, versions: tuple[str, ...], plural: str, kind: str) -> None:
+        self._versions = versions
+        self.resource = Resource(group, versions[0], plural, kind, namespaced=True)
+        self._needed = asyncio.Event()
+        self._informer: Informer | None = None
+        self._client: Client | None = None
+        self._workloads: Informer | None = None
+        self._mine: Callable[[], Mapping[str, Obj]] = dict
+        self._changed: Callable[[ObjectKey], None] = lambda _: None
+        self._clock = SYSTEM_CLOCK
+
+    def attach(
+        self,
+        client: Client,
+        workloads: Informer,
+        mine: Callable[[], Mapping[str, Obj]],
+        changed: Callable[[ObjectKey], None],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Tells what to work with, before `run`.
+
+        Args:
+            client: lists, watches and deletes.
+            workloads: the informer of Workloads.
+            mine: the AdmissionChecks of the check.
+            changed: is called with the workload of every object that changes.
+            clock: monotonic time.
+        """
+        self._client = client
+        self._workloads = workloads
+        self._mine = mine
+        self._changed = changed
+        self._clock = clock
+
+    def heard(self, _: Delta[Obj]) -> None:
+        """An AdmissionCheck came or changed."""
+        if self._mine():
+            self._needed.set()
+
+    @property
+    def synced(self) -> bool:
+        """Whether the objects are known."""
+        return self._informer is not None and self._informer.synced
+
+    def of(self, workload: ObjectKey, uid: str) -> tuple[Obj, ...]:
+        """The objects of a workload, by name; not to be changed."""
+        if self._informer is None:
+            return ()
+        found = [
+            obj
+            for obj in self._informer.store.by_index(_BY_OWNER, workload)
+            if any(ref.get("uid") == uid for ref in obj["metadata"].get("ownerReferences") or ())
+        ]
+        return tuple(sorted(found, key=lambda obj: str(obj["metadata"]["name"])))
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Follow the objects until cancelled, from the first AdmissionCheck on."""
+        assert self._client is not None
+        assert self._workloads is not None
+        ready()
+        await self._needed.wait()
+        served = await self._client.served_versions(self.resource.group)
+        version = next((one for one in self._versions if one in served), self._versions[0])
+        self.resource = self.resource.at(version)
+        self._informer = informer = Informer(self._client, self.resource, clock=self._clock)
+        informer.add_index(_BY_OWNER, _owner)
+        informer.add_handler(self._tell)
+        # Its own informer is not among what it waits for: the kind may not be installed.
+        cleaner = Controller(
+            f"unneeded-{self.resource.plural}",
+            _Cleaner(self._client, informer, self._workloads),
+            limiter=ItemExponential(0.1, 60.0),
+            clock=self._clock,
+        ).watches(self._workloads, lambda delta: self._names_of(delta.key))
+        informer.add_handler(lambda delta: cleaner.enqueue(delta.key))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informer.run())
+            group.create_task(cleaner.run(lambda: None))
+
+    def _tell(self, delta: Delta[Obj]) -> None:
+        for obj in (delta.old, delta.new):
+            for key in () if obj is None else _owner(obj):
+                self._changed(key)
+
+    def _names_of(self, workload: ObjectKey) -> tuple[ObjectKey, ...]:
+        assert self._informer is not None
+        return self._informer.store.keys_by_index(_BY_OWNER, workload)
+
+
+class _Cleaner:
+    """Deletes what belongs to a workload that holds no quota."""
+
+    def __init__(self, client: Client, objects: Informer, workloads: Informer) -> None:
+        self._client = client
+        self._objects = objects
+        self._workloads = workloads
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Looks at one object."""
+        obj = self._objects.store.get(key)
+        if obj is None or obj["metadata"].get("deletionTimestamp"):
+            return DONE
+        for owner in _owner(obj):
+            wl = self._workloads.store.get(owner)
+            if wl is not None and reservation_of(wl) is not None:
+                return DONE
+            try:
+                await self._client.delete(
+                    self._objects.resource,
+                    key,
+                    uid=obj["metadata"]["uid"],
+                    propagation="Background",
+                )
+            except NotFound:
+                return DONE
+        return DONE
+
+
+def _owner(obj: Mapping[str, Any]) -> tuple[ObjectKey, ...]:
+    key = controller_key(dict(obj), WORKLOADS)
+    return () if key is None else (ObjectKey(key_of(obj).namespace, key.name),)

@@ -1,0 +1,169 @@
+"""Carries out what `plan` decides: requests, their pod templates, the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kueuelib.api import kinds
+from kueuelib.api.checks import ProvisioningRequestConfig
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.checks.context import Context, current
+from kueuelib.checks.definition import Check, check
+from kueuelib.checks.owned import OwnedObjects
+from kueuelib.checks.provisioning.plan import Decision, Wanted, decide
+from kueuelib.checks.verdicts import Pending, Verdict
+from kueuelib.controllers import workload_state as states
+from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
+from kueuelib.jobs.podset_info import FlavorNotFound, from_assignment, merge
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+CONTROLLER_NAME = "kueue.x-k8s.io/provisioning-request"
+GROUP = "autoscaling.x-k8s.io"
+VERSIONS = ("v1", "v1beta1")
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", namespaced=True)
+PROVISIONING_LABEL = "kueue.x-k8s.io/managed"
+AGAIN = 5.0
+"""Seconds until a call of the API server that failed is repeated."""
+
+
+def provisioning_check(*, version: str = kinds.V1BETA2, clock: Clock = SYSTEM_CLOCK) -> Check:
+    """The check, with objects of its own to follow; one per manager.
+
+    Args:
+        version: of the queueing API, as the API server serves it.
+        clock: tells when a failed request may be repeated.
+    """
+    owned = OwnedObjects(GROUP, VERSIONS, "provisioningrequests", "ProvisioningRequest")
+
+    configs = kinds.PROVISIONING_REQUEST_CONFIGS.at(version)
+
+    @check(CONTROLLER_NAME, parameters=configs, owned=owned, recheck=300)
+    async def provisioning(workload: Workload, parameters: Any) -> Verdict:
+        context = current()
+        if not owned.synced:
+            kind = f"{owned.resource.plural}.{GROUP}"
+            return Pending(f"{kind} cannot be read: is it installed?", again=AGAIN)
+        try:
+            wl = context.workload
+            spec = decode(ProvisioningRequestConfig, parameters).spec
+            requests = owned.of(workload.key, workload.uid)
+            decision = decide(wl, context.check, spec, requests, clock.now())
+            return await _carry_out(context, owned.resource, wl, requests, decision)
+        except (ApiError, TransportError, FlavorNotFound, PodSetError) as error:
+            return Pending(f"The request for nodes cannot be made: {error}", again=AGAIN)
+
+    return provisioning
+
+
+async def _carry_out(
+    context: Context, resource: Resource, wl: Obj, requests: tuple[Obj, ...], decision: Decision
+) -> Verdict:
+    namespace = key_of(wl).namespace
+    for name in decision.delete:
+        try:
+            await context.client.delete(
+                resource, ObjectKey(namespace, name), propagation="Background"
+            )
+        except NotFound:
+            continue
+    wanted = decision.create
+    if wanted is None:
+        return decision.verdict
+    present = next((one for one in requests if one["metadata"]["name"] == wanted.name), None)
+    if present is None:
+        present = await _create_request(context, resource, wl, wanted)
+    await _create_templates(context, wl, wanted, present)
+    return decision.verdict
+
+
+async def _create_request(context: Context, resource: Resource, wl: Obj, wanted: Wanted) -> Obj:
+    meta = wl["metadata"]
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "name": wanted.name,
+            "namespace": meta["namespace"],
+            "labels": {PROVISIONING_LABEL: "true"},
+            "ownerReferences": [_owner(wl)],
+        },
+        "spec": {
+            "provisioningClassName": wanted.class_name,
+            "parameters": dict(wanted.parameters),
+            "podSets": [
+                {"podTemplateRef": {"name": wanted.template_of(one.name)}, "count": one.count}
+                for one in wanted.pod_sets
+            ],
+        },
+    }
+    try:
+        made = await context.client.create(resource, body)
+    except AlreadyExists:
+        found = await context.client.get(resource, ObjectKey(meta["namespace"], wanted.name))
+        if found["metadata"].get("deletionTimestamp") or not wanted.matches(found):
+            raise
+        return found
+    context.event(
+        "Normal", "ProvisioningRequestCreated", f"Created ProvisioningRequest {wanted.name}"
+    )
+    return made
+
+
+async def _create_templates(context: Context, wl: Obj, wanted: Wanted, request: Obj) -> None:
+    """The pods that will come, in the flavors that were assigned to them."""
+    pod_sets = {one["name"]: one for one in wl["spec"]["podSets"]}
+    resource = kinds.RESOURCE_FLAVORS.at(wl["apiVersion"].rpartition("/")[2])
+    admission = states.status_of(wl)["admission"]
+    assigned = {one["name"]: one for one in admission["podSetAssignments"]}
+    for one in wanted.pod_sets:
+        key = ObjectKey(key_of(wl).namespace, wanted.template_of(one.name))
+        try:
+            await context.client.get(POD_TEMPLATES, key)
+        except NotFound:
+            pass
+        else:
+            continue
+        template = _copy(pod_sets[one.name].get("template") or {})
+        assignment = assigned[one.name]
+        flavors = {
+            name: await context.client.get(resource, ObjectKey("", name))
+            for name in {*(assignment.get("flavors") or {}).values()}
+        }
+        merge(template, from_assignment(assignment, one.count, flavors))
+        body = {
+            "apiVersion": "v1",
+            "kind": "PodTemplate",
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": {PROVISIONING_LABEL: "true"},
+                "ownerReferences": [_owner(request)],
+            },
+            "template": template,
+        }
+        try:
+            await context.client.create(POD_TEMPLATES, body)
+        except AlreadyExists:
+            continue
+
+
+def _owner(obj: Obj) -> Obj:
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _copy(template: Obj) -> Obj:
+    """A copy whose parts that are merged into may be changed."""
+    found = dict(template)
+    for part in ("metadata", "spec"):
+        if part in found:
+            found[part] = dict(found[part] or {})
+    return found

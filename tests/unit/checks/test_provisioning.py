@@ -1,0 +1,331 @@
+"""Nodes are asked for with the public API of the cluster autoscaler, which a stand-in obeys."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kueuelib.api import kinds
+from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetryStrategy
+from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
+from kueuelib.checks import Pending, Ready, Rejected
+from kueuelib.checks.provisioning import CONTROLLER_NAME, provisioning_check
+from kueuelib.checks.provisioning.plan import CONSUME, decide, fitting, wanted
+from kueuelib.controllers import workload_state as states
+from kueuelib.errors import NotFound
+from kueuelib.runtime.client import PatchType
+
+if TYPE_CHECKING:
+    from .conftest import Checks
+
+REQUESTS = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", namespaced=True
+)
+TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", namespaced=True)
+NOW = 1_700_000_000.0
+
+
+def crd() -> Obj:
+    """The public shape of the request: what, how, and for which pod templates."""
+    pod_set = {
+        "type": "object",
+        "required": ["count", "podTemplateRef"],
+        "properties": {
+            "count": {"type": "integer", "minimum": 1},
+            "podTemplateRef": {"type": "object", "properties": {"name": {"type": "string"}}},
+        },
+    }
+    spec = {
+        "type": "object",
+        "required": ["podSets", "provisioningClassName"],
+        "properties": {
+            "provisioningClassName": {"type": "string"},
+            "parameters": {"type": "object", "additionalProperties": {"type": "string"}},
+            "podSets": {"type": "array", "minItems": 1, "maxItems": 32, "items": pod_set},
+        },
+    }
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{REQUESTS.plural}.{REQUESTS.group}"},
+        "spec": {
+            "group": REQUESTS.group,
+            "scope": "Namespaced",
+            "names": {
+                "plural": REQUESTS.plural,
+                "singular": "provisioningrequest",
+                "kind": REQUESTS.kind,
+                "listKind": "ProvisioningRequestList",
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+class Autoscaler:
+    """Answers requests once their pod templates exist, as an autoscaler does.
+
+    Args:
+        client: of the cluster.
+        answer: the condition that a request gets, None for none.
+    """
+
+    def __init__(self, client: Any, answer: Callable[[str], str | None]) -> None:
+        self._client = client
+        self._answer = answer
+        self.templates: dict[str, Obj] = {}
+        self.requests: dict[str, Obj] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(NotFound):
+                for request in (await self._client.list(REQUESTS)).items:
+                    await self._look(request)
+            await asyncio.sleep(0.05)
+
+    async def _look(self, request: Obj) -> None:
+        self.requests[request["metadata"]["name"]] = request
+        for pod_set in request["spec"]["podSets"]:
+            name = pod_set["podTemplateRef"]["name"]
+            key = ObjectKey(request["metadata"]["namespace"], name)
+            self.templates[name] = await self._client.get(TEMPLATES, key)
+        answer = self._answer(request["metadata"]["name"])
+        if answer is not None and not (request.get("status") or {}).get("conditions"):
+            await self.say(request, answer)
+
+    async def say(self, request: Obj, type: str) -> None:
+        time = format_time(asyncio.get_running_loop().time() + NOW)
+        condition = {"type": type, "status": "True", "reason": type, "message": f"it is {type}"}
+        body = {"status": {"conditions": [{**condition, "lastTransitionTime": time}]}}
+        key = key_of(request)
+        await self._client.patch(REQUESTS, key, body, PatchType.MERGE, subresource="status")
+
+
+async def configure(checks: Checks, **spec: Any) -> None:
+    await checks.client.create(kinds.CRDS, crd())
+    config = {"provisioningClassName": "check-capacity.example.com", **spec}
+    await checks.world.create(kinds.PROVISIONING_REQUEST_CONFIGS, "nodes", config)
+    ref = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "nodes"}
+    await checks.admission_check("check", CONTROLLER_NAME, parameters=ref)
+    await checks.queues("check")
+
+
+async def names(checks: Checks, resource: Resource = REQUESTS) -> list[str]:
+    found = await checks.client.list(resource, "default")
+    return sorted(item["metadata"]["name"] for item in found.items)
+
+
+async def test_a_workload_starts_when_its_nodes_are_there_and_its_pods_find_them(
+    checks: Checks,
+) -> None:
+    scaler = Autoscaler(checks.client, lambda _: "Provisioned")
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks, parameters={"zone": "a"})
+        await checks.is_active("check", "True")
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        entry = await checks.entry("wl")
+        (update,) = entry["podSetUpdates"]
+        assert [update["annotations"][name] for name in CONSUME] == ["wl-check-1"] * 2
+        assert "wl-check-1" in await checks.event("wl", "ProvisioningRequestCreated")
+        request = scaler.requests["wl-check-1"]
+        assert request["spec"]["provisioningClassName"] == "check-capacity.example.com"
+        assert request["spec"]["parameters"] == {"zone": "a"}
+        (owner,) = request["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("Workload", "wl")
+        template = scaler.templates["ppt-wl-check-1-main"]["template"]
+        assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+        await checks.world.delete(REQUESTS, "wl-check-1", "default")
+        await checks.world.patch(
+            kinds.ADMISSION_CHECKS, "check", {"metadata": {"labels": {"a": "b"}}}
+        )
+        await asyncio.sleep(0.3)
+        assert states.is_admitted(await checks.get("wl"))
+        assert not states.is_evicted(await checks.get("wl"))
+        await checks.world.finish("wl")
+
+
+async def test_requests_are_taken_away_when_the_quota_is_lost(checks: Checks) -> None:
+    scaler = Autoscaler(checks.client, lambda _: None)
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks)
+        await checks.world.workload("wl")
+        await checks.until(lambda: "wl-check-1" in scaler.requests)
+        await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "Hold"}})
+
+        async def gone() -> bool:
+            return await names(checks) == []
+
+        await checks.until(gone)
+        assert (await checks.entry("wl"))["state"] == "Pending"
+
+
+async def test_a_failed_request_is_followed_by_another_one_and_the_last_failure_rejects(
+    checks: Checks,
+) -> None:
+    scaler = Autoscaler(checks.client, lambda name: "Failed")
+    retry = {"backoffLimitCount": 1, "backoffBaseSeconds": 0, "backoffMaxSeconds": 0}
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks, retryStrategy=retry)
+        await checks.world.workload("wl")
+
+        async def deactivated() -> bool:
+            return (await checks.get("wl"))["spec"]["active"] is False
+
+        await checks.until(deactivated)
+        assert {*scaler.requests} == {"wl-check-1", "wl-check-2"}
+        assert "it is Failed" in await checks.event("wl", "AdmissionCheckRejected")
+
+
+async def test_a_second_request_may_succeed(checks: Checks) -> None:
+    answers = {"wl-check-1": "Failed", "wl-check-2": "Provisioned"}
+    scaler = Autoscaler(checks.client, answers.get)
+    retry = {"backoffLimitCount": 3, "backoffBaseSeconds": 0, "backoffMaxSeconds": 0}
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks, retryStrategy=retry)
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        (update,) = (await checks.entry("wl"))["podSetUpdates"]
+        assert update["annotations"][CONSUME[0]] == "wl-check-2"
+
+
+async def test_a_changed_configuration_renews_the_request(checks: Checks) -> None:
+    scaler = Autoscaler(checks.client, lambda _: None)
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks)
+        await checks.world.workload("wl")
+        await checks.until(lambda: "wl-check-1" in scaler.requests)
+        spec = {"spec": {"provisioningClassName": "atomic-scale-up.example.com"}}
+        await checks.world.patch(kinds.PROVISIONING_REQUEST_CONFIGS, "nodes", spec)
+
+        async def renewed() -> bool:
+            (request,) = (await checks.client.list(REQUESTS, "default")).items
+            return request["spec"]["provisioningClassName"] == "atomic-scale-up.example.com"
+
+        await checks.until(renewed)
+        await checks.world.delete(kinds.PROVISIONING_REQUEST_CONFIGS, "nodes")
+        await checks.is_active("check", "False", "does not exist")
+
+
+async def test_pods_that_need_no_managed_resource_need_no_request(checks: Checks) -> None:
+    async with checks.running(provisioning_check()):
+        await configure(checks, managedResources=["example.com/gpu"])
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        assert await names(checks) == []
+
+
+# ---- the plan
+
+
+def workload(**status: Any) -> Obj:
+    template = {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
+    assignment = {"name": "main", "count": 2, "flavors": {"cpu": "f"}}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
+    return {
+        "metadata": {"name": "wl", "namespace": "ns", "uid": "u"},
+        "spec": {"podSets": [{"name": "main", "count": 3, "template": template}]},
+        "status": {"admission": admission, **status},
+    }
+
+
+def request(attempt: int = 1, type: str = "", *, at: float = NOW, config: Any = None) -> Obj:
+    want = wanted(workload(), "check", config or SPEC, attempt)
+    refs = [
+        {"podTemplateRef": {"name": want.template_of(one.name)}, "count": one.count}
+        for one in want.pod_sets
+    ]
+    spec = {"provisioningClassName": want.class_name, "podSets": refs}
+    condition = {
+        "type": type,
+        "status": "True",
+        "message": type,
+        "lastTransitionTime": format_time(at),
+    }
+    conditions = [condition] if type else []
+    return {"metadata": {"name": want.name}, "spec": spec, "status": {"conditions": conditions}}
+
+
+SPEC = ProvisioningRequestConfigSpec("class")
+ADMITTED = {"conditions": [{"type": "Admitted", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("requests", "status", "verdict", "created"),
+    [
+        ([], {}, Pending, 1),
+        ([request()], {}, Pending, 1),
+        ([request(1, "Provisioned")], {}, Ready, None),
+        ([request(1, "Failed", at=NOW - 59)], {}, Pending, None),
+        ([request(1, "Failed", at=NOW - 60)], {}, Pending, 2),
+        ([request(1, "Failed"), request(2)], {}, Pending, 2),
+        ([request(n, "Failed", at=NOW - 9999) for n in (1, 2, 3)], {}, Pending, 4),
+        ([request(n, "Failed", at=NOW - 9999) for n in (1, 2, 3, 4)], {}, Rejected, None),
+        ([request(1, "BookingExpired", at=NOW - 60)], {}, Pending, 2),
+        ([request(1, "CapacityRevoked")], ADMITTED, Rejected, None),
+        ([], ADMITTED, Ready, None),
+    ],
+)
+def test_what_a_request_says_decides(
+    requests: list[Obj], status: Obj, verdict: type, created: int | None
+) -> None:
+    found = decide(workload(**status), "check", SPEC, requests, NOW)
+    assert isinstance(found.verdict, verdict), found
+    assert (None if found.create is None else found.create.attempt) == created
+
+
+def test_the_pause_after_a_failure_doubles_up_to_its_limit() -> None:
+    retry = ProvisioningRetryStrategy(9, 60, 200)
+    spec = ProvisioningRequestConfigSpec("class", retry_strategy=retry)
+    pauses = []
+    for attempt in (1, 2, 3, 4):
+        failed = [request(n, "Failed", config=spec) for n in range(1, attempt + 1)]
+        verdict = decide(workload(), "check", spec, failed, NOW).verdict
+        assert isinstance(verdict, Pending)
+        pauses.append(verdict.again)
+    assert pauses == [60, 120, 200, 200]
+
+
+def test_what_asks_for_something_else_is_deleted_unless_it_runs() -> None:
+    old = request(config=ProvisioningRequestConfigSpec("other"))
+    assert decide(workload(), "check", SPEC, [old], NOW).delete == ("wl-check-1",)
+    assert decide(workload(**ADMITTED), "check", SPEC, [old], NOW).delete == ()
+
+
+def test_parameters_of_the_workload_win_and_counts_are_those_of_the_admission() -> None:
+    wl = workload()
+    wl["metadata"]["annotations"] = {"provreq.kueue.x-k8s.io/zone": "b", "other": "x"}
+    spec = ProvisioningRequestConfigSpec("class", {"zone": "a", "size": "1"})
+    found = wanted(wl, "check", spec, 1)
+    assert found.parameters == {"zone": "b", "size": "1"}
+    assert [(one.name, one.count) for one in found.pod_sets] == [("main", 2)]
+
+
+def test_long_names_fit_and_stay_apart() -> None:
+    found = {fitting("a" * 260 + end) for end in "12"}
+    assert len(found) == 2
+    assert all(len(name) <= 253 for name in found)
