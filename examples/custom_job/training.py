@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.jobs.generic_job import GenericJob, JobEnd, PodSet
-from kueuelib.jobs.podset_info import PodSetInfo, merge, restore
+from kueuelib.jobs.podset_info import PodSetInfo, check_count, merge, restore
 
 
 class Training(GenericJob):
@@ -29,6 +29,7 @@ class Training(GenericJob):
         self.object["spec"]["suspend"] = True
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        check_count("Training", infos, 2)
         for role, info in zip(self.roles(), infos, strict=True):
             merge(role["template"], info)
         self.object["spec"]["suspend"] = False

@@ -1,0 +1,253 @@
+"""One job in a world without a server: plans are made as the manager makes them, and carried out.
+
+The world stores the job and its Workloads, keeps resource versions and finalizers, and plays the
+scheduler. It is deterministic and quick; what only a server does (schemas, webhooks, watches) is
+not in it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, format_time, key_of
+from kueuelib.api.names import ADMISSION_MANAGER
+from kueuelib.api.patch import diff_merge_patch, merge_patch
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.status_writes import BUNDLE
+from kueuelib.errors import KueuelibError
+from kueuelib.jobs.commands import (
+    Change,
+    Command,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+    Wait,
+)
+from kueuelib.jobs.matching import by_age, owned_by
+from kueuelib.jobs.plan import plan
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.situation import Situation
+
+NAMESPACE = "conformance"
+QUEUE = "team"
+MOST_PLANS = 30
+"""Plans that a job may need until there is nothing left to do."""
+_BUNDLED_FIELDS = ("admission", "requeueState", "accumulatedPastExecutionTimeSeconds")
+
+
+class NotSettled(KueuelibError):
+    """Plan after plan wants something done."""
+
+
+class JobWorld:
+    """The job, its Workloads, and who looks at them.
+
+    Args:
+        integration: the kind of the job.
+        obj: the job as a user creates it; its name is enough for an identity.
+        one_at_a_time: carry out one command of each plan only, as a manager that dies after every
+            write.
+    """
+
+    def __init__(self, integration: Integration, obj: Obj, *, one_at_a_time: bool = False) -> None:
+        self.integration = integration
+        self.now = 1_700_000_000.0
+        self.events: list[str] = []
+        self.flavors: dict[str, Mapping[str, Any]] = {}
+        self.settings = JobSettings(frameworks=(integration.name,))
+        self._one_at_a_time = one_at_a_time
+        self._objects: dict[tuple[str, ObjectKey], Obj] = {}
+        self._version = 0
+        obj = copy.deepcopy(obj)
+        obj["apiVersion"] = integration.resource.api_version
+        obj["kind"] = integration.resource.kind
+        obj["metadata"].setdefault("namespace", NAMESPACE)
+        self._job_key = self._add(integration.resource.kind, obj)
+
+    # ---- reading
+
+    @property
+    def job(self) -> Obj | None:
+        """The job as it is stored, None when it is gone."""
+        return self._objects.get((self.integration.resource.kind, self._job_key))
+
+    @property
+    def exists(self) -> bool:
+        """Whether the job is there."""
+        return self.job is not None
+
+    @property
+    def live_job(self) -> Obj:
+        """The job, which has to be there."""
+        found = self.job
+        assert found is not None, "the job is gone"
+        return found
+
+    @property
+    def workloads(self) -> tuple[Obj, ...]:
+        """All Workloads, oldest first."""
+        return by_age(obj for (kind, _), obj in self._objects.items() if kind == WORKLOADS.kind)
+
+    @property
+    def workload(self) -> Obj:
+        """The only Workload."""
+        assert len(self.workloads) == 1, f"there are {len(self.workloads)} Workloads, not one"
+        return self.workloads[0]
+
+    def holds_quota(self) -> bool:
+        """Whether the only Workload does."""
+        return states.has_quota(self.workload)
+
+    def is_suspended(self) -> bool:
+        """Whether the job is."""
+        return self.integration.job_type(self.live_job).is_suspended()
+
+    # ---- the manager
+
+    def settle(self) -> None:
+        """Makes plans and carries them out until there is nothing left to do.
+
+        Raises:
+            NotSettled: there always is.
+        """
+        for _ in range(MOST_PLANS):
+            self.now += 1
+            commands = plan(self._situation())
+            if not self._carry_out(commands):
+                return
+        raise NotSettled(f"after {MOST_PLANS} plans there is still something to do: {commands}")
+
+    def _situation(self) -> Situation:
+        job = self.job
+        if job is None:
+            return Situation(None, self.now, self.settings, orphans=self.workloads)
+        uid = job["metadata"]["uid"]
+        owned = tuple(wl for wl in self.workloads if owned_by(wl, uid))
+        return Situation(
+            self.integration.job_type(copy.deepcopy(job)),
+            self.now,
+            self.settings,
+            workloads=copy.deepcopy(owned),
+            flavors=self.flavors,
+        )
+
+    def _carry_out(self, commands: tuple[Command, ...]) -> bool:
+        """Whether anything was written."""
+        written = False
+        for command in commands:
+            match command:
+                case Emit():
+                    self.events.append(command.reason)
+                case Wait():
+                    break
+                case _:
+                    written = self._write(command) or written
+                    if self._one_at_a_time and written:
+                        break
+        return written
+
+    def _write(self, command: Command) -> bool:
+        match command:
+            case Create(resource, obj):
+                self._add(resource.kind, copy.deepcopy(obj))
+            case Change(resource, old, new):
+                patch = diff_merge_patch(old, new)
+                if not patch:
+                    return False
+                self._store(resource.kind, merge_patch(self._get(resource.kind, old), patch))
+            case PatchStatus():
+                self._store(command.resource.kind, self._with_status(command))
+            case Delete(resource, obj):
+                self._delete(resource.kind, self._get(resource.kind, obj))
+            case DropFinalizer(resource, obj, finalizer):
+                found = copy.deepcopy(self._get(resource.kind, obj))
+                found["metadata"]["finalizers"].remove(finalizer)
+                self._store(resource.kind, found)
+            case _:
+                return False
+        return True
+
+    def _with_status(self, command: PatchStatus) -> Obj:
+        """Server-side apply as far as Workloads need it."""
+        found = copy.deepcopy(self._get(command.resource.kind, command.obj))
+        status = found.setdefault("status", {})
+        if command.style == "merge":
+            return {**found, "status": merge_patch(status, command.status)}
+        conditions = {entry["type"]: entry for entry in status.get("conditions") or ()}
+        if command.field_manager == ADMISSION_MANAGER:
+            conditions = {k: entry for k, entry in conditions.items() if k not in BUNDLE}
+            for field in _BUNDLED_FIELDS:
+                status.pop(field, None)
+        conditions.update({entry["type"]: entry for entry in command.status.get("conditions", ())})
+        status.update(copy.deepcopy(command.status))
+        status["conditions"] = list(conditions.values())
+        return found
+
+    # ---- everybody else
+
+    def change(self, obj: Obj) -> None:
+        """Stores the job as its controller, or a user, changed it."""
+        self._store(self.integration.resource.kind, copy.deepcopy(obj))
+
+    def admit(self, flavor: str) -> None:
+        """Admits the Workload on one flavor, whose nodes have the label `pool` and a taint."""
+        toleration = {"key": flavor, "operator": "Exists", "effect": "NoSchedule"}
+        self.flavors[flavor] = {
+            "spec": {"nodeLabels": {"pool": flavor}, "tolerations": [toleration]}
+        }
+        wl = self.workload
+        assignments = [
+            {"name": entry["name"], "count": entry["count"], "flavors": {"cpu": flavor}}
+            for entry in wl["spec"]["podSets"]
+        ]
+        admission = {"clusterQueue": "cq", "podSetAssignments": assignments}
+        self._store(WORKLOADS.kind, states.reserve(wl, admission, [], self.now))
+
+    def evict(self, reason: str = "Preempted") -> None:
+        """Tells the job to stop."""
+        found = states.evict(self.workload, reason, "somebody else needs the quota", self.now)
+        self._store(WORKLOADS.kind, found)
+
+    def delete_job(self) -> None:
+        """Deletes the job; its finalizers decide when it goes."""
+        self._delete(self.integration.resource.kind, self.live_job)
+
+    def delete_workload(self) -> None:
+        """Deletes the Workload; its finalizer keeps it until it is released."""
+        self._delete(WORKLOADS.kind, self.workload)
+
+    # ---- the store
+
+    def _add(self, kind: str, obj: Obj) -> ObjectKey:
+        meta = obj["metadata"]
+        assert (kind, key_of(obj)) not in self._objects, f"{kind} {meta['name']} exists already"
+        meta["uid"] = f"uid-of-{meta['name']}-{self._version}"
+        meta["creationTimestamp"] = format_time(self.now)
+        self._store(kind, obj)
+        return key_of(obj)
+
+    def _get(self, kind: str, obj: Obj) -> Obj:
+        found = self._objects.get((kind, key_of(obj)))
+        assert found is not None, f"{kind} {key_of(obj)} is written and does not exist"
+        assert found["metadata"]["uid"] == obj["metadata"]["uid"], "a write to another object"
+        return found
+
+    def _store(self, kind: str, obj: Obj) -> None:
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        meta = obj["metadata"]
+        if meta.get("deletionTimestamp") and not meta.get("finalizers"):
+            del self._objects[kind, key_of(obj)]
+        else:
+            self._objects[kind, key_of(obj)] = obj
+
+    def _delete(self, kind: str, obj: Obj) -> None:
+        found = copy.deepcopy(obj)
+        found["metadata"].setdefault("deletionTimestamp", format_time(self.now))
+        self._store(kind, found)
