@@ -398,7 +398,7 @@ class Histories(RuleBasedStateMachine):
                 assert asides == (item.aside is not None)
                 if item.place is Place.HEAP:
                     first = item.group.first() if item.group else (item.info.order, key)
-                    assert first in queue._heap
+                    assert (first[1] != queue.sticky, *first) in queue._heap
             counts = queue.counts()
             if queue.active:
                 assert counts.inadmissible == places[Place.INADMISSIBLE]

@@ -9,21 +9,39 @@ from enum import IntEnum
 
 import attrs
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 
 
 class Mode(IntEnum):
-    """What trying a flavor, a pod set or a whole workload came to; larger is better.
-
-    Preemption, when it is decided, adds its ranks between `NO_CANDIDATES` and `FIT`.
-    """
+    """What trying a flavor, a pod set or a whole workload came to; larger is better."""
 
     NO_FIT = 0
     """Nothing that others could give up would help."""
     NO_CANDIDATES = 10
     """The quota is large enough, but in use by workloads that may not be preempted."""
+    PREEMPT = 20
+    """It fits when workloads of the own ClusterQueue leave, and perhaps others."""
+    RECLAIM = 30
+    """It fits when workloads of ClusterQueues leave that borrow."""
     FIT = 40
     """It fits now."""
+
+
+@attrs.frozen
+class Outlook:
+    """What preempting for one request would come to (spec/scheduling 5.4).
+
+    Attributes:
+        candidates: how many workloads were considered as victims, in the widest round. None means
+            that the policies of the ClusterQueue protect all of them.
+        victims: those that would have to leave, sorted; empty when it does not fit whoever leaves.
+        lack: what would still be missing with all of them gone.
+    """
+
+    candidates: int
+    victims: tuple[ObjectKey, ...]
+    lack: int
 
 
 class Severity(IntEnum):
@@ -143,6 +161,7 @@ class QuotaInUse:
         available: what it could get now, limits and lending included.
         reclaimable: whether preemption could be asked for at all; False when the request needs
             more than nominal quota and the ClusterQueue may not preempt while it borrows.
+        outlook: what preemption would come to, None when it can't be asked for.
     """
 
     flavor: str
@@ -154,6 +173,7 @@ class QuotaInUse:
     borrowable: int | None
     available: int
     reclaimable: bool
+    outlook: Outlook | None = None
 
     severity = Severity.QUOTA_IN_USE
 

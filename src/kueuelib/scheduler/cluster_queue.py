@@ -6,6 +6,7 @@ when a cycle asks for them and thrown away by the next change (spec/scheduling 2
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 import attrs
@@ -13,9 +14,12 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.activity import ACTIVE
 from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource
-from kueuelib.scheduler.holders import Holder, Priorities
+from kueuelib.scheduler.holders import Holder, Priorities, Ranked, rank_of
 from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.snapshot import FrozenCohort, FrozenQueue
+
+Generation = tuple[int, str, int]
+"""Equal as long as nobody left a ClusterQueue and no quota of its cohort changed."""
 
 
 @attrs.define
@@ -60,36 +64,64 @@ class CohortState:
         self.members: dict[str, QueueState] = {}
         self.capacity: dict[FlavorResource, int] = {}
         self.used: dict[FlavorResource, int] = {}
+        self.changes = 0
+        self._borrowers: dict[FlavorResource, frozenset[str]] = {}
+        self._parts: dict[str, FrozenQueue] = {}
+        self._stale: dict[str, None] = {}
         self._frozen: FrozenCohort | None = None
 
-    def thaw(self) -> None:
-        """Forgets the frozen part, because something changed."""
+    def thaw(self, member: str) -> None:
+        """Forgets the frozen part of a member, because something changed."""
+        self._stale[member] = None
         self._frozen = None
+
+    def note_borrowing(self, member: str, pair: FlavorResource, *, borrows: bool) -> None:
+        """Remembers whether a member uses more than its nominal quota."""
+        known = self._borrowers.get(pair, frozenset())
+        if borrows is (member in known):
+            return
+        changed = known | {member} if borrows else known - {member}
+        if changed:
+            self._borrowers[pair] = changed
+        else:
+            del self._borrowers[pair]
 
     def join(self, member: QueueState) -> None:
         """Adds a ClusterQueue with its quota and its usage."""
-        self.members[member.spec.name] = member
+        name = member.spec.name
+        self.members[name] = member
+        self._parts[name] = member.freeze()
+        self._parts = {known: self._parts[known] for known in sorted(self._parts)}
         self._count(member, 1)
+        for pair in member.tally.reserved:
+            self.note_borrowing(name, pair, borrows=member.borrows(pair))
 
     def leave(self, member: QueueState) -> None:
         """Takes a ClusterQueue out, as it is now."""
-        del self.members[member.spec.name]
+        name = member.spec.name
+        del self.members[name]
+        self._parts = {known: part for known, part in self._parts.items() if known != name}
+        self._stale.pop(name, None)
         self._count(member, -1)
+        for pair in tuple(self._borrowers):
+            self.note_borrowing(name, pair, borrows=False)
 
     def _count(self, member: QueueState, sign: int) -> None:
         lent = {pair: limits.lendable for pair, limits in member.spec.limits.items()}
         _accumulate(self.capacity, lent, sign)
         _accumulate(self.used, member.beyond_guarantee(), sign)
+        self.changes += 1
         self._frozen = None
 
     def freeze(self) -> FrozenCohort:
         """The frozen part, made anew only after a change."""
         if self._frozen is None:
+            parts = self._parts = dict(self._parts)
+            for name in self._stale:
+                parts[name] = self.members[name].freeze()
+            self._stale.clear()
             self._frozen = FrozenCohort(
-                self.name,
-                dict(self.capacity),
-                dict(self.used),
-                {name: self.members[name].freeze() for name in sorted(self.members)},
+                self.name, dict(self.capacity), dict(self.used), parts, dict(self._borrowers)
             )
         return self._frozen
 
@@ -105,18 +137,26 @@ class QueueState:
         self.spec = spec
         self.activity = ACTIVE
         self.holders: dict[ObjectKey, Holder] = {}
+        self.ranked: list[Ranked] = []
         self.tally = Tally()
         self.local: dict[ObjectKey, Tally] = {}
         self.priorities = Priorities()
         self.cohort: CohortState | None = None
+        self._departures = 0
         self._frozen: FrozenQueue | None = None
         self._holders_shared = False
+
+    @property
+    def generation(self) -> Generation:
+        """What tells whether progress with flavors is still worth something."""
+        cohort = self.cohort
+        return self._departures, cohort.name if cohort else "", cohort.changes if cohort else 0
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""
         self._frozen = None
         if self.cohort is not None:
-            self.cohort.thaw()
+            self.cohort.thaw(self.spec.name)
 
     def freeze(self) -> FrozenQueue:
         """The frozen part, made anew only after a change."""
@@ -127,9 +167,15 @@ class QueueState:
                 "" if self.activity.active else self.activity.reason,
                 dict(self.tally.reserved),
                 self.holders,
+                self.ranked,
                 self.priorities.lowest,
             )
         return self._frozen
+
+    def borrows(self, pair: FlavorResource) -> bool:
+        """Whether it uses more than its nominal quota."""
+        nominal = self.spec.limits.get(pair, NO_LIMITS).nominal
+        return self.tally.reserved.get(pair, 0) > nominal
 
     def beyond_guarantee(self) -> dict[FlavorResource, int]:
         """The part of the usage that the cohort has to provide."""
@@ -144,22 +190,29 @@ class QueueState:
         """Charges a workload."""
         self._count(holder, 1)
         self.holders[holder.key] = holder
+        insort(self.ranked, (rank_of(holder), holder))
         self.priorities.add(holder.priority)
 
     def remove(self, key: ObjectKey) -> Holder:
         """Releases what a workload was charged."""
         holder = self.holders[key]
         self._count(holder, -1)
+        self._departures += 1
         del self.holders[key]
+        del self.ranked[bisect_left(self.ranked, (rank_of(holder),))]
         self.priorities.remove(holder.priority)
         return holder
 
     def _count(self, holder: Holder, sign: int) -> None:
         if self._holders_shared:
-            self.holders, self._holders_shared = dict(self.holders), False
+            self.holders, self.ranked = dict(self.holders), list(self.ranked)
+            self._holders_shared = False
         if self.cohort is not None:
             self._move_shared(holder.usage, sign, self.cohort.used)
         self.tally.count(holder, sign)
+        if self.cohort is not None:
+            for pair in holder.usage:
+                self.cohort.note_borrowing(self.spec.name, pair, borrows=self.borrows(pair))
         local = self.local.setdefault(holder.local_queue, Tally())
         local.count(holder, sign)
         if not local.reserving:

@@ -23,7 +23,8 @@ from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.holders import Holder
-from kueuelib.scheduler.pending import Aside, Place, Requeue
+from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue
+from kueuelib.scheduler.preemption.victims import Preemption
 from kueuelib.scheduler.reasons import (
     BackingOff,
     ClusterQueueInactive,
@@ -51,11 +52,14 @@ class Settled:
             because their workload or ClusterQueue changed while the cycle ran.
         waits: the verdicts that still hold and are to be told.
         effects: whose status must be looked at again.
+        preemptions: who is to be told to leave; without those who are leaving already, and those of
+            preemptors that changed while the cycle ran.
     """
 
     admissions: tuple[Admit, ...]
     waits: tuple[Wait, ...]
     effects: Effects
+    preemptions: tuple[Preemption, ...] = ()
 
 
 class Engine:
@@ -105,6 +109,13 @@ class Engine:
         """When time alone makes work, in seconds since the epoch: the end of the next back-off."""
         return self._queues.next_deadline()
 
+    def reconsider(self) -> None:
+        """Lets the heads of all ClusterQueues be tried again, although nothing changed.
+
+        Not needed for progress: what can change a verdict causes a new try by itself.
+        """
+        self._queues.touch_all()
+
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.
 
@@ -120,7 +131,7 @@ class Engine:
                     item.info,
                     name,
                     self._state.namespaces.get(item.info.key.namespace),
-                    item.progress,
+                    self._progress(name, item),
                 )
                 for name, item in popped
             )
@@ -128,11 +139,16 @@ class Engine:
             return CycleInput(heads, frozen, self._cache.all_ready, self._settings)
         return None
 
+    def _progress(self, name: str, item: Pending) -> Progress:
+        state = self._cache.state(name)
+        return () if state is None else item.resume(state.generation)
+
     def settle(self, plan: Plan, now: float) -> Settled:
-        """Charges the admissions of a plan and queues its other heads again (spec/scheduling 2.6,
-        3.3).
+        """Charges the admissions of a plan, marks its victims as leaving, and queues its other
+        heads again (spec/scheduling 2.6, 3.3, 6.7).
         """
         admissions, waits = [], []
+        preemptions = tuple(filter(None, map(self._issue, plan.preemptions)))
         touched: dict[ObjectKey, str] = {}
         for admit in plan.admissions:
             if self._still_stands(admit.key, admit.uid, admit.cluster_queue):
@@ -159,7 +175,18 @@ class Engine:
             tuple(sorted(set(touched.values()))),
             tuple(sorted({self._state.named_local_queue(key) for key in touched})),
         )
-        return Settled(tuple(admissions), tuple(waits), effects)
+        return Settled(tuple(admissions), tuple(waits), effects, preemptions)
+
+    def _issue(self, preemption: Preemption) -> Preemption | None:
+        """What is left of a preemption to be told to its victims, None when nothing is."""
+        if not self._still_stands(preemption.key, preemption.uid, preemption.cluster_queue):
+            return None
+        victims = tuple(
+            victim
+            for victim in preemption.victims
+            if self._facts.workloads.let_go(victim.key, victim.holder.uid)
+        )
+        return attrs.evolve(preemption, victims=victims) if victims else None
 
     def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> bool:
         item = self._queues.get(key)

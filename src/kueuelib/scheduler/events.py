@@ -170,6 +170,16 @@ class Confirmed:
     resource_version: str
 
 
+@attrs.frozen
+class EvictionFailed:
+    """A victim of a preemption could not be told to leave (spec/scheduling 6.7).
+
+    It counts as staying again, and whoever waits for it looks at once who else could leave.
+    """
+
+    key: ObjectKey
+
+
 Event = (
     ClusterQueueSet
     | ClusterQueueGone
@@ -190,6 +200,7 @@ Event = (
     | Assumed
     | Forgotten
     | Confirmed
+    | EvictionFailed
 )
 
 

@@ -49,6 +49,7 @@ class Facts:
             events.Assumed: self.workloads.assumed,
             events.Forgotten: self.workloads.forgotten,
             events.Confirmed: self.workloads.confirm,
+            events.EvictionFailed: self.workloads.eviction_failed,
         }
 
     def observe(self, event: Event, now: float) -> Effects:

@@ -3,9 +3,9 @@
 `assign` tries the flavors of every resource group in order and keeps the best; what stood in the
 way of the others becomes the reason. It reads a snapshot and changes nothing.
 
-Whether somebody could be preempted is not decided here yet: `_verdict` is the one place that ranks
-a flavor whose quota is in use, and preemption will refine its answer between `NO_CANDIDATES` and
-`FIT`.
+A flavor whose quota is in use is ranked by what preemption could do there, which is simulated for
+each request on its own: nobody could be preempted, somebody of the own ClusterQueue would have to
+leave, or only such as borrow.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from kueuelib.scheduler.blockers import (
     UntoleratedTaint,
 )
 from kueuelib.scheduler.pending import Progress
+from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.outlook import simulate
 from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
@@ -65,6 +67,7 @@ class Assignment:
         choices: the pod sets up to and including the first that does not fit at all.
         usage: what it would be charged.
         borrowing: 0 when it stays within nominal quota, 1 when the cohort has to lend.
+        contested: the part of `usage` that does not fit now.
         blocked: why it does not fit now.
         progress: which flavors were tried.
     """
@@ -72,18 +75,37 @@ class Assignment:
     mode: Mode
     choices: tuple[PodSetChoice, ...]
     usage: Mapping[FlavorResource, int]
+    contested: frozenset[FlavorResource]
     borrowing: int
     blocked: tuple[PodSetBlocked, ...]
     progress: Progress
 
 
 @attrs.frozen(eq=False)
+class _Verdict:
+    """What one request in one flavor came to."""
+
+    mode: Mode
+    borrowing: int = 0
+    blocker: Blocker | None = None
+
+
+@attrs.frozen(eq=False)
 class _Option:
-    """One flavor for one resource group."""
+    """One flavor for one resource group: `worst` of its resources represents it."""
 
     flavor: str
-    mode: Mode
-    borrowing: int
+    worst: _Verdict
+    verdicts: Mapping[str, _Verdict] = attrs.field(factory=dict)
+
+    @property
+    def mode(self) -> Mode:
+        return self.worst.mode
+
+    @property
+    def borrowing(self) -> int:
+        """The level of the resource that borrows most."""
+        return max((found.borrowing for found in self.verdicts.values()), default=0)
 
 
 @attrs.frozen(eq=False)
@@ -103,6 +125,7 @@ def assign(
     progress: Progress = (),
     *,
     fungible: bool = True,
+    only: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Assignment:
     """Flavors for all pod sets of a workload.
 
@@ -113,19 +136,23 @@ def assign(
         counts: pods per pod set, when fewer than all are tried (spec/scheduling 1.8).
         progress: the flavors that earlier attempts tried already.
         fungible: False takes the first flavor that fits, whatever the ClusterQueue prefers.
+        only: per pod set the flavor of each resource that may be tried, None for all.
     """
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at)
     policy = queue.spec.fungibility if fungible else FIRST_FIT
     resume = {name: dict(indices) for name, indices in progress}
     usage: dict[FlavorResource, int] = {}
     choices: list[PodSetChoice] = []
     blocked: list[PodSetBlocked] = []
     tried: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+    contested: set[FlavorResource] = set()
     borrowing = 0
     count_pods = queue.spec.group_of(PODS) is not None
     for index, pod_set in enumerate(info.pod_sets):
         count = pod_set.count if counts is None else counts[index]
         requests = pod_set.requests(count, count_pods=count_pods)
-        found = _PodSetSearch(snapshot, queue, policy, pod_set, requests, usage)
+        pinned = None if only is None else only.get(pod_set.name, {})
+        found = _PodSetSearch(snapshot, preemptor, policy, pod_set, requests, usage, pinned)
         mode = found.run(resume.get(pod_set.name, {}))
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
@@ -138,11 +165,13 @@ def assign(
         if mode is Mode.NO_FIT:
             break
         usage = added(usage, in_flavors(covered, flavors))
+        contested |= found.contested
     modes = [choice.mode for choice in choices]
     return Assignment(
         mode=min(modes, default=Mode.NO_FIT),
         choices=tuple(choices),
         usage=usage,
+        contested=frozenset(contested),
         borrowing=borrowing,
         blocked=tuple(blocked),
         progress=tuple(tried),
@@ -155,21 +184,25 @@ class _PodSetSearch:
     def __init__(
         self,
         snapshot: Snapshot,
-        queue: FrozenQueue,
+        preemptor: Preemptor,
         policy: Fungibility,
         pod_set: PodSetInfo,
         requests: Mapping[str, int],
         earlier: Mapping[FlavorResource, int],
+        only: Mapping[str, str] | None,
     ) -> None:
         self._snapshot = snapshot
-        self._queue = queue
+        self._preemptor = preemptor
+        self._queue = preemptor.queue
         self._policy = policy
         self._spec = pod_set.spec.template.spec
         self._requests = requests
         self._earlier = earlier
+        self._only = only
         self.flavors: dict[str, str] = {}
         self.tried: dict[str, int] = {}
         self.blocked: list[GroupBlocked] = []
+        self.contested: set[FlavorResource] = set()
         self.borrowing = 0
 
     def run(self, resume: Mapping[str, int]) -> Mode:
@@ -183,7 +216,8 @@ class _PodSetSearch:
                 if not self._requests[resource]:
                     continue
                 return self._fail((FlavorAttempt("", Mode.NO_FIT, (ResourceUncovered(resource),)),))
-            found = self._group(group, resume.get(resource, -1))
+            pinned = None if self._only is None else self._only.get(resource, "")
+            found = self._group(group, resume.get(resource, -1), pinned)
             if found.best is None:
                 return self._fail(found.attempts)
             mode = min(mode, found.best.mode)
@@ -191,16 +225,18 @@ class _PodSetSearch:
             for name in group.resources:
                 if name in self._requests:
                     self.flavors[name], self.tried[name] = found.best.flavor, found.tried
+                    if found.best.verdicts[name].mode is not Mode.FIT:
+                        self.contested.add(FlavorResource(found.best.flavor, name))
             if found.best.mode is not Mode.FIT:
                 self.blocked.append(_blocked(found.attempts))
         return mode
 
     def _fail(self, attempts: tuple[FlavorAttempt, ...]) -> Mode:
-        self.flavors, self.tried = {}, {}
+        self.flavors, self.tried, self.contested = {}, {}, set()
         self.blocked = [_blocked(attempts)]
         return Mode.NO_FIT
 
-    def _group(self, group: ResourceGroup, last: int) -> _Search:
+    def _group(self, group: ResourceGroup, last: int, only: str | None) -> _Search:
         wanted = [name for name in sorted(group.resources) if name in self._requests]
         policy = self._policy
         attempts: list[FlavorAttempt] = []
@@ -210,14 +246,16 @@ class _PodSetSearch:
             if index <= last:
                 continue
             tried = index
+            if only is not None and name != only:
+                continue
             option, blockers = self._try(name, wanted)
             attempts.append(FlavorAttempt(name, option.mode, blockers))
             if option.mode is Mode.NO_FIT:
                 continue
-            if not _try_next(option, policy):
+            if not _try_next(option.worst, policy):
                 best = option
                 break
-            if best is None or _is_better(option, best, policy):
+            if best is None or _is_better(option.worst, best.worst, policy):
                 best = option
         if tried == len(group.flavors) - 1:
             tried = -1
@@ -227,19 +265,23 @@ class _PodSetSearch:
         flavor = self._snapshot.flavors.get(name)
         mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, self._spec)
         if mismatch is not None:
-            return _Option(name, Mode.NO_FIT, 0), (mismatch,)
-        mode, borrowing = Mode.FIT, 0
-        blockers: list[Blocker] = []
+            return _Option(name, _Verdict(Mode.NO_FIT)), (mismatch,)
+        worst = _Verdict(Mode.FIT)
+        verdicts = {}
         for resource in wanted:
-            amount = self._requests[resource]
             pair = FlavorResource(name, resource)
-            verdict, borrows, blocker = _verdict(
-                self._snapshot, self._queue, pair, self._earlier.get(pair, 0), amount
+            found = _verdict(
+                self._snapshot,
+                self._preemptor,
+                pair,
+                self._earlier.get(pair, 0),
+                self._requests[resource],
             )
-            mode, borrowing = min(mode, verdict), max(borrowing, borrows)
-            if blocker is not None:
-                blockers.append(blocker)
-        return _Option(name, mode, borrowing), tuple(blockers)
+            verdicts[resource] = found
+            if _is_better(worst, found, self._policy):
+                worst = found
+        blockers = tuple(found.blocker for found in verdicts.values() if found.blocker is not None)
+        return _Option(name, worst, verdicts), blockers
 
 
 def _blocked(attempts: tuple[FlavorAttempt, ...]) -> GroupBlocked:
@@ -247,20 +289,20 @@ def _blocked(attempts: tuple[FlavorAttempt, ...]) -> GroupBlocked:
 
 
 def _verdict(
-    snapshot: Snapshot, queue: FrozenQueue, pair: FlavorResource, earlier: int, amount: int
-) -> tuple[Mode, int, Blocker | None]:
+    snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, earlier: int, amount: int
+) -> _Verdict:
     """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
+    queue = preemptor.queue
     value = earlier + amount
     capacity = snapshot.capacity(queue, pair)
     if value > capacity:
         exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
-        return Mode.NO_FIT, 0, exceeded
-    borrowing = int(snapshot.borrows(queue, pair, value))
+        return _Verdict(Mode.NO_FIT, 0, exceeded)
     available = snapshot.available(queue, pair)
+    borrowing = int(snapshot.borrows(queue, pair, value))
     if value <= available:
-        return Mode.FIT, borrowing, None
+        return _Verdict(Mode.FIT, borrowing)
     limits = snapshot.limits(queue, pair)
-    reclaimable = value <= limits.nominal or queue.spec.preemption.borrow_within_cohort
     blocker = QuotaInUse(
         pair.flavor,
         pair.resource,
@@ -270,25 +312,39 @@ def _verdict(
         nominal=limits.nominal,
         borrowable=limits.borrowing if queue.spec.cohort else 0,
         available=available,
-        reclaimable=reclaimable,
+        reclaimable=value <= limits.nominal or queue.spec.preemption.borrow_within_cohort,
     )
-    return Mode.NO_CANDIDATES if reclaimable else Mode.NO_FIT, borrowing, blocker
+    if not blocker.reclaimable:
+        return _Verdict(Mode.NO_FIT, borrowing, blocker)
+    found = simulate(snapshot, preemptor, pair, value)
+    blocker = attrs.evolve(blocker, outlook=found.outlook)
+    return _Verdict(found.mode, found.borrowing, blocker)
 
 
-def _try_next(option: _Option, policy: Fungibility) -> bool:
+def _try_next(found: _Verdict, policy: Fungibility) -> bool:
     """Whether later flavors are worth a look (5.4); one without victims never ends the search."""
-    if option.mode is not Mode.FIT:
+    if found.mode is Mode.NO_CANDIDATES:
         return True
-    return option.borrowing > 0 and policy.next_rather_than_borrow
+    if found.mode is not Mode.FIT and policy.next_rather_than_preempt:
+        return True
+    return found.borrowing > 0 and policy.next_rather_than_borrow
 
 
-def _is_better(option: _Option, best: _Option, policy: Fungibility) -> bool:
-    """Whether a flavor beats the best one so far; the earliest wins among equals (5.4)."""
-    if policy.preempt_rather_than_borrow and option.borrowing != best.borrowing:
-        return option.borrowing < best.borrowing
-    if option.mode is not best.mode:
-        return option.mode > best.mode
-    return option.borrowing < best.borrowing
+def _is_better(one: _Verdict, other: _Verdict, policy: Fungibility) -> bool:
+    """Whether one flavor or request is preferred; among equals the earliest is kept (5.4).
+
+    What can't be had now loses against everything that can, whatever the policy prefers.
+    """
+    for hopeless in (Mode.NO_FIT, Mode.NO_CANDIDATES):
+        if (one.mode is hopeless) is not (other.mode is hopeless):
+            return other.mode is hopeless
+    if one.mode is Mode.NO_FIT:
+        return False
+    if policy.preempt_rather_than_borrow and one.borrowing != other.borrowing:
+        return one.borrowing < other.borrowing
+    if one.mode is not other.mode:
+        return one.mode > other.mode
+    return one.borrowing < other.borrowing
 
 
 def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:

@@ -1,9 +1,13 @@
-"""Workloads that hold quota, and the exact lowest priority among them."""
+"""Workloads that hold quota, in the order in which they would be preempted, and the exact lowest
+priority among them.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
+from math import inf
+from typing import NamedTuple
 
 import attrs
 
@@ -43,6 +47,30 @@ class Holder:
     assumed: bool
     evicted: bool
     pods_ready: bool
+
+
+class Rank(NamedTuple):
+    """The place of a workload among those that could be preempted (spec/scheduling 6.3).
+
+    Those on their way out come first, then the lowest priority, then the newest reservation; the
+    UID decides between equals. One that is only assumed has the newest reservation of all.
+    """
+
+    stays: bool
+    priority: int
+    reserved_ago: float
+    uid: str
+    key: ObjectKey
+
+
+Ranked = tuple[Rank, Holder]
+"""A workload with its rank."""
+
+
+def rank_of(holder: Holder) -> Rank:
+    """The rank of a workload; it changes with the Holder only."""
+    ago = -inf if holder.reserved_at is None else -holder.reserved_at
+    return Rank(not holder.evicted, holder.priority, ago, holder.uid, holder.key)
 
 
 class Priorities:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from kueuelib.scheduler.cluster_queue import Generation
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import WorkloadInfo
 
@@ -26,12 +27,14 @@ class Requeue(Enum):
     """Why a head comes back without quota (spec/scheduling 3.3).
 
     `GENERIC` and `FAILED_AFTER_NOMINATION` are the two sides of the rule that StrictFIFO keeps its
-    head while BestEffortFIFO parks it. The last two park under either strategy, because no change
-    of quota can help: only the namespace's labels, or the workload's own checks.
+    head while BestEffortFIFO parks it. After `PENDING_PREEMPTION` either strategy keeps it, and in
+    BestEffortFIFO nothing overtakes it any more. The last two park under either strategy, because
+    no change of quota can help: only the namespace's labels, or the workload's own checks.
     """
 
     GENERIC = ""
     FAILED_AFTER_NOMINATION = "FailedAfterNomination"
+    PENDING_PREEMPTION = "PendingPreemption"
     NAMESPACE_MISMATCH = "NamespaceMismatch"
     FAILED_CHECKS = "FailedChecks"
 
@@ -69,6 +72,9 @@ class Pending:
         in_flight: whether it is a head of the cycle that runs.
         not_before: the end of its back-off in seconds since the epoch, or None.
         progress: how far the flavors were tried.
+        turn: the turn of its ClusterQueue in which it was tried last.
+        overtaken: whether others had a turn between its last two.
+        generation: what its ClusterQueue and cohort were like when it was tried last.
         since: the cycle in which the current pass over the flavors began.
         version: the version of its scope when it was popped.
         held_at: that version when a blocked head kept it from quota that nobody used; None if none
@@ -83,6 +89,9 @@ class Pending:
     in_flight: bool = False
     not_before: float | None = None
     progress: Progress = ()
+    turn: int = 0
+    overtaken: bool = False
+    generation: Generation | None = None
     since: int | None = None
     version: int = 0
     held_at: int | None = None
@@ -96,6 +105,18 @@ class Pending:
             return Place.IN_FLIGHT
         parked = self.group is not None and not self.group.active
         return Place.INADMISSIBLE if parked or self.aside is not None else Place.HEAP
+
+    def resume(self, generation: Generation) -> Progress:
+        """The flavors to skip in the try that begins.
+
+        What was tried in the turn before counts, whatever happened meanwhile, so that a busy
+        ClusterQueue does not keep anybody from ever reaching the later flavors. What is older
+        counts only while nothing happened (spec/scheduling 5.6).
+        """
+        if self.overtaken and generation != self.generation:
+            self.progress, self.since = (), None
+        self.generation = generation
+        return self.progress
 
     def void(self) -> None:
         """Forgets what was tried, because the workload changed."""

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.pending import Aside, Counts, Pending
+from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import Shape
 
@@ -66,6 +66,8 @@ class PendingQueue:
         active: whether it offers heads.
         items: all workloads that wait here.
         in_flight: the one that is being tried.
+        sticky: the one for which others were told to leave last; it stays first until it leaves
+            the queue, so that nothing overtakes it and takes what becomes free.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,7 +76,9 @@ class PendingQueue:
         self.active = True
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
-        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
+        self.sticky: ObjectKey | None = None
+        self._turns = 0
+        self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
         self._groups: dict[Shape, ShapeGroup] = {}
         self._hopeless: dict[Shape, Reason] = {}
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
@@ -98,7 +102,18 @@ class PendingQueue:
     def go_alone(self, item: Pending) -> None:
         """Puts a workload into the heap on its own: its next try differs from its shape's."""
         self._settle_in(item)
-        heappush(self._heap, (item.info.order, item.info.key))
+        self._push(item.info.order, item.info.key)
+
+    def stick(self, key: ObjectKey | None) -> None:
+        """Lets a workload be the first one, whatever its order; None for nobody."""
+        before, self.sticky = self.sticky, key
+        for changed in (before, key):
+            item = self.items.get(changed) if changed is not None else None
+            if item is not None and item.place is Place.HEAP:
+                self._push(item.info.order, item.info.key)
+
+    def _push(self, order: QueueOrder, key: ObjectKey) -> None:
+        heappush(self._heap, (key != self.sticky, order, key))
 
     def set_aside(self, item: Pending, aside: Aside) -> None:
         """Parks a workload on its own."""
@@ -137,22 +152,30 @@ class PendingQueue:
     def _offer(self, group: ShapeGroup) -> None:
         first = group.first()
         if first is not None:
-            heappush(self._heap, first)
+            self._push(*first)
+        sticky = self.items.get(self.sticky) if self.sticky is not None else None
+        if sticky is not None and sticky.group is group:
+            self._push(sticky.info.order, sticky.info.key)
 
     def pop(self) -> Pending | None:
         """Takes the head in flight; None when there is none or one is under way already."""
         if self.in_flight is not None:
             return None
         while self._heap:
-            order, key = heappop(self._heap)
+            waits_its_turn, order, key = heappop(self._heap)
             item = self.items.get(key)
             if item is None or item.info.order != order or item.aside is not None:
+                continue
+            if waits_its_turn is (key == self.sticky):
                 continue
             group = item.group
             if group is not None:
                 if not group.active:
                     continue
                 self._leave_group(item)
+            self._turns += 1
+            item.overtaken = self._turns > item.turn + 1
+            item.turn = self._turns
             item.in_flight, item.changed = True, False
             self.in_flight = key
             return item

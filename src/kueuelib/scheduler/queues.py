@@ -40,15 +40,17 @@ class _ScopeState:
         woken: whether its parked workloads are to be moved before the next cycle.
         moved_in: the cycle after which something moved last.
         version: counts everything that may change a verdict.
+        late: parked workloads that start over after the next cycle.
     """
 
-    __slots__ = ("members", "moved_in", "version", "woken")
+    __slots__ = ("late", "members", "moved_in", "version", "woken")
 
     def __init__(self) -> None:
         self.members: dict[str, None] = {}
         self.woken = False
         self.moved_in = -1
         self.version = 0
+        self.late: dict[ObjectKey, None] = {}
 
 
 class Queues:
@@ -82,6 +84,8 @@ class Queues:
             self._scope_of[name] = scope
             self._scopes.setdefault(scope, _ScopeState()).members[name] = None
         queue.strict, queue.active = strict, active
+        if strict:
+            queue.stick(None)
         self.touch(scope)
         queue.let_in(partial(self._admits, name))
 
@@ -172,7 +176,10 @@ class Queues:
         if home is None:
             return None
         self.touch(self._scope_of[home])
-        return self._queues[home].take_out(key)
+        queue = self._queues[home]
+        if queue.sticky == key:
+            queue.stick(None)
+        return queue.take_out(key)
 
     def requeue(
         self,
@@ -187,7 +194,8 @@ class Queues:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
         It returns to the heap if flavors are left to try, or if something that could help moved
-        since its pass over the flavors began; otherwise its strategy and `why` decide.
+        while it was tried; otherwise its strategy and `why` decide. If something moved earlier in
+        its pass over the flavors, it starts over when others have had their turn.
 
         Args:
             key: the head; nothing happens when it left meanwhile.
@@ -213,11 +221,16 @@ class Queues:
         if held_back and item.held_at is None:
             item.held_at = item.version
         item.reason, item.progress, item.since = reason, progress, None
-        if is_unfinished(progress):
+        if why is Requeue.PENDING_PREEMPTION:
+            item.held_at = None
+            if not queue.strict:
+                queue.stick(key)
+            queue.go_alone(item)
+        elif is_unfinished(progress):
             item.since = began
             queue.go_alone(item)
             self._due[self._scope_of[queue.name]] = None
-        elif state.moved_in >= began:
+        elif state.moved_in >= self._cycle:
             item.held_at = None
             self._enter(queue, item, now)
         elif why is Requeue.FAILED_AFTER_NOMINATION or item.held_at is not None:
@@ -225,6 +238,9 @@ class Queues:
         elif why is Requeue.GENERIC and queue.strict:
             queue.go_alone(item)
         else:
+            if state.moved_in >= began:
+                state.late[key] = None
+                self._due[self._scope_of[queue.name]] = None
             return self._park(queue, item, why, reason, resumed=resumed)
         return ()
 
@@ -295,6 +311,18 @@ class Queues:
         for name in state.members:
             self._queues[name].move()
 
+    def _start_over(self, scope: Scope, state: _ScopeState) -> None:
+        late, state.late = state.late, {}
+        for key in late:
+            item = self.get(key)
+            if (
+                item is not None
+                and item.aside is Aside.MOVE
+                and self._scope_of[self._home[key]] == scope
+            ):
+                self._queues[self._home[key]].join(item)
+                self._due[scope] = None
+
     def _expire(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, key = heappop(self._deadlines)
@@ -359,4 +387,5 @@ class Queues:
                 if item is not None:
                     item.version = state.version
                     heads.append((name, item))
+            self._start_over(scope, state)
         return tuple(sorted(heads, key=lambda head: head[0]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import attrs
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity
 
@@ -20,6 +21,7 @@ MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"
 DEACTIVATED = "Deactivated"
 WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION = "PendingEvaluation"
 PENDING = "Pending"
 
@@ -56,6 +58,8 @@ class NoFlavors:
     @property
     def condition_reason(self) -> str:
         """The worst pod set decides, as all pod sets have to fit."""
+        if self.needs_preemption:
+            return WAITING_FOR_QUOTA
         return _CONDITION_REASONS[max(blocked.severity for blocked in self.pod_sets)]
 
 
@@ -71,6 +75,47 @@ class NoLongerFits:
     def text(self) -> str:
         """The words of the condition message."""
         return "Workload no longer fits after processing another workload"
+
+
+@attrs.frozen
+class Preempting:
+    """Others were told to leave; the workload fits when they are gone (spec/scheduling 6.5).
+
+    Attributes:
+        blocked: why it does not fit before.
+        victims: who has to leave, sorted.
+    """
+
+    blocked: NoFlavors
+    victims: tuple[ObjectKey, ...]
+
+    condition_reason = WAITING_FOR_PREEMPTED
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return f"{self.blocked.text}. Pending the preemption of {len(self.victims)} workload(s)"
+
+
+@attrs.frozen
+class FitsAfterPreemptions:
+    """Who leaves for others in the same cycle makes room for this workload as well (4.3).
+
+    Attributes:
+        victims: who leaves for others, sorted.
+    """
+
+    victims: tuple[ObjectKey, ...]
+
+    condition_reason = WAITING_FOR_PREEMPTED
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return (
+            "Workload has overlapping preemption targets with another workload, "
+            "but will fit after these preemptions complete"
+        )
 
 
 @attrs.frozen
@@ -326,6 +371,8 @@ class NotEvaluated:
 Reason = (
     NoFlavors
     | NoLongerFits
+    | Preempting
+    | FitsAfterPreemptions
     | PodsNotReady
     | ChecksFailed
     | NamespaceUnknown

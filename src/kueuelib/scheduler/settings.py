@@ -21,6 +21,8 @@ class Settings:
             the first flavor that fits is taken (gate FlavorFungibility).
         priority_sorting: whether priority decides between the heads of a cohort (gate
             PrioritySortingWithinCohort).
+        preempt_for_pods: whether the search for victims makes room for the implicit resource `pods`
+            as well. Today's Kueue does not: a head whose victims leave too little of it waits.
     """
 
     queue_timestamp: str = EVICTION
@@ -28,6 +30,7 @@ class Settings:
     partial_admission: bool = True
     flavor_fungibility: bool = True
     priority_sorting: bool = True
+    preempt_for_pods: bool = False
 
 
 DEFAULTS = Settings()

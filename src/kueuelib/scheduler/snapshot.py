@@ -8,13 +8,14 @@ never writes to frozen parts: `Snapshot` holds the differences and an undo log (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
-from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
 
 
@@ -27,6 +28,7 @@ class FrozenQueue:
         inactive: why it can't admit anything, empty when it can.
         usage: what the workloads that hold quota use, also of pairs without quota.
         holders: these workloads.
+        ranked: the same in the order in which they would be preempted.
         lowest_priority: the lowest priority among them, None when there are none (KEP-83).
     """
 
@@ -34,6 +36,7 @@ class FrozenQueue:
     inactive: str
     usage: Mapping[FlavorResource, int]
     holders: Mapping[ObjectKey, Holder]
+    ranked: Sequence[Ranked]
     lowest_priority: int | None
 
 
@@ -46,12 +49,14 @@ class FrozenCohort:
         capacity: the sum of what the members lend.
         used: the sum of what the members use beyond what is guaranteed to them.
         members: the ClusterQueues, by name.
+        borrowers: per flavor and resource the members that use more than their nominal quota.
     """
 
     name: str
     capacity: Mapping[FlavorResource, int]
     used: Mapping[FlavorResource, int]
     members: Mapping[str, FrozenQueue]
+    borrowers: Mapping[FlavorResource, AbstractSet[str]]
 
 
 @attrs.frozen(eq=False)
@@ -66,8 +71,8 @@ class Frozen:
 class Snapshot:
     """Frozen parts plus the changes that a cycle tries out.
 
-    `add` and `remove` change usage; `mark` and `undo` bring an earlier state back exactly. All
-    reads take the changes into account.
+    `add` and `remove` change usage, `take_out` lets a workload that holds quota leave; `mark` and
+    `undo` bring an earlier state back exactly. All reads take the changes into account.
     """
 
     def __init__(self, frozen: Frozen) -> None:
@@ -75,7 +80,8 @@ class Snapshot:
         self._queues: dict[str, FrozenQueue] = dict(frozen.queues)
         self._usage: dict[tuple[str, FlavorResource], int] = {}
         self._shared: dict[tuple[str, FlavorResource], int] = {}
-        self._log: list[tuple[str, Amounts, int]] = []
+        self._gone: dict[ObjectKey, None] = {}
+        self._log: list[tuple[str, Amounts, int, ObjectKey | None]] = []
 
     @property
     def flavors(self) -> Mapping[str, Flavor]:
@@ -94,13 +100,20 @@ class Snapshot:
 
     def add(self, queue: FrozenQueue, amounts: Amounts) -> None:
         """Uses more."""
-        self._log.append((queue.spec.name, amounts, 1))
+        self._log.append((queue.spec.name, amounts, 1, None))
         self._apply(queue, amounts, 1)
 
     def remove(self, queue: FrozenQueue, amounts: Amounts) -> None:
         """Uses less."""
-        self._log.append((queue.spec.name, amounts, -1))
+        self._log.append((queue.spec.name, amounts, -1, None))
         self._apply(queue, amounts, -1)
+
+    def take_out(self, holder: Holder) -> None:
+        """Lets a workload that holds quota leave, as if it had been preempted."""
+        queue = self._queues[holder.cluster_queue]
+        self._gone[holder.key] = None
+        self._log.append((queue.spec.name, holder.usage, -1, holder.key))
+        self._apply(queue, holder.usage, -1)
 
     def mark(self) -> int:
         """A state to come back to."""
@@ -109,8 +122,10 @@ class Snapshot:
     def undo(self, mark: int) -> None:
         """Takes back everything since `mark`."""
         while len(self._log) > mark:
-            name, amounts, sign = self._log.pop()
+            name, amounts, sign, gone = self._log.pop()
             self._apply(self._queues[name], amounts, -sign)
+            if gone is not None:
+                del self._gone[gone]
 
     def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
         name, cohort = queue.spec.name, self.cohort_of(queue)
@@ -127,6 +142,11 @@ class Snapshot:
                 self._shared[at] = self._shared.get(at, cohort.used.get(pair, 0)) + moved
 
     # --- reads, spec/scheduling 2.4
+
+    @property
+    def gone(self) -> Collection[ObjectKey]:
+        """The workloads that were taken out."""
+        return self._gone
 
     def limits(self, queue: FrozenQueue, pair: FlavorResource) -> Limits:
         """The quota of the ClusterQueue, zero for what it does not list."""
@@ -169,6 +189,22 @@ class Snapshot:
         if not queue.spec.cohort:
             return False
         return self.usage(queue, pair) + amount > self.limits(queue, pair).nominal
+
+    def borrowers(self, queue: FrozenQueue, pairs: Collection[FlavorResource]) -> list[FrozenQueue]:
+        """The other active members of the cohort that borrow any of the pairs, by name."""
+        cohort = self.cohort_of(queue)
+        if cohort is None:
+            return []
+        found = {name for pair in pairs for name in cohort.borrowers.get(pair, ())}
+        found.update(name for name, pair in self._usage if pair in pairs)
+        found.discard(queue.spec.name)
+        members = (cohort.members[name] for name in sorted(found) if name in cohort.members)
+        return [
+            member
+            for member in members
+            if not member.inactive
+            and any(self.usage(member, pair) > self.limits(member, pair).nominal for pair in pairs)
+        ]
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""

@@ -7,6 +7,8 @@ workload that released it are all in place before the next cycle can begin (spec
 
 from __future__ import annotations
 
+import attrs
+
 from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import NONE, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
@@ -48,6 +50,7 @@ class WorkloadFacts:
         self._limits: dict[str, LimitSummary] = {}
         self._runtime_classes: dict[str, RuntimeClass] = {}
         self._confirmed: dict[ObjectKey, str] = {}
+        self._leaving: dict[ObjectKey, None] = {}
 
     def outside(self, key: ObjectKey) -> Standing:
         """Where a workload is that neither holds quota nor waits in a ClusterQueue."""
@@ -126,7 +129,9 @@ class WorkloadFacts:
             self._leave_queues(key)
             self._confirmed.pop(key, None)
             timestamp = self._settings.queue_timestamp
-            self._hold(holder_of(workload, admission, assumed=False, timestamp=timestamp))
+            self._hold(
+                self._as_told(holder_of(workload, admission, assumed=False, timestamp=timestamp))
+            )
             return
         holder = self._state.cache.holder(key)
         if holder is not None:
@@ -236,6 +241,7 @@ class WorkloadFacts:
         ready = self._state.cache.all_ready
         holder = self._state.cache.release(key)
         self._confirmed.pop(key, None)
+        self._leaving.pop(key, None)
         if holder is not None:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
@@ -263,6 +269,40 @@ class WorkloadFacts:
         self._release(event.key)
         self.place(event.key, now)
         self._note(event.key)
+
+    # --- preemption
+
+    def _as_told(self, holder: Holder) -> Holder:
+        """The charge; it counts as leaving when its workload was told to and does not say so yet."""
+        if holder.evicted:
+            self._leaving.pop(holder.key, None)
+        elif holder.key in self._leaving:
+            return attrs.evolve(holder, evicted=True)
+        return holder
+
+    def let_go(self, key: ObjectKey, uid: str) -> bool:
+        """Counts a victim as leaving before its object says so; False if it is, or is gone."""
+        holder = self._state.cache.holder(key)
+        if holder is None or holder.uid != uid or holder.evicted:
+            return False
+        self._leaving[key] = None
+        self._mark(holder, evicted=True)
+        return True
+
+    def eviction_failed(self, event: events.EvictionFailed, _: float) -> None:
+        """A victim could not be told to leave."""
+        if event.key not in self._leaving:
+            return
+        del self._leaving[event.key]
+        holder = self._state.cache.holder(event.key)
+        if holder is not None:
+            self._mark(holder, evicted=False)
+
+    def _mark(self, holder: Holder, *, evicted: bool) -> None:
+        self._state.cache.hold(attrs.evolve(holder, evicted=evicted))
+        scope = self._state.scope(holder.cluster_queue)
+        if scope is not None:
+            self._state.queues.touch(scope)
 
     def confirm(self, event: events.Confirmed, _: float) -> None:
         """A reservation was stored."""

@@ -1,9 +1,10 @@
 """Runs scheduling scenarios: small worlds as data, decisions as data.
 
 The input is the form of the scenario tables: ClusterQueues, flavors, workloads that hold quota and
-workloads that wait, over one or more cycles; the output says per cycle who was admitted, who waits
-and why, and who holds quota at the end. It drives the very engine that the manager runs, one head
-per ClusterQueue and cycle.
+workloads that wait, over one or more cycles; the output says per cycle who was admitted, who was
+preempted for whom, who waits and why, and who holds quota at the end. It drives the very engine
+that the manager runs, one head per ClusterQueue and cycle. As the tables want to see every waiting
+preemptor in every cycle, all heads are tried in each one, also where nothing changed.
 
     python -m kueuelib.testing.scenarios < in.jsonl > out.jsonl
 """
@@ -20,18 +21,28 @@ import orjson
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED
+from kueuelib.api.names import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    REASON_PREEMPTED,
+    REQUEUED,
+)
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending import Place
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,
+    FitsAfterPreemptions,
     InvalidResources,
     LimitRangeViolated,
     NamespaceMismatch,
     NoFlavors,
     NoLongerFits,
+    Preempting,
 )
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
@@ -46,6 +57,7 @@ from kueuelib.testing.builders import (
 
 _FIRST_CYCLE = 1_000_000
 _CYCLE = 1_000
+_RELEASE_AT = 100
 _FINISH_AT = 200
 _POLICIES = {"within": "withinClusterQueue", "reclaim": "reclaimWithinCohort"}
 _FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "preference": "preference"}
@@ -80,6 +92,7 @@ class _Run:
         self._raw: dict[str, Obj] = {}
         self._last: dict[ObjectKey, Any] = {}
         self._arrivals: dict[int, list[Obj]] = {}
+        self._releases: dict[str, int] = {}
         self._set_up()
 
     def _observe(self, event: events.Event) -> None:
@@ -137,6 +150,7 @@ class _Run:
         types = {condition["type"] for condition in conditions}
         kept = [found for found in old.get("conditions", ()) if found["type"] not in types]
         merged = {**old, **status, "conditions": [*kept, *conditions]}
+        merged = {key: value for key, value in merged.items() if value is not None}
         self._put(decode(Workload, {**raw, "status": merged}))
 
     # --- the cycles
@@ -151,6 +165,7 @@ class _Run:
         return {"id": self._scenario.get("id"), "cycles": cycles, "final": {"holding": holding}}
 
     def _cycle(self, number: int) -> Obj:
+        self._engine.reconsider()
         found = self._engine.next_cycle(self._now)
         if found is None:
             return {"cycle": number, "idle": True, "admitted": {}, "preempted": {}, "pending": {}}
@@ -163,6 +178,17 @@ class _Run:
         plan = decide(found, self._now)
         settled = self._engine.settle(plan, self._now)
         report = {"cycle": number, **_report(found, plan), **self._content()}
+        told = {victim.key for one in settled.preemptions for victim in one.victims}
+        for preemption in plan.preemptions:
+            for victim in preemption.victims:
+                name = victim.key.name
+                self._releases.setdefault(name, number + self._delay(name))
+                if victim.key in told:
+                    self._patch(
+                        name,
+                        make_condition(EVICTED, reason=REASON_PREEMPTED, at=self._now),
+                        make_condition(PREEMPTED, reason=victim.path.value, at=self._now),
+                    )
         for admit in settled.admissions:
             conditions = (
                 make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=self._now),
@@ -185,8 +211,25 @@ class _Run:
             for table, content in places.items()
         }
 
+    def _delay(self, name: str) -> int:
+        delay = self._scenario.get("release_delay", 0)
+        found: int = delay.get(name, 0) if isinstance(delay, dict) else delay
+        return found
+
+    def _release(self, number: int) -> None:
+        for name in sorted(name for name, due in self._releases.items() if due <= number):
+            del self._releases[name]
+            conditions = (
+                make_condition(QUOTA_RESERVED, False, "Pending", self._now),
+                make_condition(ADMITTED, False, "NoReservation", self._now),
+                make_condition(REQUEUED, reason=REASON_PREEMPTED, at=self._now),
+            )
+            self._patch(name, *conditions, admission=None)
+
     def _between(self, number: int) -> None:
-        self._now += _FINISH_AT
+        self._now += _RELEASE_AT
+        self._release(number)
+        self._now += _FINISH_AT - _RELEASE_AT
         for name in self._scenario.get("finish", {}).get(str(number), ()):
             raw = self._raw.get(name)
             if raw is not None and raw.get("status", {}).get("admission"):
@@ -308,7 +351,11 @@ def _report(found: CycleInput, plan: Plan) -> Obj:
     return {
         "entries": [{"name": key.name, "cq": names[key]} for key in plan.order],
         "admitted": {admit.key.name: _choices(admit) for admit in plan.admissions},
-        "preempted": {},
+        "preempted": {
+            victim.key.name: {"by": one.key.name, "reason": victim.path.value}
+            for one in plan.preemptions
+            for victim in one.victims
+        },
         "pending": {
             wait.key.name: {
                 "cq": wait.cluster_queue,
@@ -334,6 +381,10 @@ def _class_of(wait: Wait) -> str:
             return "needs-preemption-no-targets"
         case NoFlavors():
             return "no-fit"
+        case Preempting():
+            return "preempting"
+        case FitsAfterPreemptions():
+            return "deferred-fit"
         case NoLongerFits():
             return "skipped-cohort"
         case NamespaceMismatch():

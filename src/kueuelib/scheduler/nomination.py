@@ -1,0 +1,146 @@
+"""The first half of a cycle: which heads can be considered, and what they would get (4.1, 4.2).
+
+Every head is nominated against the same snapshot, which is left as it was. A head whose quota is in
+use gets victims as well, if there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.scheduler.amounts import PODS
+from kueuelib.scheduler.blockers import Mode
+from kueuelib.scheduler.flavors import Assignment, assign
+from kueuelib.scheduler.ordering import EntryOrder, entry_order
+from kueuelib.scheduler.partial import can_shrink, search
+from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.plan import Head, Wait
+from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.preemption.victims import Victim
+from kueuelib.scheduler.reasons import (
+    ChecksFailed,
+    ClusterQueueInactive,
+    ClusterQueueMissing,
+    NamespaceMismatch,
+    NamespaceUnknown,
+    Reason,
+)
+from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+
+
+@attrs.frozen(eq=False)
+class Proposal:
+    """What a head would get.
+
+    Attributes:
+        assignment: the flavors.
+        victims: who has to leave first, empty when nobody has to, or when it would not help.
+    """
+
+    assignment: Assignment
+    victims: tuple[Victim, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Entry:
+    """A nominated head.
+
+    Attributes:
+        head: the head.
+        queue: its ClusterQueue.
+        proposal: what it would get.
+        order: its turn.
+    """
+
+    head: Head
+    queue: FrozenQueue
+    proposal: Proposal
+    order: EntryOrder
+
+
+def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> Entry | Wait:
+    """Checks a head and gives it flavors; a `Wait` when it can't even be considered (4.1)."""
+    info, queue = head.info, snapshot.queue(head.cluster_queue)
+    if info.failed_checks:
+        return _refuse(head, ChecksFailed(info.failed_checks), Requeue.FAILED_CHECKS)
+    if queue is None:
+        return _refuse(head, ClusterQueueMissing(head.cluster_queue), Requeue.GENERIC)
+    if queue.inactive:
+        why = ClusterQueueInactive(head.cluster_queue, queue.inactive)
+        return _refuse(head, why, Requeue.GENERIC)
+    namespace = info.key.namespace
+    if head.namespace_labels is None:
+        unknown = NamespaceUnknown(namespace)
+        return _refuse(head, unknown, Requeue.NAMESPACE_MISMATCH, transient=True)
+    if not queue.spec.selector.matches(head.namespace_labels):
+        mismatch = NamespaceMismatch(head.cluster_queue, namespace)
+        return _refuse(head, mismatch, Requeue.NAMESPACE_MISMATCH)
+    if info.invalid is not None:
+        return _refuse(head, info.invalid, Requeue.GENERIC)
+    proposal = propose(snapshot, queue, head, settings)
+    order = entry_order(
+        proposal.assignment.borrowing,
+        info.order,
+        head.cluster_queue,
+        priority_first=settings.priority_sorting,
+    )
+    return Entry(head, queue, proposal, order)
+
+
+def propose(
+    snapshot: Snapshot,
+    queue: FrozenQueue,
+    head: Head,
+    settings: Settings,
+    only: Mapping[str, Mapping[str, str]] | None = None,
+) -> Proposal:
+    """What a head would get for all its pods, or for as many as possible if it allows that (1.8).
+
+    All pods with victims are preferred to fewer pods without.
+
+    Args:
+        snapshot: the state; not changed.
+        queue: the ClusterQueue of the head.
+        head: the head.
+        settings: the administrator's choices.
+        only: the flavors of an earlier proposal in the same cycle, to which this one is bound; the
+            search for flavors then begins with the first one.
+    """
+    info = head.info
+    fungible = settings.flavor_fungibility
+    progress = head.progress if fungible and only is None else ()
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at)
+
+    def try_with(counts: tuple[int, ...] | None) -> Proposal:
+        found = assign(snapshot, queue, info, counts, progress, fungible=fungible, only=only)
+        if found.mode in (Mode.NO_FIT, Mode.FIT):
+            return Proposal(found)
+        needed = found.usage
+        if not settings.preempt_for_pods:
+            needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
+        victims = find_victims(snapshot, preemptor, found.contested, needed).victims
+        return Proposal(found, victims)
+
+    def attempt(counts: tuple[int, ...]) -> Proposal | None:
+        found = try_with(counts)
+        return found if _is_possible(found) else None
+
+    full = try_with(None)
+    if _is_possible(full) or not settings.partial_admission or not can_shrink(info.pod_sets):
+        return full
+    return search(info.pod_sets, attempt) or full
+
+
+def _is_possible(proposal: Proposal) -> bool:
+    return proposal.assignment.mode is Mode.FIT or bool(proposal.victims)
+
+
+def _refuse(head: Head, reason: Reason, requeue: Requeue, *, transient: bool = False) -> Wait:
+    info = head.info
+    return Wait(
+        info.key, info.uid, info.workload, head.cluster_queue, reason, requeue, transient=transient
+    )

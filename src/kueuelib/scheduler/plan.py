@@ -1,0 +1,134 @@
+"""What goes into a scheduling cycle and what comes out of it (spec/scheduling 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.kueue import Admission, Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.pending import Progress, Requeue
+from kueuelib.scheduler.preemption.victims import Preemption
+from kueuelib.scheduler.reasons import Reason, condition_reason, render
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.snapshot import Frozen
+from kueuelib.scheduler.workload_info import WorkloadInfo
+
+
+@attrs.frozen(eq=False)
+class Head:
+    """The first workload of a ClusterQueue.
+
+    Attributes:
+        info: what it asks for.
+        cluster_queue: the queue.
+        namespace_labels: the labels of its namespace, None when the namespace is not known.
+        progress: the flavors that earlier attempts tried already.
+    """
+
+    info: WorkloadInfo
+    cluster_queue: str
+    namespace_labels: Mapping[str, str] | None
+    progress: Progress = ()
+
+
+@attrs.frozen(eq=False)
+class CycleInput:
+    """Everything that a cycle depends on.
+
+    Attributes:
+        heads: at most one per ClusterQueue, in any order.
+        frozen: the state of the cache.
+        all_ready: whether the pods of every workload that holds quota are ready.
+        settings: the administrator's choices.
+    """
+
+    heads: tuple[Head, ...]
+    frozen: Frozen
+    all_ready: bool = True
+    settings: Settings = DEFAULTS
+
+
+@attrs.frozen
+class Admit:
+    """A workload that gets quota.
+
+    Attributes:
+        key: the workload.
+        uid: its UID.
+        workload: the object that was evaluated.
+        cluster_queue: the queue whose quota it gets.
+        admission: what to write to its status.
+        admitted: whether it is Admitted as well: all checks that its flavors need are Ready.
+        required_checks: these checks.
+        wait_seconds: how long it waited, since its creation or its last eviction.
+        borrowing: 0 when it stays within nominal quota, 1 when the cohort lends.
+    """
+
+    key: ObjectKey
+    uid: str
+    workload: Workload
+    cluster_queue: str
+    admission: Admission
+    admitted: bool
+    required_checks: tuple[str, ...]
+    wait_seconds: float
+    borrowing: int
+
+
+@attrs.frozen
+class Wait:
+    """A workload that gets no quota in this cycle.
+
+    Attributes:
+        key: the workload.
+        uid: its UID.
+        workload: the object that was evaluated.
+        cluster_queue: the queue in which it waits.
+        reason: why.
+        requeue: where it goes.
+        progress: the flavors that were tried.
+        skipped: whether it would have fit, had another head not been first.
+        held_back: whether that other head got nothing itself, but kept its own quota free.
+        transient: whether the reason is a passing state of the caches, not worth a status write.
+    """
+
+    key: ObjectKey
+    uid: str
+    workload: Workload
+    cluster_queue: str
+    reason: Reason
+    requeue: Requeue
+    progress: Progress = ()
+    skipped: bool = False
+    held_back: bool = False
+    transient: bool = False
+
+    @property
+    def message(self) -> str:
+        """The message of `QuotaReserved=False` and of the event."""
+        return render(self.reason)
+
+    @property
+    def condition_reason(self) -> str:
+        """The reason of `QuotaReserved=False` and of the event."""
+        return condition_reason(self.reason)
+
+
+@attrs.frozen
+class Plan:
+    """What a cycle decided.
+
+    Attributes:
+        admissions: the workloads that get quota, in the order of the decisions.
+        waits: the workloads that don't, those without a nomination last.
+        order: the nominated heads in the order in which they were decided.
+        preemptions: the waiting workloads for which others have to leave, in the order of the
+            decisions; nobody is a victim twice.
+    """
+
+    admissions: tuple[Admit, ...]
+    waits: tuple[Wait, ...]
+    order: tuple[ObjectKey, ...]
+    preemptions: tuple[Preemption, ...] = ()

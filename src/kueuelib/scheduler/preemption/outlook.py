@@ -1,0 +1,63 @@
+"""Whether preemption could free one flavor for one request: asked while flavors are chosen.
+
+Each pair of flavor and resource is asked for on its own, so the answer is a necessary condition
+only; victims for everything together are searched when the flavors are chosen (spec/scheduling
+5.4, 6.1).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.blockers import Mode, Outlook
+from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.search import Search, find_victims
+from kueuelib.scheduler.preemption.victims import Path
+from kueuelib.scheduler.snapshot import Snapshot
+
+
+@attrs.frozen(eq=False)
+class Simulation:
+    """What preempting for one request in one flavor would come to.
+
+    Attributes:
+        mode: `NO_CANDIDATES`, `PREEMPT` when somebody of the own ClusterQueue has to leave, or
+            `RECLAIM` when only others have to.
+        borrowing: 1 when the ClusterQueue would borrow afterwards, else 0.
+        outlook: the same for the reason tree.
+    """
+
+    mode: Mode
+    borrowing: int
+    outlook: Outlook
+
+
+def simulate(
+    snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, amount: int
+) -> Simulation:
+    """Tries to free `amount` of one pair.
+
+    Args:
+        snapshot: the state; not changed.
+        preemptor: who wants it.
+        pair: flavor and resource.
+        amount: how much, more than what is available now.
+    """
+    found = find_victims(snapshot, preemptor, frozenset((pair,)), {pair: amount})
+    freed = sum(
+        victim.holder.usage.get(pair, 0)
+        for victim in found.victims
+        if victim.path is Path.IN_CLUSTER_QUEUE
+    )
+    borrowing = int(snapshot.borrows(preemptor.queue, pair, amount - freed))
+    mode = Mode.NO_CANDIDATES
+    if found.victims:
+        own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in found.victims)
+        mode = Mode.PREEMPT if own else Mode.RECLAIM
+    return Simulation(mode, borrowing, _outlook(found, pair))
+
+
+def _outlook(found: Search, pair: FlavorResource) -> Outlook:
+    victims = tuple(sorted(victim.key for victim in found.victims))
+    return Outlook(found.candidates, victims, found.lacks.get(pair, 0))

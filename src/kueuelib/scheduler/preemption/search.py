@@ -1,0 +1,122 @@
+"""The search for a minimal set of victims (KEP-83 "Preemption", spec/scheduling 6.4).
+
+A round removes candidates in their order until the preemptor fits, then brings them back in the
+reverse order as long as it still fits. What remains is minimal: without any one of the victims the
+preemptor does not fit. One or two rounds are tried, with and without borrowing in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.scheduler.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.preemption.candidates import Borrowing, Candidate, Candidates, Preemptor
+from kueuelib.scheduler.preemption.room import Room
+from kueuelib.scheduler.preemption.victims import Victim
+from kueuelib.scheduler.snapshot import Snapshot
+
+
+@attrs.frozen(eq=False)
+class Search:
+    """What a search came to.
+
+    Attributes:
+        victims: a minimal set, empty when the preemptor does not fit whoever leaves.
+        candidates: how many candidates were considered, in the widest round.
+        lacks: what is still missing with all of them gone, empty when there are victims.
+    """
+
+    victims: tuple[Victim, ...]
+    candidates: int
+    lacks: Mapping[FlavorResource, int]
+
+
+def find_victims(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    needed: Amounts,
+) -> Search:
+    """The workloads that have to leave so that the preemptor fits.
+
+    Args:
+        snapshot: the state; not changed.
+        preemptor: who wants quota.
+        contested: the pairs that are short; only who uses one of them can be a victim.
+        needed: what has to fit in the end; amounts of zero do not matter.
+    """
+    needed = {pair: amount for pair, amount in needed.items() if amount > 0}
+    candidates = Candidates(snapshot, preemptor, contested, needed)
+    considered, lacks = -1, {}
+    for borrowing in _rounds(snapshot, preemptor, contested, candidates):
+        found = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
+        if found.victims:
+            return found
+        if found.candidates > considered:
+            considered, lacks = found.candidates, dict(found.lacks)
+    return Search((), considered, lacks)
+
+
+def _rounds(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    candidates: Candidates,
+) -> tuple[Borrowing, ...]:
+    """Which rounds are worth a try.
+
+    The own ClusterQueue alone never protects anybody from a borrower. Without `borrowWithinCohort`
+    others are taken only to get back to nominal quota, which needs some of it to be unused in
+    every contested pair; who fits into it reclaims with the right of the owner, though, and then
+    the order of rounds is the same as with `borrowWithinCohort`.
+    """
+    queue = preemptor.queue
+    forbidden = not queue.spec.preemption.borrow_within_cohort
+    if not candidates.any_elsewhere:
+        return (Borrowing.ALLOWED,)
+    under_nominal = all(
+        snapshot.usage(queue, pair) < snapshot.limits(queue, pair).nominal for pair in contested
+    )
+    if forbidden and not under_nominal:
+        return (Borrowing.ALLOWED,)
+    if forbidden and not candidates.within_nominal:
+        return (Borrowing.FORBIDDEN, Borrowing.ALLOWED)
+    return (Borrowing.ALLOWED, Borrowing.FORBIDDEN)
+
+
+def _round(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    needed: Amounts,
+    candidates: Candidates,
+    borrowing: Borrowing,
+) -> Search:
+    may_borrow = borrowing is Borrowing.ALLOWED
+    room = Room(snapshot, preemptor.queue, needed, contested, borrow=may_borrow)
+    removed: list[Candidate] = []
+    for candidate in candidates.in_order(borrowing):
+        own = candidate.queue is preemptor.queue
+        if not own and not room.borrows(candidate.queue):
+            continue
+        room.remove(candidate.holder, candidate.queue)
+        removed.append(candidate)
+        if room.enough:
+            kept = _bring_back(room, removed)
+            victims = tuple(Victim(one.holder, one.path) for one in kept)
+            return Search(victims, len(removed), {})
+    return Search((), len(removed), room.lacks())
+
+
+def _bring_back(room: Room, removed: list[Candidate]) -> list[Candidate]:
+    """Whoever is still needed out, given that removing the last one was what made room."""
+    kept = [removed[-1]]
+    for candidate in reversed(removed[:-1]):
+        room.restore(candidate.holder, candidate.queue)
+        if not room.enough:
+            room.remove(candidate.holder, candidate.queue)
+            kept.append(candidate)
+    kept.reverse()
+    return kept

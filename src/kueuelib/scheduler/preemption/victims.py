@@ -1,0 +1,92 @@
+"""Whom a plan preempts, for whom, and by which right (spec/scheduling 6.5)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from kueuelib.api import names
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.holders import Holder
+
+
+class Path(Enum):
+    """By which right a workload is preempted; the value is the reason of `Preempted`."""
+
+    IN_CLUSTER_QUEUE = names.REASON_IN_CLUSTER_QUEUE
+    """It ranks lower in the same ClusterQueue."""
+    IN_COHORT_RECLAMATION = names.REASON_IN_COHORT_RECLAMATION
+    """Its ClusterQueue borrows what the preemptor's ClusterQueue owns."""
+    IN_COHORT_RECLAIM_WHILE_BORROWING = names.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
+    """Its ClusterQueue borrows, and the preemptor, which ranks higher, is going to."""
+
+    @property
+    def words(self) -> str:
+        """What the condition message calls it."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Path.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
+    Path.IN_COHORT_RECLAMATION: "reclamation within the cohort",
+    Path.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+}
+
+
+@attrs.frozen(eq=False)
+class Victim:
+    """A workload that has to give its quota back.
+
+    Attributes:
+        holder: what it holds.
+        path: by which right it is taken.
+    """
+
+    holder: Holder
+    path: Path
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return self.holder.key
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is on its way out already, so that nobody has to be told."""
+        return self.holder.evicted
+
+
+@attrs.frozen(eq=False)
+class Preemption:
+    """A workload that waits for others to leave.
+
+    Attributes:
+        key: the preemptor.
+        uid: its UID.
+        workload: the object that was evaluated.
+        cluster_queue: the queue in which it waits.
+        cohort: the cohort of that queue, empty for none; that of the victims as well.
+        victims: who has to leave, those on their way out included.
+    """
+
+    key: ObjectKey
+    uid: str
+    workload: Workload
+    cluster_queue: str
+    cohort: str
+    victims: tuple[Victim, ...]
+
+    def message(self, victim: Victim) -> str:
+        """The message of the conditions `Evicted` and `Preempted`, and of the events."""
+        job_uid = self.workload.metadata.labels.get(names.JOB_UID_LABEL) or "UNKNOWN"
+        return (
+            f"Preempted to accommodate a workload (UID: {self.uid or 'UNKNOWN'}, "
+            f"JobUID: {job_uid}) due to {victim.path.words}; "
+            f"preemptor path: {self._path(self.cluster_queue)}; "
+            f"preemptee path: {self._path(victim.holder.cluster_queue)}"
+        )
+
+    def _path(self, cluster_queue: str) -> str:
+        return f"/{self.cohort}/{cluster_queue}" if self.cohort else f"/{cluster_queue}"

@@ -1,0 +1,222 @@
+"""The second half of a cycle: one nominated head after the other decides (spec/scheduling 4.3).
+
+The snapshot follows the decisions: what a head gets is charged, and its victims are gone for those
+who come later, so several heads of a cohort may preempt in one cycle as long as they choose
+different victims. A head whose victims are taken already looks again, with these gone: it chooses
+others, or it fits when the others have left and waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api import conditions, names
+from kueuelib.api.kueue import ANY, CHECK_READY, Admission, PodSetAssignment, Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import quantity_of
+from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
+from kueuelib.scheduler.blockers import Mode
+from kueuelib.scheduler.nomination import Entry, propose
+from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.plan import Admit, CycleInput, Wait
+from kueuelib.scheduler.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.reasons import (
+    FitsAfterPreemptions,
+    NoFlavors,
+    NoLongerFits,
+    PodsNotReady,
+    Preempting,
+    Reason,
+)
+from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+
+
+class Turns:
+    """The nominated heads, one after the other.
+
+    Args:
+        snapshot: the state; changed by every turn.
+        found: the cycle.
+        now: seconds since the epoch.
+
+    Attributes:
+        admissions: who got quota.
+        waits: who did not.
+        preemptions: for whom others have to leave.
+    """
+
+    def __init__(self, snapshot: Snapshot, found: CycleInput, now: float) -> None:
+        self._snapshot = snapshot
+        self._settings = found.settings
+        self._all_ready = found.all_ready
+        self._now = now
+        self._victims: dict[ObjectKey, Victim] = {}
+        self._kept: list[tuple[FrozenQueue, Mapping[FlavorResource, int]]] = []
+        self.admissions: list[Admit] = []
+        self.waits: list[Wait] = []
+        self.preemptions: list[Preemption] = []
+
+    def take(self, entry: Entry) -> None:
+        """Decides one head."""
+        taken = sorted({victim.key for victim in entry.proposal.victims} & self._victims.keys())
+        if taken:
+            entry = self._look_again(entry)
+        assignment, victims = entry.proposal.assignment, entry.proposal.victims
+        if assignment.mode is not Mode.FIT and not victims:
+            self._blocked(entry)
+        elif taken and assignment.mode is Mode.FIT:
+            self._snapshot.add(entry.queue, assignment.usage)
+            self._wait(entry, FitsAfterPreemptions(tuple(taken)), Requeue.PENDING_PREEMPTION)
+        elif not self._fits(entry):
+            self._wait(
+                entry,
+                NoLongerFits(entry.queue.spec.cohort),
+                Requeue.FAILED_AFTER_NOMINATION,
+                progress=assignment.progress,
+                skipped=True,
+                held_back=self._is_held_back(entry),
+            )
+        elif victims:
+            self._preempt(entry)
+        elif self._settings.block_admission and not self._all_ready:
+            self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
+        else:
+            self._snapshot.add(entry.queue, assignment.usage)
+            self._all_ready = False
+            self.admissions.append(_admit(entry, self._now))
+
+    def _look_again(self, entry: Entry) -> Entry:
+        """The proposal for the same flavors, now that the victims of others are gone."""
+        only = {choice.name: choice.flavors for choice in entry.proposal.assignment.choices}
+        proposal = propose(self._snapshot, entry.queue, entry.head, self._settings, only)
+        return attrs.evolve(entry, proposal=proposal)
+
+    def _fits(self, entry: Entry) -> bool:
+        """Whether a head fits when everybody's victims and its own ones are gone."""
+        mark = self._snapshot.mark()
+        for victim in entry.proposal.victims:
+            self._snapshot.take_out(victim.holder)
+        fits = self._snapshot.fits(entry.queue, entry.proposal.assignment.usage)
+        self._snapshot.undo(mark)
+        return fits
+
+    def _preempt(self, entry: Entry) -> None:
+        info, assignment, victims = (
+            entry.head.info,
+            entry.proposal.assignment,
+            entry.proposal.victims,
+        )
+        for victim in victims:
+            self._victims[victim.key] = victim
+            self._snapshot.take_out(victim.holder)
+        self._snapshot.add(entry.queue, assignment.usage)
+        self.preemptions.append(
+            Preemption(
+                info.key,
+                info.uid,
+                info.workload,
+                entry.head.cluster_queue,
+                entry.queue.spec.cohort,
+                victims,
+            )
+        )
+        blocked = NoFlavors(assignment.blocked, assignment.mode)
+        reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
+
+    def _blocked(self, entry: Entry) -> None:
+        assignment, queue = entry.proposal.assignment, entry.queue
+        reason = NoFlavors(assignment.blocked, assignment.mode)
+        if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
+            kept = self._reserved(entry)
+            self._snapshot.add(queue, kept)
+            self._kept.append((queue, kept))
+        self._wait(entry, reason, Requeue.GENERIC, progress=assignment.progress)
+
+    def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
+        """What a blocked head keeps from the heads behind it: what is free of its own quota (4.3).
+
+        A head that has to borrow keeps as much as it may ever borrow. Victims count as long as they
+        are there.
+        """
+        reserved = {}
+        assignment, queue = entry.proposal.assignment, entry.queue
+        leaving = [
+            victim.holder.usage
+            for victim in self._victims.values()
+            if victim.holder.cluster_queue == queue.spec.name
+        ]
+        for pair, amount in assignment.usage.items():
+            limits = queue.spec.limits.get(pair, NO_LIMITS)
+            most = limits.ceiling if assignment.borrowing else limits.nominal
+            used = self._snapshot.usage(queue, pair) + sum(gone.get(pair, 0) for gone in leaving)
+            free = amount if most is None else max(0, most - used)
+            reserved[pair] = min(amount, free)
+        return reserved
+
+    def _is_held_back(self, entry: Entry) -> bool:
+        mark = self._snapshot.mark()
+        for queue, kept in self._kept:
+            self._snapshot.remove(queue, kept)
+        held_back = self._fits(entry)
+        self._snapshot.undo(mark)
+        return held_back
+
+    def _wait(self, entry: Entry, reason: Reason, requeue: Requeue, **details: Any) -> None:
+        info = entry.head.info
+        self.waits.append(
+            Wait(
+                info.key,
+                info.uid,
+                info.workload,
+                entry.head.cluster_queue,
+                reason,
+                requeue,
+                **details,
+            )
+        )
+
+
+def _admit(entry: Entry, now: float) -> Admit:
+    info, assignment = entry.head.info, entry.proposal.assignment
+    workload = info.workload
+    flavors = frozenset(pair.flavor for pair in assignment.usage)
+    required = entry.queue.spec.checks_for(flavors)
+    ready = {check.name for check in workload.status.admission_checks if check.state == CHECK_READY}
+    admission = Admission(
+        cluster_queue=entry.head.cluster_queue,
+        pod_set_assignments=tuple(
+            PodSetAssignment(
+                name=choice.name,
+                flavors=choice.flavors,
+                resource_usage={
+                    resource: quantity_of(resource, amount)
+                    for resource, amount in choice.requests.items()
+                },
+                count=choice.count,
+            )
+            for choice in assignment.choices
+        ),
+    )
+    return Admit(
+        key=info.key,
+        uid=info.uid,
+        workload=workload,
+        cluster_queue=entry.head.cluster_queue,
+        admission=admission,
+        admitted=ready.issuperset(required),
+        required_checks=required,
+        wait_seconds=max(0.0, now - _queued_since(workload, now)),
+        borrowing=assignment.borrowing,
+    )
+
+
+def _queued_since(workload: Workload, now: float) -> float:
+    evicted = conditions.find(workload.status.conditions, names.EVICTED)
+    if evicted is not None:
+        return evicted.last_transition_time
+    created = workload.metadata.creation_timestamp
+    return now if created is None else created
