@@ -1,0 +1,150 @@
+"""An API server in a thread of its own: for tests of any framework, blocking ones included."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+
+from kueuelib.embedded.cluster.clock import ManualClock
+from kueuelib.embedded.server import ApiServer
+
+R = TypeVar("R")
+START_SECONDS = 30.0
+CALL_SECONDS = 60.0
+
+
+class BackgroundServer:
+    """`kueuelib.embedded.server.ApiServer` for those who do not run in its event loop.
+
+    A context manager. Everything but `call` may be used from any thread.
+
+    Args:
+        simulate: also run the simulated cluster.
+        authorization: `always` or `rbac`.
+        start_time: seconds since the epoch at which a clock stands that only `advance` moves;
+            None: the clock of this machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        simulate: bool = False,
+        authorization: str = "always",
+        start_time: float | None = None,
+    ) -> None:
+        self.clock = None if start_time is None else ManualClock(start_time)
+        self._simulate = simulate
+        self._server = ApiServer(simulate=simulate, authorization=authorization, clock=self.clock)
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._main, name="api server", daemon=True)
+
+    # ---- life
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(START_SECONDS):
+            raise TimeoutError(f"the API server did not start within {START_SECONDS:g} s")
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(START_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the thread of the test
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with self._server:
+            self._ready.set()
+            await self._stop.wait()
+
+    # ---- use
+
+    @property
+    def url(self) -> str:
+        """`https://host:port`."""
+        return self._server.url
+
+    @property
+    def token(self) -> str:
+        """The administrator's bearer token."""
+        return self._server.token
+
+    @property
+    def ca(self) -> bytes:
+        """The CA certificate that clients have to trust, as PEM."""
+        return self._server.ca
+
+    def kubeconfig(self, token: str = "") -> dict[str, Any]:
+        """A kubeconfig; see `ApiServer.kubeconfig`."""
+        return self._server.kubeconfig(token)
+
+    def write_kubeconfig(self, path: Path, token: str = "") -> Path:
+        """Writes a kubeconfig to a file that only its owner may read."""
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(self.kubeconfig(token)))
+        return path
+
+    def add_user(self, name: str, *groups: str) -> str:
+        """Lets a user in; gives the bearer token."""
+        return self._server.add_user(name, *groups)
+
+    def call(self, work: Callable[[ApiServer], Coroutine[Any, Any, R]]) -> R:
+        """Runs something in the server's own event loop, and waits for its result.
+
+        For what HTTP does not offer: the service without transport, the simulated cluster.
+
+        Raises:
+            TimeoutError: it takes longer than a minute.
+        """
+        assert self._loop is not None, "the server is not started"
+        future = asyncio.run_coroutine_threadsafe(work(self._server), self._loop)
+        try:
+            return future.result(CALL_SECONDS)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock on, and waits until the simulated cluster has done what is due.
+
+        Raises:
+            ValueError: the server goes by the clock of this machine.
+        """
+        clock = self.clock
+        if clock is None:
+            raise ValueError("the clock of this machine cannot be moved: give a start_time")
+
+        async def work(server: ApiServer) -> None:
+            clock.advance(seconds)
+            if self._simulate:
+                await server.cluster.settle()
+
+        self.call(work)
+
+    def settle(self) -> None:
+        """Waits until the simulated cluster has done what is due now."""
+
+        async def work(server: ApiServer) -> None:
+            await server.cluster.settle()
+
+        self.call(work)

@@ -1,0 +1,87 @@
+"""The pytest plug-in: an API server for each test that asks for one.
+
+```python
+@pytest.mark.api_server(simulate=True)
+async def test_my_operator(api_server, client): ...
+
+
+def test_my_script(kubeconfig):
+    subprocess.run(["kubectl", "get", "pods"], env={"KUBECONFIG": str(kubeconfig)}, check=True)
+```
+
+The options of the marker are those of `kueuelib.testing.background.BackgroundServer`. `client`
+needs pytest-asyncio; the others work in every test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.client import Client
+    from kueuelib.testing.background import BackgroundServer
+
+F = TypeVar("F", bound=Callable[..., Any])
+async_fixture: Callable[[F], F] = pytest.fixture  # type: ignore[assignment]
+if find_spec("pytest_asyncio") is not None:
+    import pytest_asyncio
+
+    async_fixture = pytest_asyncio.fixture  # type: ignore[assignment]
+
+MARKER = "api_server"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(simulate=False, authorization='always', start_time=None): how the server of "
+        "the test is to be",
+    )
+
+
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers(MARKER))):
+        options.update(marker.kwargs)
+    return options
+
+
+@pytest.fixture
+def api_server(request: pytest.FixtureRequest) -> Iterator[BackgroundServer]:
+    """An API server of the test's own."""
+    from kueuelib.testing.background import BackgroundServer
+
+    with BackgroundServer(**_options(request)) as server:
+        yield server
+
+
+@pytest.fixture
+def kubeconfig(api_server: BackgroundServer, tmp_path: Path) -> Path:
+    """A file with the administrator's credentials for `api_server`."""
+    return api_server.write_kubeconfig(tmp_path / "kubeconfig")
+
+
+@async_fixture
+async def client(api_server: BackgroundServer) -> AsyncIterator[Client]:
+    """A client of `api_server` with the administrator's credentials."""
+    import ssl
+
+    from kueuelib.runtime.client import Client
+    from kueuelib.runtime.endpoint import Endpoint
+    from kueuelib.runtime.transport import Transport
+
+    endpoint = Endpoint(
+        url=api_server.url,
+        tls=ssl.create_default_context(cadata=api_server.ca.decode()),
+        authorization=f"Bearer {api_server.token}",
+        source="the fixture api_server",
+        namespace="default",
+    )
+    async with Transport(endpoint) as transport:
+        yield Client(transport)
