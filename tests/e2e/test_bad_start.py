@@ -126,9 +126,37 @@ def test_a_kubeconfig_that_cannot_be_written(tmp_path: Path) -> None:
     refused(kueuelib("apiserver", "--kubeconfig", path), str(path))
 
 
-def test_a_data_dir_is_refused(tmp_path: Path) -> None:
+def test_a_data_dir_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    refused(kueuelib("apiserver", "--kubeconfig", tmp_path / "k", "--data-dir", path), str(path))
+    (tmp_path / "state.db").write_text("no database")
     done = kueuelib("apiserver", "--kubeconfig", tmp_path / "k", "--data-dir", tmp_path)
-    refused(done, "--data-dir", "not available")
+    refused(done, "state.db", "cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "error parsing YAML"),
+        ("just text", "an object is expected"),
+        ("kind: ConfigMap", "apiVersion"),
+        ("{apiVersion: v1, kind: Thing, metadata: {name: a}}", "no matches for kind"),
+        ("{apiVersion: v1, kind: ConfigMap, metadata: {name: A_}}", "ConfigMap A_"),
+        ("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}}", "not found"),
+    ],
+)
+def test_manifests_that_cannot_be_loaded(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "manifests.yaml"
+    path.write_text(text)
+    done = kueuelib("apiserver", "--kubeconfig", tmp_path / "k", "--load", path)
+    refused(done, str(path), words)
+    assert not (tmp_path / "k").exists()
+
+
+def test_missing_manifests(tmp_path: Path) -> None:
+    path = tmp_path / "absent"
+    refused(kueuelib("apiserver", "--kubeconfig", tmp_path / "k", "--load", path), str(path))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import yaml
 
+from kueuelib.api.meta import Obj
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 
@@ -18,6 +19,7 @@ def run(
     port: int,
     kubeconfig: Path,
     data_dir: Path | None,
+    manifests: Path | None = None,
     *,
     simulate: bool,
     authorization: str = "always",
@@ -25,21 +27,28 @@ def run(
     """Serves until SIGTERM or SIGINT; writes the kubeconfig once the server answers.
 
     Raises:
-        ConfigError: the port is in use, or the kubeconfig cannot be written.
+        ConfigError: the port or the data folder is in use, the kubeconfig cannot be written, the
+            manifests cannot be loaded.
     """
-    if data_dir is not None:
-        raise ConfigError(
-            "--data-dir",
-            "state on disk is not available in this version",
-            "leave it out: the state is kept in memory (see docs/missing.md)",
-        )
-    anyio.run(_serve, port, kubeconfig, simulate, authorization)
+    objects = []
+    if manifests is not None:
+        from kueuelib.embedded.loading import read_manifests
+
+        objects = read_manifests(manifests)
+    server = ApiServer(port, simulate, authorization=authorization, data_dir=data_dir)
+    anyio.run(_serve, server, kubeconfig, manifests, objects)
 
 
-async def _serve(port: int, kubeconfig: Path, simulate: bool, authorization: str) -> None:
-    async with ApiServer(port=port, simulate=simulate, authorization=authorization) as server:
+async def _serve(
+    server: ApiServer, kubeconfig: Path, manifests: Path | None, objects: list[Obj]
+) -> None:
+    async with server:
+        if manifests is not None:
+            from kueuelib.embedded.loading import load
+
+            await load(server.service, objects, str(manifests))
         _write_kubeconfig(kubeconfig, yaml.safe_dump(server.kubeconfig(), sort_keys=False))
-        what = "with a simulated cluster" if simulate else "without a cluster"
+        what = "with a simulated cluster" if server.simulated else "without a cluster"
         sys.stdout.write(f"serving {server.url} {what}; kubeconfig: {kubeconfig}\n")
         sys.stdout.flush()
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:

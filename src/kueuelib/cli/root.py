@@ -56,8 +56,8 @@ def demo(jobs: int, plain: bool, keep: bool) -> int:
     return run(jobs, plain=plain, keep=keep)
 
 
-@app.command()
-@click.option("--kubeconfig", type=FILE, required=True, help="Where to write a kubeconfig.")
+@app.group(invoke_without_command=True)
+@click.option("--kubeconfig", type=FILE, help="Where to write a kubeconfig.  [required]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -65,7 +65,10 @@ def demo(jobs: int, plain: bool, keep: bool) -> int:
     show_default=True,
     help="The port on 127.0.0.1; 0 takes a free one.",
 )
-@click.option("--data-dir", type=FILE, help="Keep the state here (not available yet).")
+@click.option(
+    "--data-dir", type=FILE, help="Keep the state in this folder; otherwise it is in memory."
+)
+@click.option("--load", "manifests", type=FILE, help="Begin with the objects of this file.")
 @click.option("--simulate", is_flag=True, help="Also play nodes, kubelets and the Job controller.")
 @click.option(
     "--authorization",
@@ -74,13 +77,35 @@ def demo(jobs: int, plain: bool, keep: bool) -> int:
     show_default=True,
     help="Who may do what: everybody with credentials everything, or what roles say.",
 )
+@click.pass_context
 def apiserver(
-    kubeconfig: Path, port: int, data_dir: Path | None, simulate: bool, authorization: str
+    context: click.Context,
+    kubeconfig: Path | None,
+    port: int,
+    data_dir: Path | None,
+    manifests: Path | None,
+    simulate: bool,
+    authorization: str,
 ) -> int:
-    """Serve the Kubernetes API on 127.0.0.1, with its state in memory."""
+    """Serve the Kubernetes API on 127.0.0.1."""
+    if context.invoked_subcommand is not None:
+        return 0
+    if kubeconfig is None:
+        raise click.UsageError("Missing option '--kubeconfig'.", context)
     from kueuelib.cli.apiserver import run
 
-    run(port, kubeconfig, data_dir, simulate=simulate, authorization=authorization)
+    run(port, kubeconfig, data_dir, manifests, simulate=simulate, authorization=authorization)
+    return 0
+
+
+@apiserver.command()
+@_kubeconfig
+@_server_timeout
+def dump(kubeconfig: Path | None, server_timeout: float) -> int:
+    """Print every object of a server as YAML, for apiserver --load."""
+    from kueuelib.cli.dump import run
+
+    run(kubeconfig, server_timeout)
     return 0
 
 

@@ -40,6 +40,7 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     crashed = bool(latest or begun) and not clean
     start = max(latest, begun) + (GAP if crashed else 0)
     try:
+        _keep_key(service, folder)
         _replay(service, folder, start if crashed else history)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
@@ -51,6 +52,15 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     storage.revision = max(storage.revision, start)
     folder.note(begun=str(storage.revision).encode(), clean=b"")
     storage.journal = Journal(folder, storage.revision)
+
+
+def _keep_key(service: ApiService, folder: DataFolder) -> None:
+    """Tokens of ServiceAccounts stay good."""
+    pem = folder.fact("signing")
+    if pem is None:
+        folder.note(signing=service.tokens.pem)
+    else:
+        service.tokens.adopt(pem)
 
 
 def _replay(service: ApiService, folder: DataFolder, history: int) -> None:

@@ -10,6 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import web
@@ -28,6 +29,7 @@ from kueuelib.errors import ConfigError
 if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import Clock
     from kueuelib.embedded.cluster.simulation import SimulatedCluster
+    from kueuelib.embedded.storage.folder import DataFolder
 
 ADMIN = "kubernetes-admin"
 ADMIN_GROUP = "system:masters"
@@ -48,9 +50,11 @@ class ApiServer:
         authorization: `always`: whoever has credentials may do everything; `rbac`: what roles and
             bindings say, and everything for the group `system:masters`.
         clock: the time of the server and of its cluster; None: that of this machine.
+        data_dir: where the state is kept, with the certificates and the administrator's token, and
+            the port when any will do; None: everything is in memory and ends with the server.
 
     Raises:
-        ConfigError: on entering, when the address cannot be had.
+        ConfigError: on entering, when the address cannot be had or the folder cannot be used.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class ApiServer:
         *,
         authorization: str = "always",
         clock: Clock | None = None,
+        data_dir: Path | None = None,
     ) -> None:
         if authorization not in AUTHORIZATIONS:
             raise ConfigError(
@@ -72,6 +77,8 @@ class ApiServer:
         self._clock = clock
         self._authenticator: Authenticator | None = None
         self._cluster: SimulatedCluster | None = None
+        self._data_dir = data_dir
+        self._folder: DataFolder | None = None
         self.host = host
         self.port = port
         self.token = secrets.token_urlsafe(32)
@@ -85,6 +92,11 @@ class ApiServer:
         """The verbs, without HTTP."""
         assert self._service is not None, "the server is not started"
         return self._service
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there is a simulated cluster."""
+        return self._simulate
 
     @property
     def url(self) -> str:
@@ -146,12 +158,16 @@ class ApiServer:
         }
 
     async def __aenter__(self) -> Self:
-        listener = self._listen()
+        listener: socket.socket | None = None
         try:
+            if self._data_dir is not None:
+                self._open_folder(self._data_dir)
+            listener = self._listen()
             self.port = listener.getsockname()[1]
             await self._start(listener)
         except BaseException:
-            listener.close()
+            if listener is not None:
+                listener.close()
             await self._stop()
             raise
         return self
@@ -159,17 +175,40 @@ class ApiServer:
     async def __aexit__(self, *exc: object) -> None:
         await self._stop()
 
+    def _open_folder(self, path: Path) -> None:
+        from kueuelib.embedded.storage.folder import DataFolder
+
+        self._folder = folder = DataFolder(path)
+
+        async def close() -> None:
+            folder.close()
+
+        self._closers.append(close)
+
     def _listen(self) -> socket.socket:
+        """A listener; the port of the last time is preferred when any will do."""
+        if self.port or self._folder is None:
+            return self._listen_on(self.port)
+        from kueuelib.embedded import keeping
+
+        try:
+            listener = self._listen_on(keeping.port(self._folder))
+        except ConfigError:
+            listener = self._listen_on(0)
+        keeping.note_port(self._folder, listener.getsockname()[1])
+        return listener
+
+    def _listen_on(self, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((self.host, self.port))
+            listener.bind((self.host, port))
             listener.listen(BACKLOG)
         except OSError as error:
             listener.close()
-            address = f"{self.host}:{self.port}"
+            address = f"{self.host}:{port}"
             if error.errno == errno.EADDRINUSE:
                 raise ConfigError(
                     address,
@@ -184,7 +223,13 @@ class ApiServer:
 
     async def _start(self, listener: socket.socket) -> None:
         hosts = tuple(dict.fromkeys((self.host, "127.0.0.1", "localhost")))
-        self._credentials = tls.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
+        if self._folder is None:
+            self._credentials = tls.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
+        else:
+            from kueuelib.embedded import keeping
+
+            kept = keeping.credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
+            self._credentials, self.token = kept.credentials, kept.token
         hooks = HookClient()
         self._closers.append(hooks.close)
         service, authorizer = await self._assemble(hooks)
@@ -220,13 +265,15 @@ class ApiServer:
     async def _assemble(self, hooks: HookClient) -> tuple[ApiService, Authorizer]:
         now = time.time if self._clock is None else self._clock.now
         if self._authorization != RBAC:
-            return await new_service(hooks, now=now), AlwaysAllow()
+            return await new_service(hooks, self._folder, now=now), AlwaysAllow()
         from kueuelib.embedded.access.escalation import Escalation
         from kueuelib.embedded.access.rbac import Rbac
         from kueuelib.embedded.access.roles import default_roles
 
         escalation = Escalation()
-        service = await new_service(hooks, now=now, plugins=(escalation,), objects=default_roles())
+        service = await new_service(
+            hooks, self._folder, now=now, plugins=(escalation,), objects=default_roles()
+        )
         escalation.rbac = Rbac(service.reader, service.commits)
         return service, escalation.rbac
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import orjson
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
@@ -68,11 +68,34 @@ class Tokens:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        numbers = self._key.public_key().public_numbers()
+        self._known: dict[str, Mapping[str, Any]] = {}
+        self._use(ec.generate_private_key(ec.SECP256R1()))
+
+    @property
+    def pem(self) -> bytes:
+        """The private key."""
+        return self._key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+    def adopt(self, pem: bytes) -> None:
+        """Goes on with the key of an earlier life, so that its tokens stay good.
+
+        Raises:
+            ValueError: it is no such key.
+        """
+        key = serialization.load_pem_private_key(pem, password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("the key that signs tokens is of another type")  # noqa: TRY004
+        self._use(key)
+
+    def _use(self, key: ec.EllipticCurvePrivateKey) -> None:
+        self._key = key
+        numbers = key.public_key().public_numbers()
         self._x, self._y = (each.to_bytes(_SIZE, "big") for each in (numbers.x, numbers.y))
         self._id = _encode(hashlib.sha256(self._x + self._y).digest())
-        self._known: dict[str, Mapping[str, Any]] = {}
 
     # ---- giving
 

@@ -109,6 +109,19 @@ def parse_yaml(body: bytes) -> Any:
         raise BadRequest(f"error parsing YAML: {' '.join(str(error).split())}") from error
 
 
+def parse_yaml_stream(body: bytes) -> list[Any]:
+    """Several YAML documents as JSON data.
+
+    Raises:
+        BadRequest: one is malformed, or its aliases multiply into too much.
+    """
+    try:
+        documents = list(yaml.load_all(body, Loader=_Loader))
+        return [_as_json(data, [NODE_LIMIT]) for data in documents]
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRequest(f"error parsing YAML: {' '.join(str(error).split())}") from error
+
+
 def _as_json(value: Any, left: list[int]) -> Any:
     left[0] -= 1
     if left[0] < 0:

@@ -131,6 +131,13 @@ async def test_custom_resources_are_served_again(tmp_path: Path) -> None:
         assert await service.get(BOXES, key("a")) == before
 
 
+async def test_tokens_of_accounts_stay_good(tmp_path: Path) -> None:
+    async with serving(tmp_path) as service:
+        key_of_tokens = service.tokens.pem
+    async with serving(tmp_path) as service:
+        assert service.tokens.pem == key_of_tokens
+
+
 async def test_a_watch_goes_on_after_a_clean_end(tmp_path: Path) -> None:
     async with serving(tmp_path) as service:
         made = await service.create(CONFIG_MAPS, config_map("a"))

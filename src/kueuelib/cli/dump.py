@@ -1,0 +1,72 @@
+"""`kueuelib apiserver dump`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import yaml
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.runtime import logs
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connect import connect, wait_for_server
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def run(kubeconfig: Path | None, server_timeout: float) -> None:
+    """Writes every object of a server to standard output, as YAML documents.
+
+    Raises:
+        ConfigError: the server cannot be reached.
+        ApiError: it refused something.
+    """
+    logs.configure("console", "warning")
+    anyio.run(_dump, kubeconfig, server_timeout)
+
+
+async def _dump(kubeconfig: Path | None, server_timeout: float) -> None:
+    async with await connect(kubeconfig, user_agent="kueuelib-dump") as client:
+        await wait_for_server(client, server_timeout)
+        async for resource in resources(client):
+            async for obj in client.list_all(resource):
+                obj["metadata"].pop("resourceVersion", None)
+                text = yaml.dump(obj, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+                sys.stdout.write(f"---\n{text}")
+
+
+async def resources(client: Client) -> AsyncIterator[Resource]:
+    """Every kind that can be listed and created, definitions before what they define.
+
+    Custom resources come at the version in which they are stored, so that nobody has to convert
+    them when they are loaded.
+    """
+    stored = {
+        (crd["spec"]["group"], crd["spec"]["names"]["plural"]): version["name"]
+        async for crd in client.list_all(CRDS)
+        for version in crd["spec"]["versions"]
+        if version.get("storage") and version.get("served")
+    }
+    groups = await client.request("GET", "/apis", verb="get")
+    found: list[tuple[str, str]] = [("", "v1")]
+    for group in groups.get("groups") or ():
+        preferred = group["preferredVersion"]["version"]
+        versions = [preferred, *(each["version"] for each in group["versions"])]
+        found += [(group["name"], version) for version in dict.fromkeys(versions)]
+    seen: set[tuple[str, str]] = set()
+    for group_name, version in found:
+        prefix = f"/apis/{group_name}" if group_name else "/api"
+        body: Obj = await client.request("GET", f"{prefix}/{version}", verb="get")
+        for entry in body.get("resources") or ():
+            place = (group_name, entry["name"])
+            wanted = stored.get(place, version)
+            listable = {"list", "create"} <= set(entry.get("verbs") or ())
+            if "/" in entry["name"] or not listable or place in seen or wanted != version:
+                continue
+            seen.add(place)
+            yield Resource(group_name, version, entry["name"], entry["kind"], entry["namespaced"])

@@ -1,0 +1,139 @@
+"""A server that is killed and started again, and snapshots, as processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from rest import Obj, Rest
+
+from kueuelib.testing.processes import Processes
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with Processes(tmp_path) as found:
+        yield found
+
+
+def start(processes: Processes, name: str, *args: object) -> Path:
+    """Starts a server; its kubeconfig, once it answers."""
+    path = processes.folder / name
+    path.unlink(missing_ok=True)
+    processes.start(name, "apiserver", "--kubeconfig", str(path), *map(str, args))
+    processes.wait_for_file(path, name, 60)
+    return path
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def config_map(name: str) -> Obj:
+    return {"metadata": {"name": name}, "data": {"x": "1"}}
+
+
+def test_no_acknowledged_write_is_lost_when_the_server_is_killed(processes: Processes) -> None:
+    """Several writers go on until the server dies; what they were told is there afterwards."""
+    data = processes.folder / "data"
+    kubeconfig = start(processes, "first", "--data-dir", data)
+    text = kubeconfig.read_text()
+    told: dict[str, str] = {}
+    enough = threading.Event()
+
+    def write(writer: int) -> None:
+        with Rest(kubeconfig) as rest:
+            for i in range(10_000):
+                name = f"w{writer}-{i}"
+                try:
+                    made = rest.create(MAPS, config_map(name))
+                except httpx.HTTPError:
+                    return
+                told[name] = made["metadata"]["uid"]
+                if len(told) > 300:
+                    enough.set()
+
+    writers = [threading.Thread(target=write, args=(i,)) for i in range(4)]
+    for writer in writers:
+        writer.start()
+    assert enough.wait(60)
+    processes.kill("first")
+    for writer in writers:
+        writer.join()
+    again = start(processes, "second", "--data-dir", data)
+    assert yaml.safe_load(again.read_text()) == yaml.safe_load(text)
+    with Rest(kubeconfig) as rest:
+        found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in rest.items(MAPS)}
+    assert told.items() <= found.items()
+
+
+def test_a_folder_in_use_is_refused(processes: Processes) -> None:
+    data = processes.folder / "data"
+    start(processes, "first", "--data-dir", data)
+    second = processes.start("second", "apiserver", "--kubeconfig", "k", "--data-dir", str(data))
+    assert second.wait(60) == 2
+    assert "another server" in (processes.folder / "second.log").read_text()
+
+
+def test_a_snapshot_becomes_the_same_cluster(processes: Processes) -> None:
+    """The second dump says what the first one said, references between objects included."""
+    manifests = processes.folder / "manifests.yaml"
+    manifests.write_text(MANIFESTS)
+    first = start(processes, "first", "--load", manifests)
+    with Rest(first) as rest:
+        owner = rest.create(MAPS, config_map("owner"))
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }
+        child = {"metadata": {"name": "child", "ownerReferences": [reference]}}
+        rest.create(MAPS, child)
+    snapshot = dumped(processes, first, "snapshot")
+    kinds = [each["kind"] for each in snapshot]
+    assert {"Namespace", "CustomResourceDefinition", "Box", "ConfigMap"} <= set(kinds)
+    second = start(processes, "second", "--load", processes.folder / "snapshot.log")
+    assert sorted(dumped(processes, second, "copy"), key=str) == sorted(snapshot, key=str)
+
+
+def dumped(processes: Processes, kubeconfig: Path, name: str) -> list[Obj]:
+    processes.finish(name, "apiserver", "dump", "--kubeconfig", str(kubeconfig), seconds=60)
+    return list(yaml.safe_load_all((processes.folder / f"{name}.log").read_text()))
+
+
+MANIFESTS = """
+apiVersion: test.dev/v1
+kind: Box
+metadata: {name: a, namespace: team}
+spec: {size: 1}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: m, namespace: team}
+  data: {at: "2024-01-01T00:00:00Z"}
+- {apiVersion: v1, kind: Namespace, metadata: {name: team}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boxes.test.dev}
+spec:
+  group: test.dev
+  scope: Namespaced
+  names: {plural: boxes, kind: Box}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}}}
+"""
