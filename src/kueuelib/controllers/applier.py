@@ -1,4 +1,5 @@
-"""Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6).
+"""Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6), and
+one per victim of a preemption (`kueuelib.controllers.evictions`).
 
 The newest order of a workload counts; two orders of one workload never run at once. Waiting,
 retries and their growing pauses are those of the `Controller` that runs this reconciler.
@@ -19,6 +20,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.evictions import COMPONENT, CONFLICTS, REFUSALS, Eviction, Evictor
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.status_writer import write_status
 from kueuelib.controllers.workload_state import IllegalTransition, Phase
@@ -35,11 +37,6 @@ if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
     from kueuelib.scheduler.engine import Settled
 
-COMPONENT = "kueue-admission"
-CONFLICTS = 4
-"""How often a patch is rebuilt on a newer object before the retry waits."""
-REFUSALS = 5
-"""After how many refusals by the server an assumption is taken back."""
 MESSAGE_PAUSE = 1.0
 """Seconds by which a new message with an old reason is delayed, so that several become one."""
 ADMISSION_PRIORITY = 10
@@ -73,7 +70,9 @@ class Applier:
         self._metrics = metrics
         self._observe = observe
         self._clock = clock
-        self._orders: dict[ObjectKey, Admit | Wait] = {}
+        self._orders: dict[ObjectKey, Admit | Wait | Eviction] = {}
+        self._under_way: set[ObjectKey] = set()
+        self._evictor = Evictor(client, workloads, recorder, metrics, observe, self._newest, clock)
         self._refusals: dict[ObjectKey, int] = {}
         self._answers: dict[ObjectKey, Obj] = {}
         workloads.add_handler(lambda delta: self._drop_answer(delta.key))
@@ -94,6 +93,19 @@ class Applier:
                 continue
             self._orders[wait.key] = wait
             controller.enqueue(wait.key, after=self._pause(wait))
+        for preemption in settled.preemptions:
+            for victim in preemption.victims:
+                self._preempt(Eviction(victim, preemption), controller)
+
+    def _preempt(self, eviction: Eviction, controller: Controller) -> None:
+        """Takes the order to evict; an admission that nobody began to write is just forgotten."""
+        key = eviction.key
+        before = self._orders.get(key)
+        if isinstance(before, Admit) and key not in self._under_way:
+            self._take_back(before, "preempted")
+            return
+        self._orders[key] = eviction
+        controller.enqueue(key, priority=ADMISSION_PRIORITY)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Carries out the newest order of one workload.
@@ -105,10 +117,16 @@ class Applier:
         order = self._orders.get(key)
         if order is None:
             return DONE
-        if isinstance(order, Admit):
-            await self._admit(order)
-        else:
-            await self._wait(order)
+        self._under_way.add(key)
+        try:
+            if isinstance(order, Admit):
+                await self._admit(order)
+            elif isinstance(order, Eviction):
+                await self._evictor.evict(order)
+            else:
+                await self._wait(order)
+        finally:
+            self._under_way.discard(key)
         if self._orders.get(key) is order:
             del self._orders[key]
         return DONE

@@ -70,6 +70,11 @@ class SchedulerMetrics:
         self._evicted = telemetry.counter(
             "kueue_evicted_workloads_total", "Workloads that lost quota.", (*queue, "reason")
         )
+        self._preempted = telemetry.counter(
+            "kueue_preempted_workloads_total",
+            "Workloads that lost quota to others, by the ClusterQueue of those.",
+            ("preempting_cluster_queue", "reason"),
+        )
         self._writes = telemetry.counter(
             "kueuelib_status_writes_total",
             "Patches of Workload statuses by purpose and result.",
@@ -96,6 +101,10 @@ class SchedulerMetrics:
     def evicted(self, cluster_queue: str, reason: str) -> None:
         """A workload was told to stop."""
         self._evicted.labels(cluster_queue, reason).inc()
+
+    def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
+        """A workload was told to stop for one of another ClusterQueue, or of its own."""
+        self._preempted.labels(preempting_cluster_queue, reason).inc()
 
     def wrote(self, purpose: str, result: str) -> None:
         """A status patch was answered."""

@@ -297,6 +297,20 @@ def without_target(wl: Obj) -> Obj:
     return _with_status(wl, conditions=left)
 
 
+def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
+    """An eviction that makes room for another workload; `Preempted` says by which right.
+
+    A workload that is being evicted already is left alone.
+
+    Raises:
+        IllegalTransition: the workload holds no quota or is finished.
+    """
+    if phase_of(wl) is Phase.EVICTING:
+        return wl
+    changed = evict(wl, names.REASON_PREEMPTED, message, now)
+    return _set(changed, PREEMPTED, "True", reason, message, now)
+
+
 def release(wl: Obj, now: float) -> Obj:
     """The second half of an eviction, once the job has no active pods: quota is free again.
 

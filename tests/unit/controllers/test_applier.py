@@ -11,7 +11,8 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.applier import REFUSALS, Applier
+from kueuelib.controllers.applier import Applier
+from kueuelib.controllers.evictions import REFUSALS
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store

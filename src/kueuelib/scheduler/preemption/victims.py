@@ -88,5 +88,13 @@ class Preemption:
             f"preemptee path: {self._path(victim.holder.cluster_queue)}"
         )
 
+    def ranks(self, victim: Victim) -> str:
+        """The priorities of both, as events tell them."""
+        mine, other = self.workload.spec.priority or 0, victim.holder.priority
+        return (
+            f"preemptor effective priority: {mine} (base: {mine}, boost: 0); "
+            f"preemptee effective priority: {other} (base: {other}, boost: 0)"
+        )
+
     def _path(self, cluster_queue: str) -> str:
         return f"/{self.cohort}/{cluster_queue}" if self.cohort else f"/{cluster_queue}"
