@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.decoding import settle
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kind import Kind, Twin
 from kueuelib.embedded.storage import Entry, encoded
 from kueuelib.errors import KueuelibError, ServerError
 
@@ -54,6 +54,8 @@ class Converter:
         Raises:
             ServerError: the conversion webhook failed.
         """
+        if kind.twin is not None:
+            return [_translated(kind.twin, kind.api_version(version), obj) for obj in objs]
         target = kind.api_version(version)
         pending = [i for i, obj in enumerate(objs) if obj["apiVersion"] != target]
         found = list(objs)
@@ -72,13 +74,19 @@ class Converter:
 
     async def convert_one(self, kind: Kind, obj: Obj, version: str) -> Obj:
         """One object at a version."""
-        if obj["apiVersion"].rpartition("/")[2] == version:
+        if kind.twin is None and obj["apiVersion"].rpartition("/")[2] == version:
             return obj
         return (await self.convert(kind, [obj], version))[0]
 
+    async def to_stored(self, kind: Kind, obj: Obj) -> Obj:
+        """An object as it is stored."""
+        if kind.twin is not None:
+            return kind.twin.into(obj)
+        return await self.convert_one(kind, obj, kind.storage)
+
     async def views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
         """Stored states as JSON at a version, in the given order."""
-        mark = f"{version}@{kind.epoch}"
+        mark = f"{version if kind.twin is None else kind.group}@{kind.epoch}"
         missing = [
             entry
             for entry in entries
@@ -88,7 +96,7 @@ class Converter:
         if missing:
             objs = await self.convert(kind, [entry.obj() for entry in missing], version)
             for entry, obj in zip(missing, objs, strict=True):
-                if entry.version == version:
+                if entry.version == version and kind.twin is None:
                     settle(kind.versions[version], obj)
                 kept = {
                     name: raw
@@ -133,6 +141,10 @@ class Converter:
         return _converted(answer, uid, objs, target, failed)
 
 
+def _translated(twin: Twin, served: str, obj: Obj) -> Obj:
+    return twin.out(obj) if obj["apiVersion"] != served else obj
+
+
 def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str) -> list[Obj]:
     response = answer.get("response")
     if not isinstance(response, dict) or response.get("uid") != uid:
@@ -163,4 +175,4 @@ def _keep_identity(old: Obj, new: Obj) -> None:
 
 
 def _as_stored(kind: Kind, entry: Entry, version: str) -> bool:
-    return entry.version == version and entry.revision >= kind.since
+    return kind.twin is None and entry.version == version and entry.revision >= kind.since

@@ -55,7 +55,7 @@ class Deletes:
             request = self._request(kind, version, key, old, options)
             await self._chain.mutate(kind, request)
             await self._chain.validate(kind, request)
-            obj = await self._converter.convert_one(kind, entry.obj(), kind.storage)
+            obj = await self._converter.to_stored(kind, entry.obj())
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
                 return old, gone

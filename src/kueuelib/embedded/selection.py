@@ -59,6 +59,11 @@ def select(kind: Kind, namespace: str, label_selector: str, field_selector: str)
     for path in fields.paths:
         if path not in (NAME, NAMESPACE) and path not in kind.field_names:
             raise failures.bad_request(f"field label not supported: {path}")
+    if kind.twin is not None:
+        renamed = (
+            attrs.evolve(each, path=kind.twin.field(each.path)) for each in fields.requirements
+        )
+        fields = FieldSelector(tuple(renamed))
     exact = fields.exact(NAME) or ""
     space = fields.exact(NAMESPACE) or ""
     name = exact if exact and (namespace or not kind.namespaced) else ""

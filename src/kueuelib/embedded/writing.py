@@ -121,7 +121,7 @@ class Writes:
                 if self._commits.present(kind, final):
                     raise failures.already_exists(kind, name)
                 return new
-            stored = await self._converter.convert_one(kind, new, kind.storage)
+            stored = await self._converter.to_stored(kind, new)
             try:
                 entry = self._commits.put(kind, final, stored, None)
             except StaleWrite as error:
@@ -169,7 +169,7 @@ class Writes:
                 return old
             if options.dry_run:
                 return new
-            stored = await self._converter.convert_one(kind, new, kind.storage)
+            stored = await self._converter.to_stored(kind, new)
             try:
                 latest = self._commits.replace(kind, target.key, stored, entry)
             except StaleWrite as error:

@@ -12,6 +12,7 @@ from kueuelib.embedded.registry.registry import Registry, version_rank
 
 FIRST_GROUPS = (
     "apps",
+    "events.k8s.io",
     "batch",
     "rbac.authorization.k8s.io",
     "authentication.k8s.io",

@@ -25,7 +25,7 @@ DEFAULT_COLUMNS = (AGE,)
 def columns_of(kind: Kind, version: Version) -> tuple[Column, ...]:
     """All columns of a kind, NAME included where it comes first."""
     own = version.columns if version.columns is not None else DEFAULT_COLUMNS
-    return own if kind.kind == "Event" and not kind.group else (NAME, *own)
+    return own if kind.plural == "events" and kind.builtin else (NAME, *own)
 
 
 def partial(obj: Obj, version: str = "v1") -> Obj:

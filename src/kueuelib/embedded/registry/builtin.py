@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.registry.columns import COLUMNS
+from kueuelib.embedded.registry.events import event_twin
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.machinery.fields import field_of
@@ -122,7 +123,7 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
     rbac = "rbac.authorization.k8s.io"
     webhooks = "admissionregistration.k8s.io"
     all_ = ("all",)
-    return [
+    kinds = [
         _kind(core, "ConfigMap", "configmaps", rules, short=("cm",)),
         _kind(core, "Event", "events", rules, short=("ev",)),
         _kind(core, "LimitRange", "limitranges", rules, short=("limits",)),
@@ -231,3 +232,5 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
         _kind(rbac, "Role", "roles", rules),
         _kind(rbac, "RoleBinding", "rolebindings", rules),
     ]
+    event = next(kind for kind in kinds if kind.kind == "Event")
+    return [*kinds, event_twin(event)]

@@ -73,6 +73,25 @@ class Version:
 
 
 @attrs.frozen(eq=False)
+class Twin:
+    """How a kind shows objects that another kind stores.
+
+    Attributes:
+        table: where they are.
+        api_version: how they are stored.
+        into: from the form of the request to the stored one.
+        out: the other way round.
+        field: the stored name of a field that selectors ask for.
+    """
+
+    table: str
+    api_version: str
+    into: Callable[[Obj], Obj]
+    out: Callable[[Obj], Obj]
+    field: Callable[[str], str]
+
+
+@attrs.frozen(eq=False)
 class Kind:
     """One kind in all its versions. Replaced, never changed, when its definition changes.
 
@@ -102,6 +121,7 @@ class Kind:
         terminating: whether the definition is being deleted.
         unconditional: whether a replacement may leave out the resource version.
         returned: whether a deletion answers with the object instead of a Status.
+        twin: set when another kind stores the objects.
     """
 
     group: str
@@ -129,10 +149,13 @@ class Kind:
     terminating: bool = False
     unconditional: bool = True
     returned: bool = False
+    twin: Twin | None = None
 
     @property
     def table(self) -> str:
         """The name of the table that holds the objects."""
+        if self.twin is not None:
+            return self.twin.table
         return f"{self.plural}.{self.group}"
 
     @property

@@ -40,7 +40,8 @@ class Registry:
             self.install(kind)
 
     def __iter__(self) -> Iterator[Kind]:
-        return iter(list(self._kinds.values()))
+        """Every kind that stores objects."""
+        return iter([kind for kind in self._kinds.values() if kind.twin is None])
 
     def install(self, kind: Kind) -> None:
         """Serves a kind, in the place of an older state of it."""

@@ -1,0 +1,121 @@
+"""`events.k8s.io/v1`: the same stored events as those of the core group, with other field names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import KindRules
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    not_supported,
+    required,
+    section,
+    too_long,
+)
+from kueuelib.embedded.registry.kind import Column, Kind, Twin
+from kueuelib.embedded.schema.typed import TypedSchema
+from kueuelib.errors import FieldError
+
+GROUP: Final = "events.k8s.io"
+NOTE_LIMIT: Final = 1024
+TYPES: Final = ("Normal", "Warning")
+_RENAMED: Final[Mapping[str, str]] = {
+    "reportingController": "reportingComponent",
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_BACK: Final = {old: new for new, old in _RENAMED.items()}
+
+
+def _renamed(obj: Obj, api_version: str, names: Mapping[str, str]) -> Obj:
+    found: Obj = {"apiVersion": api_version, "kind": "Event", "metadata": obj["metadata"]}
+    for key, value in obj.items():
+        if key not in found:
+            found[names.get(key, key)] = value
+    return found
+
+
+def to_core(obj: Obj) -> Obj:
+    """An event of this group as it is stored."""
+    return _renamed(obj, "v1", _RENAMED)
+
+
+def from_core(obj: Obj) -> Obj:
+    """A stored event as this group shows it."""
+    return _renamed(obj, f"{GROUP}/v1", _BACK)
+
+
+def _field(path: str) -> str:
+    head, dot, tail = path.partition(".")
+    return f"{_RENAMED.get(head, head)}{dot}{tail}"
+
+
+class NewEventRules(KindRules):
+    """The strategy of events that were made through this group; stricter than the old one."""
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Who reports what about whom, and when."""
+        errors = [
+            required(path)
+            for path in ("eventTime", "reportingController", "reportingInstance", "action")
+            if not obj.get(path)
+        ]
+        if not obj.get("reason"):
+            errors.append(required("reason"))
+        if obj.get("type") not in TYPES:
+            errors.append(not_supported("type", obj.get("type") or "", TYPES))
+        if len((obj.get("note") or "").encode()) > NOTE_LIMIT:
+            errors.append(too_long("note", NOTE_LIMIT))
+        errors += [
+            forbidden(path, "needs to be unset")
+            for path in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount")
+            if obj.get(path)
+        ]
+        namespace = section(obj, "metadata").get("namespace") or ""
+        about = section(obj, "regarding").get("namespace") or ""
+        if about != namespace and (about or namespace != "default"):
+            errors.append(
+                FieldError(
+                    "regarding.namespace",
+                    "FieldValueInvalid",
+                    f'Invalid value: "{about}": does not match event.namespace',
+                )
+            )
+        return errors
+
+
+def event_twin(core: Kind) -> Kind:
+    """The kind of this group beside that of the core group."""
+    version = core.versions["v1"]
+
+    def column(given: Column) -> Column:
+        def read(obj: Obj, now: float) -> Any:
+            return given.read(to_core(obj), now)
+
+        return attrs.evolve(given, read=read)
+
+    served = attrs.evolve(
+        version,
+        schema=TypedSchema.of(GROUP, "Event"),
+        columns=tuple(column(each) for each in version.columns or ()),
+    )
+    return attrs.evolve(
+        core,
+        group=GROUP,
+        versions={"v1": served},
+        rules=NewEventRules(),
+        field_names=frozenset(
+            f"{_BACK.get(head, head)}{dot}{tail}"
+            for head, dot, tail in (name.partition(".") for name in core.field_names)
+            if head != "source"
+        ),
+        twin=Twin(core.table, "v1", to_core, from_core, _field),
+    )
