@@ -1,0 +1,270 @@
+"""Submitting a job, watching it and waiting for it, against any cluster with either manager.
+
+    handle = await kueuelib.submit(job, queue="team")
+    async for progress in kueuelib.watch(handle):
+        print(progress.state, progress.why)
+    end = await kueuelib.wait(handle, timeout=3600)
+
+Without a `client` each call connects by kubectl's rules. Nothing is installed in the cluster, and
+the caller needs no more rights than to create its jobs and to read them and Workloads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2, WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.names import JOB_UID_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.errors import ConfigError, KueuelibError
+from kueuelib.jobs.builtin import builtin_registry
+from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.matching import by_age
+from kueuelib.jobs.progress import Progress, State, progress_of
+from kueuelib.jobs.registry import Integration
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connect import connect
+from kueuelib.runtime.informer import Informer
+
+
+class JobGone(KueuelibError):
+    """The job was deleted before it reached the state that was waited for."""
+
+
+@attrs.frozen
+class JobHandle:
+    """A job in a cluster.
+
+    Attributes:
+        resource: its kind.
+        key: its namespace and name.
+        uid: its UID.
+        object: the raw object as it was stored.
+    """
+
+    resource: Resource
+    key: ObjectKey
+    uid: str
+    object: Obj
+
+
+async def submit(
+    job: Mapping[str, Any] | GenericJob,
+    *,
+    queue: str,
+    namespace: str = "",
+    priority_class: str = "",
+    client: Client | None = None,
+    kubeconfig: str | None = None,
+) -> JobHandle:
+    """Creates a job in a queue.
+
+    Args:
+        job: a raw object or a `GenericJob`; it is left alone.
+        queue: the LocalQueue, in the job's namespace.
+        namespace: where, when the job does not say; `default` without either.
+        priority_class: a WorkloadPriorityClass; empty for none.
+        client: speaks to the API server; one is made when there is none.
+        kubeconfig: for that one.
+
+    Raises:
+        ConfigError: there is no usable kubeconfig, or the server does not serve the kind.
+        ApiError: the server refuses the job.
+        TransportError: no answer; the job may have been created.
+    """
+    obj = copy.deepcopy(dict(job.object if isinstance(job, GenericJob) else job))
+    meta = obj.setdefault("metadata", {})
+    meta["namespace"] = meta.get("namespace") or namespace or "default"
+    labels = meta["labels"] = {**(meta.get("labels") or {}), QUEUE_LABEL: queue}
+    if priority_class:
+        labels[PRIORITY_CLASS_LABEL] = priority_class
+    async with _client(client, kubeconfig) as used:
+        resource = await _resource(used, obj)
+        obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+        created = await used.create(resource, obj)
+    return JobHandle(resource, key_of(created), created["metadata"]["uid"], created)
+
+
+async def watch(
+    job: JobHandle | Mapping[str, Any],
+    *,
+    integration: Integration | None = None,
+    client: Client | None = None,
+    kubeconfig: str | None = None,
+) -> AsyncGenerator[Progress, None]:
+    """Tells how far a job has come, now and whenever that changes, until its end.
+
+    Args:
+        job: what `submit` gave, or a raw object with a UID.
+        integration: of a kind that does not come with kueuelib; without it, such a job counts as
+            running once it is admitted and not suspended.
+        client: speaks to the API server; one is made when there is none.
+        kubeconfig: for that one.
+
+    Raises:
+        JobGone: the job was deleted.
+        ConfigError: there is no usable kubeconfig, or the server does not serve the kinds.
+    """
+    async with _client(client, kubeconfig) as used:
+        handle = job if isinstance(job, JobHandle) else await _handle(used, job)
+        watcher = _Watcher(used, handle, integration or _known(handle.resource))
+        last: Progress | None = None
+        async with contextlib.aclosing(watcher.moments(await _version(used))) as moments:
+            async for found in moments:
+                if found != last:
+                    yield found
+                if found.state.is_end:
+                    return
+                last = found
+
+
+async def wait(
+    job: JobHandle | Mapping[str, Any],
+    until: State = State.FINISHED,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
+    integration: Integration | None = None,
+    client: Client | None = None,
+    kubeconfig: str | None = None,
+) -> Progress:
+    """Waits until a job reaches a state, or its end; look at the state of what it gives.
+
+    Args:
+        job: what `submit` gave, or a raw object with a UID.
+        until: the state; a job that runs counts as admitted too.
+        timeout: seconds; None: as long as it takes.
+        integration: as for `watch`.
+        client: as for `watch`.
+        kubeconfig: as for `watch`.
+
+    Raises:
+        TimeoutError: it did not come in time; the message says how far the job was, and why.
+        JobGone: the job was deleted.
+        ConfigError: as `watch`.
+    """
+    last: Progress | None = None
+    wanted = {until, State.RUNNING} if until is State.ADMITTED else {until}
+    found = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
+    try:
+        async with asyncio.timeout(timeout):
+            async for progress in found:
+                last = progress
+                if progress.state in wanted or progress.state.is_end:
+                    return progress
+    except TimeoutError as error:
+        where = "nothing is known of it" if last is None else f"it is {last.state}: {last.why}"
+        raise TimeoutError(f"the job is not {until} after {timeout:g} s; {where}") from error
+    finally:
+        await found.aclose()
+    raise JobGone("the watch ended before the job did")
+
+
+class _Watcher:
+    """The job and its Workloads, as two small watches show them."""
+
+    def __init__(self, client: Client, handle: JobHandle, integration: Integration | None) -> None:
+        self._client = client
+        self._handle = handle
+        self._integration = integration
+        self._changed = asyncio.Event()
+
+    async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
+        """The present state, and again after every change; some may be equal."""
+        key = self._handle.key
+        jobs = Informer(
+            self._client,
+            self._handle.resource,
+            namespace=key.namespace,
+            field_selector=f"metadata.name={key.name}",
+        )
+        workloads = Informer(
+            self._client,
+            WORKLOADS.at(version),
+            namespace=key.namespace,
+            label_selector=f"{JOB_UID_LABEL}={self._handle.uid}",
+        )
+        tasks = []
+        for informer in (jobs, workloads):
+            informer.add_handler(lambda _: self._changed.set())
+            tasks.append(asyncio.create_task(informer.run()))
+        try:
+            for informer in (jobs, workloads):
+                await informer.wait_synced(SYNC_TIMEOUT)
+            while True:
+                self._changed.clear()
+                yield self._now(jobs, workloads)
+                await self._changed.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _now(self, jobs: Informer, workloads: Informer) -> Progress:
+        obj = jobs.store.get(self._handle.key)
+        if obj is not None and obj["metadata"]["uid"] != self._handle.uid:
+            obj = None
+        found = by_age(workloads.store.items())
+        workload = found[-1] if found else None
+        kind = self._integration
+        job = None if kind is None or obj is None else kind.job_type(obj)
+        progress = progress_of(job, obj, workload)
+        if obj is None and not progress.state.is_end:
+            raise JobGone(f"{self._handle.resource.kind} {self._handle.key} is deleted")
+        return progress
+
+
+SYNC_TIMEOUT = 30.0
+"""Seconds that the first answers may take."""
+
+
+@contextlib.asynccontextmanager
+async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator[Client]:
+    if given is not None:
+        yield given
+        return
+    try:
+        async with await connect(kubeconfig, field_manager="kueuelib-submit") as made:
+            yield made
+    finally:
+        await asyncio.sleep(0.01)  # sockets under TLS close a moment after their session
+
+
+async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not version or not kind:
+        raise ConfigError("the job", "has no apiVersion and kind", "write both")
+    found = await client.find_resource(version, kind)
+    if found is None:
+        raise ConfigError(f"{version} {kind}", "is not served by the cluster", "install its CRD")
+    return found
+
+
+async def _handle(client: Client, obj: Mapping[str, Any]) -> JobHandle:
+    resource = await _resource(client, obj)
+    raw = dict(obj)
+    uid = raw["metadata"].get("uid")
+    if not uid:
+        raw = await client.get(resource, key_of(raw))
+        uid = raw["metadata"]["uid"]
+    return JobHandle(resource, key_of(raw), uid, raw)
+
+
+async def _version(client: Client) -> str:
+    served = await client.served_versions(KUEUE)
+    for version in (V1BETA2, V1BETA1):
+        if version in served:
+            return version
+    raise ConfigError(KUEUE, "is not served by the cluster", "install a queueing system first")
+
+
+def _known(resource: Resource) -> Integration | None:
+    for found in builtin_registry().integrations:
+        if found.resource.group_kind == resource.group_kind:
+            return found
+    return None
