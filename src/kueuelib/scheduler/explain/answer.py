@@ -1,0 +1,106 @@
+"""The whole answer: where a workload stands, why, and what would admit it."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.kueue import Admission, Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.obstacles import Problem, problems_of
+from kueuelib.scheduler.explain.rows import Row, rows_of
+from kueuelib.scheduler.explain.search import Found, Search
+from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcome
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.reasons import Reason
+
+
+@attrs.frozen
+class Explanation:
+    """Why a workload has no quota, or that it has.
+
+    Attributes:
+        key: the workload.
+        workload: the object.
+        local_queue: the LocalQueue that it names, empty for none.
+        cluster_queue: the ClusterQueue in which it waits or holds quota, empty for none.
+        outcome: what becomes of it when nothing is changed.
+        admission: the quota that it holds, or that it would get in the cycles that are due now.
+        ahead: who waits before it in its ClusterQueue, in the order of the queue.
+        behind: how many wait after it.
+        reason: why it waits; None when it does not.
+        when_first: what would be decided if it were first in its ClusterQueue; only where it was
+            not tried, because the queue does not get that far.
+        rows: the numbers of every flavor that it could use.
+        problems: what is wrong with the set-up.
+        changes: single changes that would give it quota now, each tried.
+    """
+
+    key: ObjectKey
+    workload: Workload
+    local_queue: str
+    cluster_queue: str
+    outcome: Outcome
+    admission: Admission | None
+    ahead: tuple[ObjectKey, ...]
+    behind: int
+    reason: Reason | None
+    when_first: Outcome | None
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...]
+    changes: tuple[Found, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What becomes of it."""
+        return self.outcome.verdict
+
+    @property
+    def position(self) -> int | None:
+        """Its place in its ClusterQueue, from 1; None when it does not wait there."""
+        waits = self.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+        return len(self.ahead) + 1 if waits and self.cluster_queue else None
+
+
+def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -> Explanation:
+    """The answer for one workload.
+
+    Args:
+        world: the facts; not changed.
+        key: the workload.
+        now: seconds since the epoch.
+        changes: whether to look for changes; that takes many trials.
+
+    Raises:
+        KeyError: there is no such workload in the world.
+    """
+    workload = world.workloads[key]
+    base = outcome(world, key, now)
+    waits = base.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+    home = world.home_of(workload)
+    first = None
+    if base.verdict is Verdict.WAITS and not base.evaluated and home in world.cluster_queues:
+        first = outcome(_first(world, key), key, now)
+    reason = first.reason if first is not None else base.reason
+    admission = workload.status.admission if base.verdict is Verdict.HOLDS_QUOTA else None
+    if base.admit is not None:
+        admission = base.admit.admission
+    return Explanation(
+        key=key,
+        workload=workload,
+        local_queue=workload.spec.queue_name,
+        cluster_queue=home if home in world.cluster_queues else "",
+        outcome=base,
+        admission=admission,
+        ahead=world.ahead_of(key) if waits else (),
+        behind=world.behind(key) if waits else 0,
+        reason=base.reason,
+        when_first=first,
+        rows=rows_of(world, key, now, reason) if waits else (),
+        problems=problems_of(world, key, reason) if waits else (),
+        changes=Search(world, key, now, base).run() if changes else (),
+    )
+
+
+def _first(world: World, key: ObjectKey) -> World:
+    """The same world with the workload at the head of its queue, its priority unchanged."""
+    return world.without_workloads(*world.ahead_of(key))

@@ -1,0 +1,288 @@
+"""Single changes of the world, each with its own way to say it and to apply it to a copy.
+
+What can be counted knows its next smaller form, so that "the smallest" can be held against it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import attrs
+
+from kueuelib.api import kueue
+from kueuelib.api.kueue import ClusterQueue
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import amount_of, format_amount, quantity_of
+from kueuelib.api.queues import ResourceQuota
+from kueuelib.scheduler.explain.world import World
+
+NOMINAL = "nominalQuota"
+BORROWING = "borrowingLimit"
+LENDING = "lendingLimit"
+_FIELDS: dict[str, str] = {
+    NOMINAL: "nominal_quota",
+    BORROWING: "borrowing_limit",
+    LENDING: "lending_limit",
+}
+
+
+class Change(Protocol):
+    """Something that could be different."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of change it is, one word for machines."""
+
+    @property
+    def subject(self) -> str:
+        """The object to be changed, as kind and name."""
+
+    @property
+    def text(self) -> str:
+        """What to do, for people."""
+
+    def apply(self, world: World) -> World:
+        """The world in which it has been done."""
+
+    def smaller(self) -> tuple[Change, ...]:
+        """The same change by one unit less, in every way that there is; none without a size."""
+
+
+class Whole:
+    """A change that is done or not, and has no size."""
+
+    def smaller(self) -> tuple[Change, ...]:
+        """Nothing is smaller."""
+        return ()
+
+
+@attrs.frozen
+class More:
+    """More of one resource.
+
+    Attributes:
+        resource: the resource.
+        before: the present amount.
+        by: how much more, above zero.
+    """
+
+    resource: str
+    before: int
+    by: int
+
+    @property
+    def text(self) -> str:
+        """Resource, difference and the new amount."""
+        by = format_amount(self.resource, self.by)
+        return f"{self.resource} by {by} (to {format_amount(self.resource, self.before + self.by)})"
+
+
+@attrs.frozen
+class RaiseQuota:
+    """More quota in one flavor of a ClusterQueue.
+
+    Attributes:
+        cluster_queue: the ClusterQueue.
+        flavor: the flavor.
+        field: `nominalQuota`, `borrowingLimit` or `lendingLimit`.
+        amounts: how much of which resource; they belong together.
+    """
+
+    cluster_queue: str
+    flavor: str
+    field: str
+    amounts: tuple[More, ...]
+
+    kind = "quota"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue."""
+        return f"ClusterQueue {self.cluster_queue}"
+
+    @property
+    def text(self) -> str:
+        """What to raise."""
+        parts = " and ".join(more.text for more in self.amounts)
+        return f"raise {self.field} of flavor {self.flavor}: {parts}"
+
+    def apply(self, world: World) -> World:
+        """The world with that quota."""
+        found = world.cluster_queues[self.cluster_queue]
+        groups = tuple(
+            attrs.evolve(
+                group,
+                flavors=tuple(
+                    attrs.evolve(flavor, resources=tuple(map(self._raised, flavor.resources)))
+                    if flavor.name == self.flavor
+                    else flavor
+                    for flavor in group.flavors
+                ),
+            )
+            for group in found.spec.resource_groups
+        )
+        spec = attrs.evolve(found.spec, resource_groups=groups)
+        return world.with_cluster_queue(attrs.evolve(found, spec=spec))
+
+    def _raised(self, quota: ResourceQuota) -> ResourceQuota:
+        for more in self.amounts:
+            if more.resource == quota.name:
+                amount = quantity_of(quota.name, more.before + more.by)
+                changed: dict[str, Any] = {_FIELDS[self.field]: amount}
+                return attrs.evolve(quota, **changed)
+        return quota
+
+    def smaller(self) -> tuple[Change, ...]:
+        """One unit less of each of the resources."""
+        return tuple(
+            attrs.evolve(
+                self,
+                amounts=tuple(
+                    attrs.evolve(more, by=more.by - (more is chosen)) for more in self.amounts
+                ),
+            )
+            for chosen in self.amounts
+        )
+
+
+def amount_in(quota: ResourceQuota, field: str) -> int | None:
+    """The amount of a field of a quota, None when the field is absent."""
+    found = getattr(quota, _FIELDS[field])
+    return None if found is None else amount_of(quota.name, found)
+
+
+@attrs.frozen
+class Ends(Whole):
+    """A workload that holds quota finishes."""
+
+    key: ObjectKey
+
+    kind = "workload-ends"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to do."""
+        return f"Workload {self.key} finishes or is deleted"
+
+    def apply(self, world: World) -> World:
+        """The world without it."""
+        return world.without_workloads(self.key)
+
+
+@attrs.frozen
+class Withdraws(Whole):
+    """A workload that waits as well is withdrawn."""
+
+    key: ObjectKey
+
+    kind = "workload-withdrawn"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to do."""
+        return f"Workload {self.key}, which waits too, is deleted or deactivated"
+
+    def apply(self, world: World) -> World:
+        """The world without it."""
+        return world.without_workloads(self.key)
+
+
+@attrs.frozen
+class SetPolicy(Whole):
+    """Another policy of a ClusterQueue.
+
+    Attributes:
+        cluster_queue: the ClusterQueue.
+        path: the field below `spec`, spelled as in YAML.
+        before: its present value.
+        to: its new value.
+    """
+
+    cluster_queue: str
+    path: str
+    before: str
+    to: str
+
+    kind = "policy"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue."""
+        return f"ClusterQueue {self.cluster_queue}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return f"set spec.{self.path}: {self.to} instead of {self.before}"
+
+    def apply(self, world: World) -> World:
+        """The world with that policy."""
+        found = world.cluster_queues[self.cluster_queue]
+        spec = found.spec
+        match self.path:
+            case "queueingStrategy":
+                spec = attrs.evolve(spec, queueing_strategy=self.to)
+            case "stopPolicy":
+                spec = attrs.evolve(spec, stop_policy=self.to)
+            case "preemption.withinClusterQueue":
+                policy = attrs.evolve(spec.preemption, within_cluster_queue=self.to)
+                spec = attrs.evolve(spec, preemption=policy)
+            case "preemption.reclaimWithinCohort":
+                policy = attrs.evolve(spec.preemption, reclaim_within_cohort=self.to)
+                spec = attrs.evolve(spec, preemption=policy)
+            case "preemption.borrowWithinCohort.policy":
+                borrow = attrs.evolve(spec.preemption.borrow_within_cohort, policy=self.to)
+                policy = attrs.evolve(spec.preemption, borrow_within_cohort=borrow)
+                spec = attrs.evolve(spec, preemption=policy)
+            case "flavorFungibility.whenCanPreempt":
+                fungible = attrs.evolve(spec.flavor_fungibility, when_can_preempt=self.to)
+                spec = attrs.evolve(spec, flavor_fungibility=fungible)
+            case _:
+                raise ValueError(self.path)
+        return world.with_cluster_queue(attrs.evolve(found, spec=spec))
+
+
+@attrs.frozen
+class StartLocalQueue(Whole):
+    """A stopped LocalQueue is started."""
+
+    key: ObjectKey
+    before: str
+
+    kind = "policy"
+
+    @property
+    def subject(self) -> str:
+        """The LocalQueue."""
+        return f"LocalQueue {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return f"set spec.stopPolicy: {kueue.NONE} instead of {self.before}"
+
+    def apply(self, world: World) -> World:
+        """The world with it started."""
+        found = world.local_queues[self.key]
+        spec = attrs.evolve(found.spec, stop_policy=kueue.NONE)
+        return world.with_local_queue(attrs.evolve(found, spec=spec))
+
+
+def quotas_of(queue: ClusterQueue) -> dict[tuple[str, str], ResourceQuota]:
+    """The quotas of a ClusterQueue by flavor and resource."""
+    return {
+        (flavor.name, quota.name): quota
+        for group in queue.spec.resource_groups
+        for flavor in group.flavors
+        for quota in flavor.resources
+    }

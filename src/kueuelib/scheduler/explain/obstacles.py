@@ -1,0 +1,170 @@
+"""What is wrong with the set-up around a workload: the object, the problem and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from kueuelib.api import conditions, kueue, names
+from kueuelib.api.kueue import ClusterQueue
+from kueuelib.api.meta import ObjectKey
+from kueuelib.machinery.selectors import Op, Selector
+from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, Reason
+from kueuelib.scheduler.workload_info import workload_info
+
+
+@attrs.frozen
+class Problem:
+    """Something that keeps a workload from being tried, or from ever fitting.
+
+    Attributes:
+        subject: the object, as kind and name.
+        problem: what is wrong, with the field.
+        fix: what to do about it.
+    """
+
+    subject: str
+    problem: str
+    fix: str
+
+
+def problems_of(world: World, key: ObjectKey, reason: Reason | None) -> tuple[Problem, ...]:
+    """Everything that is wrong with the set-up, in the order in which to mend it.
+
+    Args:
+        world: the facts.
+        key: the workload.
+        reason: what its evaluation came to.
+    """
+    return tuple(_problems(world, key, reason))
+
+
+def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[Problem]:
+    workload = world.workloads[key]
+    subject = f"Workload {key}"
+    if not workload.spec.active:
+        yield Problem(subject, "spec.active is false", "set it to true")
+    if isinstance(reason, InvalidResources | LimitRangeViolated):
+        for item in reason.items:
+            yield Problem(subject, item, "correct the requests and limits of its containers")
+    failed = [
+        f"{one.name} is {one.state}" + (f" ({one.message})" if one.message else "")
+        for one in workload.status.admission_checks
+        if one.state in (kueue.CHECK_RETRY, kueue.CHECK_REJECTED)
+    ]
+    if failed:
+        fix = "see why its controller said so; after Retry it comes back by itself"
+        yield Problem(subject, f"admission check {', '.join(failed)}", fix)
+    queue_name = workload.spec.queue_name
+    local = sorted(one.name for one in world.local_queues if one.namespace == key.namespace)
+    if not queue_name:
+        yield Problem(
+            subject, "names no queue", f"set the label {names.QUEUE_LABEL}{_one_of(local)}"
+        )
+        return
+    local_queue = world.local_queue_of(workload)
+    if local_queue is None:
+        missing = f"LocalQueue {ObjectKey(key.namespace, queue_name)}"
+        fix = (
+            f"create it, or set the label {names.QUEUE_LABEL}{_one_of(local)}"
+            if local
+            else "create it"
+        )
+        yield Problem(missing, "does not exist", fix)
+        return
+    where = f"LocalQueue {local_queue.key}"
+    if local_queue.spec.stop_policy != kueue.NONE:
+        yield Problem(where, f"spec.stopPolicy is {local_queue.spec.stop_policy}", "set it to None")
+    queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
+    if queue is None:
+        fix = f"create ClusterQueue {local_queue.spec.cluster_queue}"
+        if world.cluster_queues:
+            fix += f", or make another LocalQueue for{_one_of(sorted(world.cluster_queues))}"
+        text = f"names ClusterQueue {local_queue.spec.cluster_queue}, which does not exist"
+        yield Problem(where, text, fix)
+        return
+    yield from _of_cluster_queue(world, queue)
+    yield from _of_namespace(world, queue, key.namespace)
+    yield from _uncovered(world, queue, key)
+
+
+def _one_of(known: list[str]) -> str:
+    return f" to one of {', '.join(known)}" if known else ""
+
+
+def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
+    where = f"ClusterQueue {queue.name}"
+    if queue.metadata.deletion_timestamp is not None:
+        yield Problem(where, "is being deleted", "create another one")
+    if queue.spec.stop_policy != kueue.NONE:
+        yield Problem(where, f"spec.stopPolicy is {queue.spec.stop_policy}", "set it to None")
+    spec = queue_spec(queue)
+    for name in spec.flavors:
+        if name not in world.flavors:
+            fix = "create it, or take it out of spec.resourceGroups"
+            yield Problem(f"ResourceFlavor {name}", f"is named by {where} and does not exist", fix)
+    for name in sorted({check.name for check in spec.checks}):
+        found = world.checks.get(name)
+        if found is None:
+            text = f"is named by {where} and does not exist"
+            yield Problem(f"AdmissionCheck {name}", text, "create it, or take it out of the queue")
+        elif not conditions.is_true(found.status.conditions, names.ACTIVE):
+            text = f"is not Active: nobody serves controllerName {found.spec.controller_name}"
+            yield Problem(f"AdmissionCheck {name}", text, ServeCheck(name, exists=True).text)
+
+
+def _of_namespace(world: World, queue: ClusterQueue, namespace: str) -> Iterator[Problem]:
+    labels = world.namespaces.get(namespace)
+    if labels is None:
+        yield Problem(f"Namespace {namespace}", "does not exist", "create it")
+        return
+    selector = queue_spec(queue).selector
+    if selector.matches(labels):
+        return
+    wanted = missing_labels(selector, labels)
+    fix = "change the selector"
+    if queue.spec.namespace_selector is None:
+        text = "spec.namespaceSelector is absent and lets no namespace in"
+        fix = "set it to {} for all namespaces"
+    else:
+        text = f"spec.namespaceSelector ({selector}) does not let namespace {namespace} in"
+        if wanted is not None:
+            fix = f"{LabelNamespace(namespace, wanted).text}, or {fix}"
+    yield Problem(f"ClusterQueue {queue.name}", text, fix)
+
+
+def missing_labels(
+    selector: Selector, labels: Mapping[str, str]
+) -> tuple[tuple[str, str], ...] | None:
+    """Labels that a selector asks for and that are not there; None when labels don't help."""
+    wanted = {}
+    for one in selector.requirements:
+        if one.matches(labels):
+            continue
+        if one.op is Op.IN:
+            wanted[one.key] = one.values[0]
+        elif one.op is Op.EXISTS:
+            wanted[one.key] = "true"
+        else:
+            return None
+    return tuple(sorted(wanted.items())) if selector.matches({**labels, **wanted}) else None
+
+
+def _uncovered(world: World, queue: ClusterQueue, key: ObjectKey) -> Iterator[Problem]:
+    covered = {name for group in queue.spec.resource_groups for name in group.covered_resources}
+    asked = {
+        name
+        for pod_set in workload_info(
+            world.workloads[key], NO_LIMIT_RANGES, world.runtime_classes
+        ).pod_sets
+        for name, amount in pod_set.per_pod.items()
+        if amount and pod_set.count
+    }
+    for name in sorted(asked - covered):
+        text = f"spec.resourceGroups cover no {name}, which Workload {key} requests"
+        yield Problem(f"ClusterQueue {queue.name}", text, "add quota for it, or don't request it")

@@ -1,0 +1,208 @@
+"""Changes of the workload itself."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api import names
+from kueuelib.api.core import Taint, Toleration
+from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.scheduler.explain.changes import Change, Whole
+from kueuelib.scheduler.explain.world import World
+
+
+@attrs.frozen
+class SetPriority:
+    """A higher priority."""
+
+    key: ObjectKey
+    before: int
+    to: int
+
+    kind = "priority"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return f"priority {self.to} or higher, instead of {self.before}"
+
+    def apply(self, world: World) -> World:
+        """The world with that priority."""
+        found = world.workloads[self.key]
+        spec = attrs.evolve(found.spec, priority=self.to)
+        return world.with_workload(attrs.evolve(found, spec=spec))
+
+    def smaller(self) -> tuple[Change, ...]:
+        """A priority lower by one, unless that is the present one."""
+        return (attrs.evolve(self, to=self.to - 1),) if self.to - 1 > self.before else ()
+
+
+@attrs.frozen
+class FewerPods:
+    """Fewer pods in one pod set."""
+
+    key: ObjectKey
+    pod_set: str
+    before: int
+    to: int
+
+    kind = "pods"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return f"{self.to} instead of {self.before} pods in pod set {self.pod_set}"
+
+    def apply(self, world: World) -> World:
+        """The world with that many pods."""
+        found = world.workloads[self.key]
+        pod_sets = tuple(
+            attrs.evolve(
+                one,
+                count=self.to,
+                min_count=None if one.min_count is None else min(one.min_count, self.to),
+            )
+            if one.name == self.pod_set
+            else one
+            for one in found.spec.pod_sets
+        )
+        spec = attrs.evolve(found.spec, pod_sets=pod_sets)
+        return world.with_workload(attrs.evolve(found, spec=spec))
+
+    def smaller(self) -> tuple[Change, ...]:
+        """One pod more than this, unless that is what it has."""
+        return (attrs.evolve(self, to=self.to + 1),) if self.to + 1 < self.before else ()
+
+
+@attrs.frozen
+class Activate(Whole):
+    """The workload is activated again."""
+
+    key: ObjectKey
+
+    kind = "activate"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return "set spec.active: true"
+
+    def apply(self, world: World) -> World:
+        """The world with it active."""
+        found = world.workloads[self.key]
+        return world.with_workload(attrs.evolve(found, spec=attrs.evolve(found.spec, active=True)))
+
+
+@attrs.frozen
+class BackOffEnds(Whole):
+    """The back-off after an eviction is over."""
+
+    key: ObjectKey
+    until: float
+
+    kind = "back-off"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """When."""
+        return f"nothing but time: its back-off ends at {format_time(self.until)}"
+
+    def apply(self, world: World) -> World:
+        """The world in which it is over."""
+        found = world.workloads[self.key]
+        status = attrs.evolve(found.status, requeue_state=None)
+        return world.with_workload(attrs.evolve(found, status=status))
+
+
+@attrs.frozen
+class MoveTo(Whole):
+    """The workload waits in another LocalQueue of its namespace."""
+
+    key: ObjectKey
+    before: str
+    to: str
+    cluster_queue: str
+
+    kind = "queue"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return (
+            f"submit it to LocalQueue {self.to} (ClusterQueue {self.cluster_queue}) "
+            f"with the label {names.QUEUE_LABEL}"
+        )
+
+    def apply(self, world: World) -> World:
+        """The world with it there."""
+        found = world.workloads[self.key]
+        spec = attrs.evolve(found.spec, queue_name=self.to)
+        return world.with_workload(attrs.evolve(found, spec=spec))
+
+
+@attrs.frozen
+class Tolerate(Whole):
+    """The pods tolerate a taint of a flavor."""
+
+    key: ObjectKey
+    flavor: str
+    taint: Taint
+
+    kind = "toleration"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to add."""
+        value = f"={self.taint.value}" if self.taint.value else ""
+        return (
+            f"let its pods tolerate the taint {self.taint.key}{value}:{self.taint.effect} "
+            f"of flavor {self.flavor}"
+        )
+
+    def apply(self, world: World) -> World:
+        """The world with the toleration in every pod set."""
+        found = world.workloads[self.key]
+        wanted = Toleration(
+            key=self.taint.key,
+            operator="Equal",
+            value=self.taint.value,
+            effect=self.taint.effect,
+        )
+        pod_sets = []
+        for one in found.spec.pod_sets:
+            pod = one.template.spec
+            pod = attrs.evolve(pod, tolerations=(*pod.tolerations, wanted))
+            template = attrs.evolve(one.template, spec=pod)
+            pod_sets.append(attrs.evolve(one, template=template))
+        spec = attrs.evolve(found.spec, pod_sets=tuple(pod_sets))
+        return world.with_workload(attrs.evolve(found, spec=spec))

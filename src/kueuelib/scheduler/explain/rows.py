@@ -1,0 +1,161 @@
+"""The numbers of every flavor that a workload could use: what `explain` shows as a table."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import PODS, FlavorResource
+from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.flavors import mismatch_of
+from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
+from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.workload_info import PodSetInfo
+
+
+class Fit(Enum):
+    """What one request in one flavor comes to, on its own."""
+
+    FITS = "fits"
+    IN_USE = "quota in use"
+    EXCEEDS = "exceeds quota"
+    NO_MATCH = "does not match"
+    MISSING = "flavor missing"
+    UNCOVERED = "not offered"
+
+
+@attrs.frozen
+class Row:
+    """One resource of one pod set in one flavor; amounts as in `kueuelib.scheduler.amounts`.
+
+    Attributes:
+        pod_set: the pod set.
+        count: how many pods it is for.
+        resource: the resource.
+        flavor: the flavor; empty when the ClusterQueue does not offer the resource.
+        requested: what all pods ask for together.
+        used: what the ClusterQueue uses now.
+        nominal: what it owns.
+        borrowing_limit: how much more it may borrow; None when only the cohort limits it.
+        available: what it could get now, borrowing included.
+        capacity: what it could get at most, if nothing ran.
+        fit: the verdict.
+        blockers: what is in the way; of the last evaluation where there was one.
+    """
+
+    pod_set: str
+    count: int
+    resource: str
+    flavor: str
+    requested: int
+    used: int
+    nominal: int
+    borrowing_limit: int | None
+    available: int
+    capacity: int
+    fit: Fit
+    blockers: tuple[Blocker, ...] = ()
+
+
+def rows_of(world: World, key: ObjectKey, now: float, reason: Reason | None) -> tuple[Row, ...]:
+    """The table of a workload that waits in a ClusterQueue; nothing when it does not.
+
+    Args:
+        world: the facts; not changed.
+        key: the workload.
+        now: seconds since the epoch.
+        reason: what its evaluation came to.
+    """
+    engine = world.narrowed(key).engine(now)
+    name = engine.standing(key).cluster_queue
+    infos = [info for info in engine.pending(name) if info.key == key] if name else []
+    if not infos:
+        return ()
+    snapshot = Snapshot(engine.cache.freeze([name]))
+    queue = snapshot.queue(name)
+    if queue is None:
+        return ()
+    known = _known(reason)
+    count_pods = queue.spec.group_of(PODS) is not None
+    rows: list[Row] = []
+    for pod_set in infos[0].pod_sets:
+        requests = pod_set.requests(pod_set.count, count_pods=count_pods)
+        for resource, requested in sorted(requests.items()):
+            rows += _rows(snapshot, queue, pod_set, resource, requested, known)
+    return tuple(rows)
+
+
+_Known = dict[tuple[str, str], tuple[Blocker, ...]]
+
+
+def _known(reason: Reason | None) -> _Known:
+    """The blockers of an evaluation by pod set and flavor."""
+    if isinstance(reason, Preempting):
+        reason = reason.blocked
+    if not isinstance(reason, NoFlavors):
+        return {}
+    return {
+        (blocked.pod_set, attempt.flavor): attempt.blockers
+        for blocked in reason.pod_sets
+        for group in blocked.groups
+        for attempt in group.attempts
+    }
+
+
+def _rows(
+    snapshot: Snapshot,
+    queue: FrozenQueue,
+    pod_set: PodSetInfo,
+    resource: str,
+    requested: int,
+    known: _Known,
+) -> list[Row]:
+    group = queue.spec.group_of(resource)
+    if group is None:
+        none = Row(
+            pod_set.name, pod_set.count, resource, "", requested, 0, 0, 0, 0, 0, Fit.UNCOVERED
+        )
+        return [none] if requested else []
+    rows = []
+    for name in group.flavors:
+        pair = FlavorResource(name, resource)
+        limits = snapshot.limits(queue, pair)
+        blockers = tuple(
+            one
+            for one in known.get((pod_set.name, name), ())
+            if not isinstance(one, QuotaInUse | ExceedsCapacity) or one.resource == resource
+        )
+        row = Row(
+            pod_set=pod_set.name,
+            count=pod_set.count,
+            resource=resource,
+            flavor=name,
+            requested=requested,
+            used=snapshot.usage(queue, pair),
+            nominal=limits.nominal,
+            borrowing_limit=limits.borrowing if queue.spec.cohort else 0,
+            available=snapshot.available(queue, pair),
+            capacity=snapshot.capacity(queue, pair),
+            fit=Fit.FITS,
+            blockers=blockers,
+        )
+        rows.append(attrs.evolve(row, fit=_fit(snapshot, pod_set, row)))
+    return rows
+
+
+def _fit(snapshot: Snapshot, pod_set: PodSetInfo, row: Row) -> Fit:
+    flavor = snapshot.flavors.get(row.flavor)
+    if flavor is None or any(isinstance(one, FlavorMissing) for one in row.blockers):
+        return Fit.MISSING
+    if mismatch_of(flavor, pod_set.spec.template.spec) is not None:
+        return Fit.NO_MATCH
+    if any(isinstance(one, ExceedsCapacity) for one in row.blockers):
+        return Fit.EXCEEDS
+    if any(isinstance(one, QuotaInUse) for one in row.blockers):
+        return Fit.IN_USE
+    if row.requested > row.capacity:
+        return Fit.EXCEEDS
+    return Fit.FITS if row.requested <= row.available else Fit.IN_USE

@@ -1,0 +1,229 @@
+"""The facts that a decision depends on, as one value that can be changed on a copy.
+
+An engine is made of a world and never the other way round: whoever asks what would happen if
+something were different changes the world and lets a fresh engine decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api import kueue
+from kueuelib.api.core import LimitRange, RuntimeClass
+from kueuelib.api.kueue import (
+    AdmissionCheck,
+    ClusterQueue,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+)
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import events
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.workload_info import holds_quota, is_finished, order_of
+
+
+@attrs.frozen(eq=False)
+class World:
+    """All facts, by name or key. Never changed: `with_` makes another world.
+
+    Attributes:
+        cluster_queues: ClusterQueues by name.
+        local_queues: LocalQueues by key.
+        flavors: ResourceFlavors by name.
+        checks: AdmissionChecks by name.
+        namespaces: labels of the namespaces by name.
+        workloads: Workloads by key, those without quota and those with.
+        limit_ranges: LimitRanges by key.
+        runtime_classes: RuntimeClasses by name.
+        settings: the administrator's choices.
+    """
+
+    cluster_queues: Mapping[str, ClusterQueue] = attrs.field(factory=dict)
+    local_queues: Mapping[ObjectKey, LocalQueue] = attrs.field(factory=dict)
+    flavors: Mapping[str, ResourceFlavor] = attrs.field(factory=dict)
+    checks: Mapping[str, AdmissionCheck] = attrs.field(factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    workloads: Mapping[ObjectKey, Workload] = attrs.field(factory=dict)
+    limit_ranges: Mapping[ObjectKey, LimitRange] = attrs.field(factory=dict)
+    runtime_classes: Mapping[str, RuntimeClass] = attrs.field(factory=dict)
+    settings: Settings = DEFAULTS
+
+    def with_cluster_queue(self, found: ClusterQueue) -> World:
+        """The same world with this ClusterQueue in the place of the one of its name."""
+        return attrs.evolve(self, cluster_queues={**self.cluster_queues, found.name: found})
+
+    def with_local_queue(self, found: LocalQueue) -> World:
+        """The same world with this LocalQueue."""
+        return attrs.evolve(self, local_queues={**self.local_queues, found.key: found})
+
+    def with_flavor(self, found: ResourceFlavor) -> World:
+        """The same world with this ResourceFlavor."""
+        return attrs.evolve(self, flavors={**self.flavors, found.name: found})
+
+    def with_check(self, found: AdmissionCheck) -> World:
+        """The same world with this AdmissionCheck."""
+        return attrs.evolve(self, checks={**self.checks, found.name: found})
+
+    def with_namespace(self, name: str, labels: Mapping[str, str]) -> World:
+        """The same world with these labels on a namespace."""
+        return attrs.evolve(self, namespaces={**self.namespaces, name: labels})
+
+    def with_workload(self, found: Workload) -> World:
+        """The same world with this Workload."""
+        return attrs.evolve(self, workloads={**self.workloads, found.key: found})
+
+    def without_workloads(self, *keys: ObjectKey) -> World:
+        """The same world without some Workloads."""
+        kept = {key: found for key, found in self.workloads.items() if key not in keys}
+        return attrs.evolve(self, workloads=kept)
+
+    # --- who belongs to whom
+
+    def local_queue_of(self, workload: Workload) -> LocalQueue | None:
+        """The LocalQueue that a Workload names, None when it does not exist."""
+        return self.local_queues.get(ObjectKey(workload.namespace, workload.spec.queue_name))
+
+    def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
+        """The ClusterQueue in which a Workload waits, None when there is none."""
+        found = self.local_queue_of(workload)
+        return None if found is None else self.cluster_queues.get(found.spec.cluster_queue)
+
+    def scope_of(self, cluster_queue: ClusterQueue) -> frozenset[str]:
+        """The names of the ClusterQueues that share quota with one, itself included."""
+        cohort = cluster_queue.spec.cohort_name
+        if not cohort:
+            return frozenset((cluster_queue.name,))
+        return frozenset(
+            name for name, each in self.cluster_queues.items() if each.spec.cohort_name == cohort
+        )
+
+    def home_of(self, workload: Workload) -> str:
+        """The ClusterQueue that a Workload holds quota in or waits in, empty for none."""
+        admission = workload.status.admission
+        if admission is not None and holds_quota(workload):
+            return admission.cluster_queue
+        found = self.local_queue_of(workload)
+        return "" if found is None else found.spec.cluster_queue
+
+    def narrowed(self, key: ObjectKey) -> World:
+        """What can matter to one Workload: its cohort, without those that wait behind it.
+
+        Nothing is left out where the whole cluster counts (`block_admission`).
+        """
+        workload = self.workloads.get(key)
+        queue = None if workload is None else self.cluster_queue_of(workload)
+        if workload is None or queue is None or self.settings.block_admission:
+            return self
+        scope = self.scope_of(queue)
+        timestamp = self.settings.queue_timestamp
+        mine = (order_of(workload, timestamp), key)
+        kept = {}
+        for each, found in self.workloads.items():
+            home = self.home_of(found)
+            behind = home == queue.name and not holds_quota(found)
+            if home in scope and not (behind and (order_of(found, timestamp), each) > mine):
+                kept[each] = found
+        return attrs.evolve(
+            self,
+            workloads=kept,
+            cluster_queues={name: self.cluster_queues[name] for name in sorted(scope)},
+            local_queues={
+                each: found
+                for each, found in self.local_queues.items()
+                if found.spec.cluster_queue in scope
+            },
+        )
+
+    def alone(self, key: ObjectKey) -> World:
+        """The same world in which nobody else waits."""
+        kept = {
+            each: found
+            for each, found in self.workloads.items()
+            if each == key or holds_quota(found)
+        }
+        return attrs.evolve(self, workloads=kept)
+
+    def ahead_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
+        """The Workloads that wait before one in its ClusterQueue, in the order of the queue."""
+        workload = self.workloads[key]
+        home, timestamp = self.home_of(workload), self.settings.queue_timestamp
+        mine = (order_of(workload, timestamp), key)
+        found = [
+            (order_of(other, timestamp), each)
+            for each, other in self.workloads.items()
+            if self._waits(other) and self.home_of(other) == home
+        ]
+        return tuple(each for order, each in sorted(found) if (order, each) < mine)
+
+    def behind(self, key: ObjectKey) -> int:
+        """How many Workloads wait after one in its ClusterQueue."""
+        home = self.home_of(self.workloads[key])
+        total = sum(
+            1
+            for other in self.workloads.values()
+            if self._waits(other) and self.home_of(other) == home
+        )
+        return max(0, total - 1 - len(self.ahead_of(key)))
+
+    def _waits(self, workload: Workload) -> bool:
+        return (
+            workload.spec.active
+            and not is_finished(workload)
+            and not holds_quota(workload)
+            and workload.metadata.deletion_timestamp is None
+            and self._queue_moves(workload)
+        )
+
+    def _queue_moves(self, workload: Workload) -> bool:
+        found = self.local_queue_of(workload)
+        return found is not None and found.spec.stop_policy == kueue.NONE
+
+    # --- the engine
+
+    def events(self) -> Iterator[Event]:
+        """All facts, in an order in which nothing has to be looked at twice."""
+        yield from (events.NamespaceSet(*found) for found in self.namespaces.items())
+        yield from (events.LimitRangeSet(found) for found in self.limit_ranges.values())
+        yield from (events.RuntimeClassSet(found) for found in self.runtime_classes.values())
+        yield from (events.FlavorSet(found) for found in self.flavors.values())
+        yield from (events.CheckSet(found) for found in self.checks.values())
+        yield from (events.ClusterQueueSet(found) for found in self.cluster_queues.values())
+        yield from (events.LocalQueueSet(found) for found in self.local_queues.values())
+        yield from (events.WorkloadSet(found) for found in self.workloads.values())
+
+    def engine(self, now: float) -> Engine:
+        """A fresh engine that knows all this.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        found = Engine(self.settings)
+        for event in self.events():
+            found.observe(event, now)
+        return found
+
+
+def difference(before: World, after: World) -> Iterator[Event]:
+    """The events that lead from one world to another with the same settings."""
+    kinds: tuple[tuple[str, Any, Any], ...] = (
+        ("namespaces", events.NamespaceSet, events.NamespaceGone),
+        ("flavors", events.FlavorSet, events.FlavorGone),
+        ("checks", events.CheckSet, events.CheckGone),
+        ("cluster_queues", events.ClusterQueueSet, events.ClusterQueueGone),
+        ("local_queues", events.LocalQueueSet, events.LocalQueueGone),
+        ("workloads", events.WorkloadSet, events.WorkloadGone),
+    )
+    for name, present, gone in kinds:
+        old, new = getattr(before, name), getattr(after, name)
+        if old is new:
+            continue
+        yield from (gone(key) for key in old if key not in new)
+        for key, found in new.items():
+            if old.get(key) is not found:
+                yield present(key, found) if name == "namespaces" else present(found)
