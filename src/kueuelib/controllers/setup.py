@@ -143,7 +143,14 @@ def setup(
         controller(
             kinds.WORKLOADS,
             WorkloadReconciler(
-                client, informers, engine, recorder, metrics, life=settings.life, clock=clock
+                client,
+                informers,
+                engine,
+                recorder,
+                metrics,
+                preempt=lambda settled: applier.submit(settled, applying),
+                life=settings.life,
+                clock=clock,
             ),
         ),
         informers,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from kueuelib.api.kueue import CHECK_RETRY
+from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
 from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
 from kueuelib.controllers import workload_state as states
@@ -15,7 +15,13 @@ from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.status_writer import write_status
 from kueuelib.controllers.workload_life import LifeSettings
-from kueuelib.controllers.workload_plan import Step, Surroundings, named_checks, next_step
+from kueuelib.controllers.workload_plan import (
+    Step,
+    Surroundings,
+    named_checks,
+    next_step,
+    preempts_early,
+)
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -24,10 +30,11 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.activity import Activity
-from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn, Reason
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
+    from kueuelib.scheduler.engine import Settled
 
 COMPONENT = "kueue-workload-controller"
 DEFAULT_RETRY_MINUTES = 15
@@ -47,6 +54,10 @@ class Activities(Protocol):
 
     def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
         """Why a reservation may not become an admission, None when it still may."""
+        ...
+
+    def make_room(self, key: ObjectKey) -> Settled:
+        """Who has to leave for a reservation and was not told yet."""
         ...
 
 
@@ -75,6 +86,7 @@ class WorkloadReconciler:
         client: writes.
         informers: what is known.
         activities: whether ClusterQueues can admit.
+        preempt: carries out what `Activities.make_room` found; must return at once.
         recorder: for events about Workloads.
         metrics: admissions and evictions.
         life: what the configuration says about time.
@@ -89,6 +101,7 @@ class WorkloadReconciler:
         recorder: EventRecorder,
         metrics: SchedulerMetrics,
         *,
+        preempt: Callable[[Settled], None],
         life: LifeSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -96,6 +109,7 @@ class WorkloadReconciler:
         self._client = client
         self._informers = informers
         self._activities = activities
+        self._preempt = preempt
         self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
@@ -160,8 +174,25 @@ class WorkloadReconciler:
     def _void(self, wl: Obj) -> Reason | None:
         if states.phase_of(wl) is not Phase.RESERVED:
             return None
-        waits = not states.checks_ready(wl)
-        return self._activities.void_reservation(key_of(wl), flavors_only=waits)
+        key, ready = key_of(wl), states.checks_ready(wl)
+        if not ready and not preempts_early(wl, self._late_checks(wl)):
+            return self._activities.void_reservation(key, flavors_only=True)
+        found = self._activities.void_reservation(key)
+        if isinstance(found, MakingRoom):
+            self._preempt(self._activities.make_room(key))
+        if isinstance(found, QuotaWithdrawn) and not ready:
+            return None  # it is judged when its checks have passed
+        return found
+
+    def _late_checks(self, wl: Obj) -> frozenset[str]:
+        """Those of its checks before which nobody is preempted."""
+        found = set()
+        for entry in states.check_states(wl):
+            check = self._informers.checks.store.get(ObjectKey("", entry["name"])) or {}
+            policy = (check.get("spec") or {}).get("preemptionPolicy")
+            if policy == AFTER_CHECK_PASSED_OR_ON_DEMAND:
+                found.add(entry["name"])
+        return frozenset(found)
 
     def _retry_delay(self, check: str) -> float:
         found = self._informers.checks.store.get(ObjectKey("", check)) or {}

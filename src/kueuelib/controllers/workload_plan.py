@@ -9,16 +9,24 @@ call.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from kueuelib.api.kueue import CHECK_READY, CHECK_REJECTED, CHECK_RETRY, HOLD_AND_DRAIN, NONE
+from kueuelib.api.kueue import (
+    CHECK_PENDING,
+    CHECK_READY,
+    CHECK_REJECTED,
+    CHECK_RETRY,
+    HOLD_AND_DRAIN,
+    NONE,
+)
 from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.names import (
     EVICTED,
     QUOTA_RESERVED,
+    REASON_PREEMPTION_REQUIRED,
     REASON_STOPPED,
     REASON_TERMINATING,
     REQUEUED,
@@ -34,6 +42,7 @@ from kueuelib.scheduler.reasons import (
     Inactive,
     LocalQueueMissing,
     LocalQueueStopped,
+    MakingRoom,
     NotEvaluated,
     Reason,
     condition_reason,
@@ -187,6 +196,26 @@ def required_checks(
     return tuple(dict.fromkeys(found))
 
 
+def preempts_early(wl: Mapping[str, Any], late: Collection[str]) -> bool:
+    """Whether the preemptions that a reservation assumed begin before all checks have passed.
+
+    They do when a check asks for them, or when all checks that they wait for are Ready (KEP-993).
+
+    Args:
+        wl: the raw Workload, with a reservation.
+        late: those of its checks that are `AfterCheckPassedOrOnDemand`.
+    """
+    if not late:
+        return False
+    entries = states.check_states(wl)
+    asked = any(
+        entry.get("state") == CHECK_PENDING and entry.get("reason") == REASON_PREEMPTION_REQUIRED
+        for entry in entries
+    )
+    ready = {entry["name"] for entry in entries if entry.get("state") == CHECK_READY}
+    return asked or ready.issuperset(late)
+
+
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     """What keeps a pending Workload out of its queue, or None."""
     if around.local_queue is None:
@@ -290,7 +319,7 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     if lost is not None:
         changed = states.cancel(wl, condition_reason(lost), render(lost), now)
         return Step(workload=changed)
-    if isinstance(around.void, NotEvaluated):
+    if isinstance(around.void, NotEvaluated | MakingRoom):
         return NOTHING
     if around.void is not None:
         message = render(around.void)

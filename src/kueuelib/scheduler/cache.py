@@ -27,6 +27,7 @@ class Cache:
         self._cohorts: dict[str, CohortState] = {}
         self._flavors: dict[str, Flavor] = {}
         self._checks: dict[str, bool] = {}
+        self._late_checks: frozenset[str] = frozenset()
         self._holders: dict[ObjectKey, Holder] = {}
         self._homeless: dict[str, dict[ObjectKey, Holder]] = {}
         self._flavor_users: dict[str, set[str]] = {}
@@ -114,16 +115,24 @@ class Cache:
         self._flavors = {key: value for key, value in self._flavors.items() if key != name}
         return self._review(self.users_of_flavor(name))
 
-    def set_check(self, name: str, *, active: bool) -> tuple[str, ...]:
-        """Takes over an AdmissionCheck; the queues that use it, nothing when it is unchanged."""
-        if self._checks.get(name) is active:
+    def set_check(self, name: str, *, active: bool, late: bool = False) -> tuple[str, ...]:
+        """Takes over an AdmissionCheck; the queues that use it, nothing when it is unchanged.
+
+        Args:
+            name: the check.
+            active: whether its controller is alive.
+            late: whether it has to pass, or to ask, before anybody is preempted (KEP-993).
+        """
+        if self._checks.get(name) is active and (name in self._late_checks) is late:
             return ()
         self._checks[name] = active
+        self._late_checks = self._late_checks | {name} if late else self._late_checks - {name}
         return self._review(self.users_of_check(name))
 
     def remove_check(self, name: str) -> tuple[str, ...]:
         """Forgets an AdmissionCheck; the queues that use it."""
         self._checks.pop(name, None)
+        self._late_checks -= {name}
         return self._review(self.users_of_check(name))
 
     def _review(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -211,13 +220,13 @@ class Cache:
             if state.cohort is not None and state.cohort.name not in cohorts:
                 cohort = cohorts[state.cohort.name] = state.cohort.freeze()
                 queues.update(cohort.members)
-        return Frozen(queues, cohorts, self._flavors)
+        return Frozen(queues, cohorts, self._flavors, self._late_checks)
 
     def rebuilt(self) -> Cache:
         """A cache built anew from the same facts, to check this one against."""
         fresh = Cache()
         for name, active in self._checks.items():
-            fresh.set_check(name, active=active)
+            fresh.set_check(name, active=active, late=name in self._late_checks)
         for flavor in self._flavors.values():
             fresh.set_flavor(flavor)
         for state in self._queues.values():

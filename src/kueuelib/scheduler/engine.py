@@ -28,10 +28,12 @@ from kueuelib.scheduler.preemption.victims import Preemption
 from kueuelib.scheduler.reasons import (
     BackingOff,
     ClusterQueueInactive,
+    MakingRoom,
     NotEvaluated,
+    QuotaWithdrawn,
     Reason,
 )
-from kueuelib.scheduler.revalidation import missing_quota, withdrawn_flavor
+from kueuelib.scheduler.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (
@@ -75,6 +77,7 @@ class Engine:
         self._state = self._facts.state
         self._cache = self._state.cache
         self._queues = self._state.queues
+        self._making_room: dict[ObjectKey, None] = {}
 
     @property
     def cache(self) -> Cache:
@@ -88,7 +91,13 @@ class Engine:
             event: what changed.
             now: seconds since the epoch.
         """
-        return self._facts.observe(event, now)
+        effects = self._facts.observe(event, now)
+        if not effects.cluster_queues or not self._making_room:
+            return effects
+        # Somebody may have left for them.
+        waiting = {key for key in self._making_room if self._cache.holder(key) is not None}
+        self._making_room = dict.fromkeys(sorted(waiting))
+        return attrs.evolve(effects, workloads=tuple(sorted({*effects.workloads, *waiting})))
 
     def observe_all(self, events: Iterable[Event], now: float) -> Effects:
         """Takes over several facts."""
@@ -273,10 +282,36 @@ class Engine:
         if holder is None:
             return NotEvaluated()
         frozen = self._cache.freeze([holder.cluster_queue])
-        if not flavors_only:
-            return missing_quota(frozen, holder)
-        queue = frozen.queues.get(holder.cluster_queue)
-        return None if queue is None else withdrawn_flavor(queue, holder.usage)
+        if flavors_only:
+            queue = frozen.queues.get(holder.cluster_queue)
+            return None if queue is None else withdrawn_flavor(queue, holder.usage)
+        missing = missing_quota(frozen, holder)
+        self._making_room.pop(key, None)
+        if not isinstance(missing, QuotaWithdrawn):
+            return missing
+        victims = victims_for(frozen, holder)
+        if not victims:
+            return missing
+        self._making_room[key] = None
+        return MakingRoom(tuple(sorted(victim.key for victim in victims)))
+
+    def make_room(self, key: ObjectKey) -> Settled:
+        """Marks who has to leave for a reservation as leaving; those that were not told before."""
+        nothing = Settled((), (), Effects())
+        holder, workload = self._cache.holder(key), self._facts.workloads.find(key)
+        if holder is None or workload is None:
+            return nothing
+        frozen = self._cache.freeze([holder.cluster_queue])
+        victims = tuple(
+            victim
+            for victim in victims_for(frozen, holder)
+            if self._facts.workloads.let_go(victim.key, victim.holder.uid)
+        )
+        if not victims:
+            return nothing
+        cohort = frozen.queues[holder.cluster_queue].spec.cohort
+        preemption = Preemption(key, holder.uid, workload, holder.cluster_queue, cohort, victims)
+        return attrs.evolve(nothing, preemptions=(preemption,))
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
         """The workloads that wait in a ClusterQueue, in its order, those in flight included."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kueuelib.api import conditions, names
+from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.queue_spec import QueueSpec, flavor_of, queue_spec
@@ -114,7 +115,8 @@ class Facts:
 
     def _check_set(self, event: events.CheckSet, _: float) -> None:
         active = conditions.is_true(event.check.status.conditions, names.ACTIVE)
-        self._review(self.state.cache.set_check(event.check.name, active=active))
+        late = event.check.spec.preemption_policy == AFTER_CHECK_PASSED_OR_ON_DEMAND
+        self._review(self.state.cache.set_check(event.check.name, active=active, late=late))
 
     def _check_gone(self, event: events.CheckGone, _: float) -> None:
         self._review(self.state.cache.remove_check(event.name))

@@ -296,6 +296,24 @@ class FlavorWithdrawn:
 
 
 @attrs.frozen
+class MakingRoom:
+    """A reservation was made on the assumption that others leave; now they have to (KEP-993).
+
+    Attributes:
+        victims: who has to leave, sorted.
+    """
+
+    victims: tuple[ObjectKey, ...]
+
+    condition_reason = WAITING_FOR_PREEMPTED
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return f"Pending the preemption of {len(self.victims)} workload(s)"
+
+
+@attrs.frozen
 class QuotaWithdrawn:
     """A reservation does not fit the quota any more, when its checks have passed (KEP-993).
 
@@ -385,6 +403,7 @@ Reason = (
     | ClusterQueueInactive
     | FlavorWithdrawn
     | QuotaWithdrawn
+    | MakingRoom
     | Inactive
     | BackingOff
     | NotEvaluated

@@ -4,15 +4,22 @@ Between the reservation and the last passed check anything may happen to the quo
 flavor leaves the ClusterQueue, the queue leaves its cohort. So quota and flavors are verified once
 more (KEP-993, "recheck that Admission settings are still valid"). Of several reservations that do
 not fit together any more the later ones lose: a reservation is measured beside what is admitted
-and what was reserved before it.
+and what was reserved before it. One that does not fit but may preempt gets its room that way: so do
+reservations that were made on the assumption of preemptions
+(`preemptionPolicy: AfterCheckPassedOrOnDemand`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from kueuelib.api import names
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
 from kueuelib.scheduler.snapshot import Frozen, FrozenQueue, Snapshot
 
@@ -39,21 +46,14 @@ def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWith
         frozen: the ClusterQueue of the workload and its cohort.
         holder: the workload.
     """
-    snapshot = Snapshot(frozen)
+    snapshot = _before(frozen, holder)
     queue = snapshot.queue(holder.cluster_queue)
     if queue is None:
         return None
     gone = withdrawn_flavor(queue, holder.usage)
     if gone is not None:
         return gone
-    for member, other in _of_the_same_cohort(snapshot, queue):
-        if other.key == holder.key or _is_later(other, holder):
-            snapshot.remove(member, other.usage)
-    short: list[FlavorResource] = [
-        pair
-        for pair, amount in sorted(holder.usage.items())
-        if 0 < amount > snapshot.available(queue, pair)
-    ]
+    short = _short(snapshot, queue, holder)
     if not short:
         return None
     pair = short[0]
@@ -66,14 +66,65 @@ def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWith
     )
 
 
-def _of_the_same_cohort(
-    snapshot: Snapshot, queue: FrozenQueue
-) -> Iterator[tuple[FrozenQueue, Holder]]:
+def victims_for(frozen: Frozen, holder: Holder) -> tuple[Victim, ...]:
+    """Who has to leave so that a reservation fits, empty when it fits or nobody can help.
+
+    Args:
+        frozen: the ClusterQueue of the workload and its cohort.
+        holder: the workload.
+    """
+    snapshot = _before(frozen, holder)
+    queue = snapshot.queue(holder.cluster_queue)
+    if queue is None:
+        return ()
+    short = _short(snapshot, queue, holder)
+    if not short:
+        return ()
+    preemptor = Preemptor(queue, holder.priority, holder.order.queued_at)
+    return find_victims(snapshot, preemptor, frozenset(short), holder.usage).victims
+
+
+def may_preempt(workload: Workload, late: Collection[str]) -> bool:
+    """Whether the preemptions for a workload may happen now (KEP-993).
+
+    Args:
+        workload: with the states of its checks.
+        late: those of its checks that are `AfterCheckPassedOrOnDemand`.
+    """
+    if not late:
+        return True
+    ready = set()
+    for one in workload.status.admission_checks:
+        if one.state == CHECK_PENDING and one.reason == names.REASON_PREEMPTION_REQUIRED:
+            return True
+        if one.state == CHECK_READY:
+            ready.add(one.name)
+    return ready.issuperset(late)
+
+
+def _before(frozen: Frozen, holder: Holder) -> Snapshot:
+    """The state without a reservation and those that have to stand back for it."""
+    snapshot = Snapshot(frozen)
+    queue = snapshot.queue(holder.cluster_queue)
+    if queue is not None:
+        for other in _of_the_same_cohort(snapshot, queue):
+            if other.key == holder.key or _is_later(other, holder):
+                snapshot.take_out(other)
+    return snapshot
+
+
+def _short(snapshot: Snapshot, queue: FrozenQueue, holder: Holder) -> list[FlavorResource]:
+    return [
+        pair
+        for pair, amount in sorted(holder.usage.items())
+        if 0 < amount > snapshot.available(queue, pair)
+    ]
+
+
+def _of_the_same_cohort(snapshot: Snapshot, queue: FrozenQueue) -> Iterator[Holder]:
     cohort = snapshot.cohort_of(queue)
-    members = (queue,) if cohort is None else tuple(cohort.members.values())
-    for member in members:
-        for holder in member.holders.values():
-            yield member, holder
+    for member in (queue,) if cohort is None else tuple(cohort.members.values()):
+        yield from member.holders.values()
 
 
 def _is_later(other: Holder, holder: Holder) -> bool:

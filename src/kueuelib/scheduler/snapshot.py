@@ -61,11 +61,19 @@ class FrozenCohort:
 
 @attrs.frozen(eq=False)
 class Frozen:
-    """The frozen parts that one cycle needs: the heads' queues, their cohorts, the flavors."""
+    """The frozen parts that one cycle needs: the heads' queues, their cohorts, the flavors.
+
+    Attributes:
+        queues: the ClusterQueues, by name.
+        cohorts: their cohorts, by name.
+        flavors: the ResourceFlavors that exist, by name.
+        late_checks: the AdmissionChecks before which nobody is preempted (KEP-993).
+    """
 
     queues: Mapping[str, FrozenQueue]
     cohorts: Mapping[str, FrozenCohort]
     flavors: Mapping[str, Flavor]
+    late_checks: frozenset[str] = frozenset()
 
 
 class Snapshot:
@@ -87,6 +95,11 @@ class Snapshot:
     def flavors(self) -> Mapping[str, Flavor]:
         """The ResourceFlavors that exist, by name."""
         return self._frozen.flavors
+
+    @property
+    def late_checks(self) -> frozenset[str]:
+        """The AdmissionChecks that have to pass, or to ask, before anybody is preempted."""
+        return self._frozen.late_checks
 
     def queue(self, name: str) -> FrozenQueue | None:
         """The ClusterQueue as it was frozen, or None when it does not exist."""

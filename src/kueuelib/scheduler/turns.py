@@ -31,6 +31,7 @@ from kueuelib.scheduler.reasons import (
     Preempting,
     Reason,
 )
+from kueuelib.scheduler.revalidation import may_preempt
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 
@@ -79,6 +80,8 @@ class Turns:
                 skipped=True,
                 held_back=self._is_held_back(entry),
             )
+        elif victims and self._comes_later(entry):
+            self._reserve_early(entry)
         elif victims:
             self._preempt(entry)
         elif self._settings.block_admission and not self._all_ready:
@@ -102,6 +105,24 @@ class Turns:
         fits = self._snapshot.fits(entry.queue, entry.proposal.assignment.usage)
         self._snapshot.undo(mark)
         return fits
+
+    def _comes_later(self, entry: Entry) -> bool:
+        """Whether a check has to pass, or to ask, before the victims of a head leave (KEP-993)."""
+        flavors = frozenset(pair.flavor for pair in entry.proposal.assignment.usage)
+        required = entry.queue.spec.checks_for(flavors)
+        late = self._snapshot.late_checks.intersection(required)
+        return not may_preempt(entry.head.info.workload, late)
+
+    def _reserve_early(self, entry: Entry) -> None:
+        """Gives quota on the assumption that the victims will have left when it is needed.
+
+        They keep what they have, and all of it counts: nobody else is let in on the same room.
+        """
+        for victim in entry.proposal.victims:
+            self._victims[victim.key] = victim
+            self._snapshot.take_out(victim.holder)
+        self._snapshot.add(entry.queue, entry.proposal.assignment.usage)
+        self.admissions.append(_admit(entry, self._now))
 
     def _preempt(self, entry: Entry) -> None:
         info, assignment, victims = (

@@ -56,6 +56,10 @@ class WorkloadFacts:
         """Where a workload is that neither holds quota nor waits in a ClusterQueue."""
         return self._outside.get(key, Standing(Where.UNKNOWN))
 
+    def find(self, key: ObjectKey) -> Workload | None:
+        """A workload that is not finished, as it was seen last."""
+        return self._workloads.get(key)
+
     # --- what the requests of a workload depend on
 
     def limit_range_set(self, event: events.LimitRangeSet, now: float) -> None:
@@ -273,7 +277,7 @@ class WorkloadFacts:
     # --- preemption
 
     def _as_told(self, holder: Holder) -> Holder:
-        """The charge; it counts as leaving when its workload was told to and does not say so yet."""
+        """The charge; it counts as leaving when its workload was told to and is silent yet."""
         if holder.evicted:
             self._leaving.pop(holder.key, None)
         elif holder.key in self._leaving:
