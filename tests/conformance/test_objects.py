@@ -362,7 +362,8 @@ async def test_jobs_warn_of_orphans_and_leave_them(api):
 
 async def test_a_deployment_is_scaled_through_its_subresource(api):
     base = "/apis/apps/v1/namespaces/default/deployments"
-    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     await api.post(base, {"metadata": {"name": "d"}, "spec": spec})
     scale = (await api.get(f"{base}/d/scale")).body
     assert (scale["kind"], scale["spec"]) == ("Scale", {"replicas": 1})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kueuelib.api.kinds import (
+    CONFIG_MAPS,
     EVENTS,
     JOBS,
     LIMIT_RANGES,
@@ -12,9 +13,12 @@ from kueuelib.api.kinds import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    SECRETS,
+    SERVICES,
 )
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
+from kueuelib.embedded.builtins.config_rules import ConfigMapRules, SecretRules
 from kueuelib.embedded.builtins.core_rules import EventRules, NamespaceRules, NodeRules
 from kueuelib.embedded.builtins.job_rules import JobRules
 from kueuelib.embedded.builtins.limit_range import LimitRangePlugin, LimitRangeRules
@@ -25,6 +29,7 @@ from kueuelib.embedded.builtins.priority import (
     PriorityPlugin,
     system_priority_classes,
 )
+from kueuelib.embedded.builtins.service_rules import DeploymentRules, ServiceRules
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -39,6 +44,10 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         EVENTS.group_kind: EventRules(),
         LIMIT_RANGES.group_kind: LimitRangeRules(),
         PRIORITY_CLASSES.group_kind: PriorityClassRules(),
+        CONFIG_MAPS.group_kind: ConfigMapRules(),
+        SECRETS.group_kind: SecretRules(),
+        SERVICES.group_kind: ServiceRules(),
+        ("apps", "Deployment"): DeploymentRules(),
     }
 
 

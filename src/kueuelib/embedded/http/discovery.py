@@ -39,11 +39,26 @@ REVIEWS: dict[str, tuple[tuple[str, str, bool], ...]] = {
 
 EXTRA_SUBRESOURCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "pods": (
+        ("attach", "", "", "PodAttachOptions"),
         ("binding", "", "v1", "Binding"),
         ("eviction", "policy", "v1", "Eviction"),
+        ("exec", "", "", "PodExecOptions"),
+        ("log", "", "", "Pod"),
+        ("portforward", "", "", "PodPortForwardOptions"),
+        ("proxy", "", "", "PodProxyOptions"),
     ),
     "namespaces": (("finalize", "", "", "Namespace"),),
     "serviceaccounts": (("token", "authentication.k8s.io", "v1", "TokenRequest"),),
+}
+
+
+_VERBS: dict[str, list[str]] = {
+    "attach": ["create", "get"],
+    "exec": ["create", "get"],
+    "finalize": ["update"],
+    "log": ["get"],
+    "portforward": ["create", "get"],
+    "proxy": ["create", "delete", "get", "patch", "update"],
 }
 
 
@@ -185,7 +200,7 @@ def _subresources(kind: Kind, version: Version) -> list[tuple[str, str, str, str
         found.append(("scale", "autoscaling", "v1", "Scale", ["get", "patch", "update"]))
     if not kind.group:
         for name, group, at, response in EXTRA_SUBRESOURCES.get(kind.plural, ()):
-            verbs = ["update"] if name == "finalize" else ["create"]
+            verbs = _VERBS.get(name, ["create"])
             found.append((name, group, at, response, verbs))
     return sorted(found)
 

@@ -15,6 +15,7 @@ from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success, warning_headers
+from kueuelib.embedded.http.connect import METHODS, connect
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
     delete_options,
@@ -49,7 +50,7 @@ class Resources:
             ApiError: whatever is wrong with it.
         """
         found = self._service.registry.served(route.group, route.version, route.plural)
-        if found is None or route.rest:
+        if found is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
         kind, version = found
         if route.namespace and not kind.namespaced:
@@ -236,6 +237,9 @@ class Resources:
             if method != "POST":
                 raise failures.wrong_method()
             return await self._pod_action(request, target, caller)
+        if not kind.group and kind.plural == "pods" and name in METHODS:
+            pod = orjson.loads(await self._service.reads.get(kind, version.name, target.key))
+            return connect(request, pod, name)
         if not kind.group and kind.plural == "serviceaccounts" and name == "token":
             if method != "POST":
                 raise failures.wrong_method()

@@ -1,0 +1,129 @@
+"""ConfigMaps and Secrets: their strategies on the server."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    immutable,
+    invalid,
+    required,
+    section,
+    setdefault,
+    too_long,
+)
+from kueuelib.errors import FieldError
+
+SIZE_LIMIT = 2**20
+KEY_LIMIT = 253
+_KEY = re.compile(r"[-._a-zA-Z0-9]+\Z")
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name', "
+    " or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+}
+_ACCOUNT = "kubernetes.io/service-account.name"
+
+
+def _keys(data: Mapping[str, Any], path: str) -> list[FieldError]:
+    errors = []
+    for key in sorted(data):
+        where = f"{path}[{key}]"
+        if len(key) > KEY_LIMIT:
+            errors.append(invalid(where, key, f"must be no more than {KEY_LIMIT} characters"))
+        if not _KEY.match(key):
+            errors.append(invalid(where, key, _KEY_TEXT))
+        elif key == ".":
+            errors.append(invalid(where, key, "must not be '.'"))
+        elif key.startswith(".."):
+            errors.append(invalid(where, key, "must not start with '..'"))
+    return errors
+
+
+def _frozen(new: Obj, old: Obj, parts: Sequence[str]) -> list[FieldError]:
+    """What an immutable object may not change."""
+    if not old.get("immutable"):
+        return []
+    errors = []
+    if not new.get("immutable"):
+        errors.append(forbidden("immutable", "field is immutable when `immutable` is set"))
+    errors += [
+        forbidden(part, "field is immutable when `immutable` is set")
+        for part in parts
+        if (new.get(part) or {}) != (old.get(part) or {})
+    ]
+    return errors
+
+
+class ConfigMapRules(KindRules):
+    """The strategy of ConfigMaps."""
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Keys and size."""
+        data, binary = section(obj, "data"), section(obj, "binaryData")
+        errors = _keys(data, "data") + _keys(binary, "binaryData")
+        errors += [
+            invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+            for key in sorted(data.keys() & binary.keys())
+        ]
+        size = sum(len(value.encode()) for value in data.values())
+        size += sum(len(value) * 3 // 4 for value in binary.values())
+        if size > SIZE_LIMIT:
+            errors.append(too_long("", SIZE_LIMIT))
+        return errors
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The same, and nothing of an immutable one changes."""
+        del subresource
+        return [*_frozen(obj, old, ("data", "binaryData")), *self.validate_create(obj)]
+
+
+class SecretRules(KindRules):
+    """The strategy of Secrets."""
+
+    def default(self, obj: Obj) -> None:
+        """The type; texts become data."""
+        setdefault(obj, "type", "Opaque")
+        texts = obj.pop("stringData", None)
+        if texts:
+            data = obj["data"] = dict(section(obj, "data"))
+            for key, text in texts.items():
+                data[key] = base64.b64encode(text.encode()).decode()
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Keys, size, and what the type asks for."""
+        data = section(obj, "data")
+        errors = _keys(data, "data")
+        if sum(len(value) * 3 // 4 for value in data.values()) > SIZE_LIMIT:
+            errors.append(too_long("data", SIZE_LIMIT))
+        for key in _NEEDED.get(obj["type"], ()):
+            if key not in data:
+                errors.append(required(f"data[{key}]"))
+        if obj["type"] == "kubernetes.io/service-account-token":
+            annotations = section(obj, "metadata", "annotations")
+            if not annotations.get(_ACCOUNT):
+                errors.append(required(f"metadata.annotations[{_ACCOUNT}]"))
+        return errors
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """A replacement without a type keeps the old one."""
+        del request
+        if obj.get("type") == "Opaque" and not obj.get("data"):
+            obj["type"] = old.get("type", "Opaque")
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The type stays, and nothing of an immutable one changes."""
+        del subresource
+        errors = immutable("type", obj.get("type"), old.get("type"))
+        return [*errors, *_frozen(obj, old, ("data",)), *self.validate_create(obj)]

@@ -1,0 +1,186 @@
+"""Services and Deployments: their strategies on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.fields import (
+    immutable,
+    invalid,
+    listed,
+    non_negative,
+    not_supported,
+    required,
+    section,
+    setdefault,
+    subobject,
+)
+from kueuelib.embedded.builtins.metadata import validate_labels
+from kueuelib.embedded.builtins.pod_defaults import default_pod_template
+from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.errors import FieldError, InvalidSelector
+from kueuelib.machinery.selectors import from_label_selector
+
+TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+HEADLESS = "None"
+_LAST_PORT = 65535
+
+
+def _address(obj: Obj) -> str:
+    """An address of the service network that depends on the name only."""
+    meta = obj["metadata"]
+    name = f"{meta.get('namespace')}/{meta.get('name')}".encode()
+    first, second = blake2b(name, digest_size=2).digest()
+    return f"10.96.{first}.{max(second, 1)}"
+
+
+class ServiceRules(KindRules):
+    """The strategy of Services; addresses are given, traffic does not flow."""
+
+    def default(self, obj: Obj) -> None:
+        """Type, affinity, policies and ports."""
+        spec = subobject(obj, "spec")
+        setdefault(spec, "type", "ClusterIP")
+        setdefault(spec, "sessionAffinity", "None")
+        for port in listed(spec, "ports"):
+            setdefault(port, "protocol", "TCP")
+            if port.get("targetPort") in (None, 0, ""):
+                port["targetPort"] = port.get("port", 0)
+        if spec["type"] != "ExternalName":
+            setdefault(spec, "internalTrafficPolicy", "Cluster")
+        if spec["type"] in ("LoadBalancer", "NodePort"):
+            setdefault(spec, "externalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            setdefault(spec, "allocateLoadBalancerNodePorts", value=True)
+
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """A new service has no status, and gets its address."""
+        del request
+        obj["status"] = {"loadBalancer": {}}
+        spec = obj["spec"]
+        if spec["type"] == "ExternalName":
+            return
+        if not spec.get("clusterIP") and obj["metadata"].get("name"):
+            spec["clusterIP"] = _address(obj)
+        setdefault(spec, "clusterIPs", [spec.get("clusterIP", HEADLESS)])
+        setdefault(spec, "ipFamilies", ["IPv4"])
+        setdefault(spec, "ipFamilyPolicy", "SingleStack")
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """The address stays when it is not mentioned."""
+        del request
+        before = section(old, "spec")
+        if obj["spec"]["type"] != "ExternalName":
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                if before.get(key) is not None:
+                    setdefault(obj["spec"], key, before[key])
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Type and ports."""
+        spec = obj["spec"]
+        errors = []
+        if spec["type"] not in TYPES:
+            errors.append(not_supported("spec.type", spec["type"], TYPES))
+        ports = listed(spec, "ports")
+        if spec["type"] == "ExternalName":
+            if not spec.get("externalName"):
+                errors.append(required("spec.externalName"))
+        elif not ports and spec.get("clusterIP") != HEADLESS:
+            errors.append(required("spec.ports"))
+        for i, port in enumerate(ports):
+            path = f"spec.ports[{i}]"
+            if len(ports) > 1 and not port.get("name"):
+                errors.append(required(f"{path}.name"))
+            number = port.get("port") or 0
+            if not 1 <= number <= _LAST_PORT:
+                text = f"must be between 1 and {_LAST_PORT}, inclusive"
+                errors.append(invalid(f"{path}.port", number, text))
+            if port["protocol"] not in PROTOCOLS:
+                errors.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
+        return [*errors, *validate_labels(spec.get("selector"), "spec.selector")]
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The address does not change."""
+        if subresource == "status":
+            return ()
+        now, before = obj["spec"], section(old, "spec")
+        errors = list(self.validate_create(obj))
+        if now["type"] == before.get("type") != "ExternalName" and before.get("clusterIP"):
+            where = "spec.clusterIPs[0]"
+            if now.get("clusterIP") != before["clusterIP"]:
+                text = "may not change once set"
+                errors.append(invalid(where, [now.get("clusterIP") or ""], text))
+        return errors
+
+
+class DeploymentRules(KindRules):
+    """The strategy of Deployments; nothing rolls them out here."""
+
+    def default(self, obj: Obj) -> None:
+        """One replica, a rolling update, and the defaults of the pods."""
+        spec = subobject(obj, "spec")
+        setdefault(spec, "replicas", 1)
+        strategy = subobject(spec, "strategy")
+        setdefault(strategy, "type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = subobject(strategy, "rollingUpdate")
+            setdefault(rolling, "maxUnavailable", "25%")
+            setdefault(rolling, "maxSurge", "25%")
+        setdefault(spec, "revisionHistoryLimit", 10)
+        setdefault(spec, "progressDeadlineSeconds", 600)
+        default_pod_template(subobject(spec, "template"))
+
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """A new one has no status."""
+        del request
+        obj["status"] = {}
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Numbers, selector and template."""
+        spec = obj["spec"]
+        errors = [
+            *non_negative("spec.replicas", spec.get("replicas")),
+            *non_negative("spec.minReadySeconds", spec.get("minReadySeconds")),
+            *non_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit")),
+        ]
+        raw = spec.get("selector")
+        if raw is None:
+            errors.append(required("spec.selector"))
+        elif not (raw.get("matchLabels") or raw.get("matchExpressions")):
+            text = "empty selector is invalid for deployment"
+            errors.append(invalid("spec.selector", raw, text))
+        else:
+            errors += _selects(raw, spec)
+        if spec["strategy"]["type"] not in ("Recreate", "RollingUpdate"):
+            supported = ("Recreate", "RollingUpdate")
+            path = "spec.strategy.type"
+            errors.append(not_supported(path, spec["strategy"]["type"], supported))
+        pod = spec["template"]["spec"]
+        errors += validate_pod_spec(pod, "spec.template.spec")
+        if pod.get("restartPolicy") != "Always":
+            path = "spec.template.spec.restartPolicy"
+            errors.append(not_supported(path, pod.get("restartPolicy"), ("Always",)))
+        return errors
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The selector stays."""
+        if subresource == "status":
+            return ()
+        now, before = obj["spec"].get("selector"), section(old, "spec").get("selector")
+        return [*immutable("spec.selector", now, before), *self.validate_create(obj)]
+
+
+def _selects(raw: Obj, spec: Obj) -> list[FieldError]:
+    labels = section(spec, "template", "metadata", "labels")
+    try:
+        fits = from_label_selector(raw).matches(labels)
+    except InvalidSelector as error:
+        return [invalid("spec.selector", raw, str(error))]
+    if fits:
+        return []
+    text = "`selector` does not match template `labels`"
+    return [invalid("spec.template.metadata.labels", dict(labels), text)]
