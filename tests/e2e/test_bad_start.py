@@ -190,3 +190,25 @@ def test_the_manager_survives_a_server_that_goes_away(cluster: LocalCluster) -> 
     with pytest.raises(subprocess.TimeoutExpired):
         cluster.processes.wait("manager", 5)
     assert cluster.processes.stop("manager") == 0
+
+
+def test_a_file_that_is_no_kubeconfig_of_ours_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("apiVersion: v1\nkind: Config\n")
+    refused(kueuelib("apiserver", "--kubeconfig", path), str(path))
+    assert path.read_text() == "apiVersion: v1\nkind: Config\n"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:1/path", "https://:1"])
+def test_a_webhook_url_is_an_address_only(server: LocalCluster, url: str) -> None:
+    refused(kueuelib("install", "--kubeconfig", server.kubeconfig, "--webhook-url", url), url)
+
+
+def test_installing_again_says_that_nothing_changed(cluster: LocalCluster) -> None:
+    url = f"https://127.0.0.1:{cluster.webhook_port}"
+    done = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--webhook-url", url)
+    assert done.returncode == 0, done.stderr
+    written = ("created", "configured")
+    changed = [line for line in done.stdout.splitlines() if line.endswith(written)]
+    # The manager limits the webhooks to what its configuration enables, and does so again.
+    assert all("webhookconfiguration/" in line for line in changed), done.stdout

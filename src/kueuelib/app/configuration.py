@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_qualified_name
+from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.plugins import installed
@@ -300,6 +300,22 @@ def parse_configuration(content: Any, source: str) -> Configuration:
 def _check(found: Configuration, source: str) -> None:
     """Rules between fields, and features that this build does not have."""
     _check_frameworks(found, source)
+    if found.namespace and not is_dns1123_label(found.namespace):
+        raise ConfigError(
+            source, f"namespace: {found.namespace!r} is no name of a namespace", "correct it"
+        )
+    for name, number in (
+        ("qps", found.client_connection.qps),
+        ("burst", found.client_connection.burst),
+    ):
+        if number is not None and number <= 0:
+            raise ConfigError(
+                source, f"clientConnection.{name} is {number}", "give more than 0, or leave it out"
+            )
+    if not found.integrations.frameworks:
+        raise ConfigError(
+            source, "integrations.frameworks is empty", "name a framework, or leave it out"
+        )
     if found.wait_for_pods_ready and found.wait_for_pods_ready.enable:
         _check_pods_ready(found.wait_for_pods_ready, source)
     if found.multi_kueue:

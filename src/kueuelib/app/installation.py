@@ -29,7 +29,7 @@ from kueuelib.controllers.webhooks import (
     webhook_configurations,
     with_conversion,
 )
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
@@ -127,12 +127,13 @@ def checked_url(text: str | None) -> str | None:
     except ValueError:
         good = False
     else:
-        good = good and not (parts.query or parts.fragment or parts.username)
+        extra = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
+        good = good and not any(extra)
     if not good:
         raise ConfigError(
             f"--webhook-url {text}",
             "is no address that an API server can call",
-            "write https://HOST:PORT",
+            "write https://HOST:PORT, without a path",
         )
     return text.rstrip("/")
 
@@ -161,7 +162,7 @@ async def install(client: Client, plan: Plan, deadline: float) -> list[str]:
     written = [await _apply(client, obj) for obj in plan.foundation()]
     secret = ObjectKey(plan.namespace, InternalCertManagement().webhook_secret_name)
     certificates = await ensure_certificates(client, secret, plan.names)
-    written.append(f"secret/{secret.name}")
+    written.append(f"secret/{secret.name} holds the webhooks' certificate")
     authority = certificates.ca_cert
     written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.definitions()]
     await _served(client, deadline)
@@ -177,16 +178,18 @@ def resource_of(obj: Obj) -> Resource:
 
 
 async def _apply(client: Client, obj: Obj) -> str:
-    resource = resource_of(obj)
-    await client.patch(
-        resource,
-        key_of(obj),
-        obj,
-        PatchType.APPLY,
-        field_manager=FIELD_MANAGER,
-        force=True,
+    """Writes one object; says what became of it."""
+    resource, key = resource_of(obj), key_of(obj)
+    try:
+        before = (await client.get(resource, key))["metadata"]["resourceVersion"]
+    except NotFound:
+        before = ""
+    after = await client.patch(
+        resource, key, obj, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True
     )
-    return f"{resource.kind.lower()}/{obj['metadata']['name']}"
+    unchanged = after["metadata"]["resourceVersion"] == before
+    verb = "unchanged" if unchanged else "configured" if before else "created"
+    return f"{resource.kind.lower()}/{obj['metadata']['name']} {verb}"
 
 
 async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,7 @@ from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.controllers.workload_life import LifeSettings, PodsReadyPolicy
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, LeadershipLost
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
 from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
@@ -34,6 +35,7 @@ from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.leader import Elector, default_identity
+from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import Group, Manager, Signals
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
 from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
@@ -82,7 +84,48 @@ async def run_manager(
     Raises:
         ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
     """
+    gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     _check_addresses(configuration, source)
+    life = _Life()
+    patience = server_timeout
+    with Signals(life.stop):
+        while not life.stopped:
+            with anyio.CancelScope() as life.start:
+                try:
+                    await _run_once(configuration, source, kubeconfig, patience, assemble, life)
+                except LeadershipLost as error:
+                    # All parts were stopped, so this is as good as a new process: be a candidate
+                    # again, however long the server stays away.
+                    get_logger("app").warning("starting over as a candidate", why=str(error))
+                    patience = math.inf
+                    continue
+            return
+
+
+@attrs.define
+class _Life:
+    """What a signal has to end: the running manager, or a start that waits for something."""
+
+    manager: Manager | None = None
+    start: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    stopped: bool = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self.manager is None:
+            self.start.cancel()
+        else:
+            self.manager.stop()
+
+
+async def _run_once(
+    configuration: Configuration,
+    source: str,
+    kubeconfig: Path | None,
+    server_timeout: float,
+    assemble: Assemble | None,
+    life: _Life,
+) -> None:
     telemetry = Telemetry()
     rate = configuration.client_connection
     async with await connect(
@@ -100,9 +143,10 @@ async def run_manager(
             manager = Manager(elector=election.elector if election else None)
             add_parts = assemble or assemble_manager
             await add_parts(manager, configuration, client, telemetry, version, source)
-            with Signals(manager.stop):
-                await manager.run()
+            life.manager = manager
+            await manager.run()
         finally:
+            life.manager = None
             if election:
                 await election.client.close()
 
@@ -244,10 +288,9 @@ class SettledMemory:
     """Once the caches are full, keeps the garbage collector from walking them again and again."""
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Tunes the collector, then does nothing until cancelled."""
+        """Sets aside what the caches hold, then does nothing until cancelled."""
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         ready()
         await anyio.sleep_forever()
 
@@ -284,7 +327,9 @@ def add_webhooks(
     ]
     secret = ObjectKey(namespace, certificates.webhook_secret_name)
     keeper = CertificateKeeper(client, context, secret, hosts, all_trusting)
-    server = WebhookServer(host, configuration.webhook.port, context, telemetry=telemetry)
+    server = WebhookServer(
+        host, configuration.webhook.port, context, telemetry=telemetry, subject="webhook.port"
+    )
     manager.add(Group.WEBHOOKS, keeper, "certificates")
     manager.add(Group.WEBHOOKS, server, "webhook server")
     return server
@@ -307,13 +352,15 @@ def add_servers(
             *address,
             live_path=health.liveness_endpoint_name,
             ready_path=health.readiness_endpoint_name,
+            subject=f"{source}: health.healthProbeBindAddress",
         )
         probes.add_ready_check("webhook", lambda: "" if webhooks.serving else "not serving yet")
         probes.add_ready_check("manager", lambda: "" if manager.ready else "not started yet")
         manager.add(Group.SERVERS, probes, "probes")
     address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
     if address:
-        manager.add(Group.SERVERS, MetricsServer(*address, telemetry), "metrics")
+        server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
+        manager.add(Group.SERVERS, server, "metrics")
 
 
 def _check_addresses(configuration: Configuration, source: str) -> None:
@@ -352,6 +399,7 @@ async def _elector(
             lease_duration=wanted.lease_duration,
             renew_deadline=wanted.renew_deadline,
             retry_period=wanted.retry_period,
+            release_on_cancel=True,  # cancelled last, when nothing acts as the leader any more
         )
     except ValueError as error:
         raise ConfigError(

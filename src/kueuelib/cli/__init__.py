@@ -10,6 +10,13 @@ def main() -> None:
 
     Exit codes: 0 done, 1 it went wrong while running, 2 what was given cannot work.
     """
+    try:
+        _main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _main() -> None:
     import click
 
     from kueuelib.cli.root import app
@@ -20,7 +27,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except click.Abort:
         sys.exit(130)
     except (KueuelibError, ExceptionGroup) as error:
         found = _only(error)

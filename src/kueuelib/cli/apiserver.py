@@ -14,6 +14,8 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 
+MARK = "# Written by kueuelib apiserver; overwritten at its next start.\n"
+
 
 def run(
     port: int,
@@ -56,12 +58,24 @@ async def _serve(
                 return
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether the file is one that an earlier server wrote."""
+    try:
+        return path.is_file() and path.read_text().startswith(MARK)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _write_kubeconfig(path: Path, text: str) -> None:
     """Replaces the file in one step, readable by its owner only: it holds credentials."""
+    if path.exists() and not _is_ours(path):
+        raise ConfigError(
+            str(path), "holds something else, which would be lost", "give another file, or move it"
+        )
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.touch(mode=0o600)
-        draft.write_text(text)
+        draft.write_text(MARK + text)
         draft.replace(path)
     except OSError as error:
         problem = error.strerror or str(error)

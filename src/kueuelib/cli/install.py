@@ -33,7 +33,7 @@ def run(
         return
     logs.configure("console", "info")
     for line in anyio.run(_install, kubeconfig, plan, server_timeout):
-        sys.stdout.write(f"{line} is up to date\n")
+        sys.stdout.write(f"{line}\n")
 
 
 async def _install(kubeconfig: Path | None, plan: Plan, server_timeout: float) -> list[str]:

@@ -129,6 +129,7 @@ def _kind_role(kind: str, group: str, access: str, labels: dict[str, str]) -> Ob
 
 def _aggregated(name: str, labels: dict[str, str]) -> Obj:
     role = cluster_role(name, [])
+    del role["rules"]  # the cluster fills them in
     role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": dict(labels)}]}
     return role
 

@@ -94,6 +94,8 @@ class Executor:
                 if not await self._do(command, run):
                     break
             except NotFound:
+                if isinstance(command, Create):
+                    raise  # the kind or the namespace is not there: nothing of ours to wait for
                 if not isinstance(command, Delete | DropFinalizer):
                     break
             except AlreadyExists:

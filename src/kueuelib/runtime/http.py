@@ -50,6 +50,7 @@ async def serving(
     *,
     tls: ssl.SSLContext | None = None,
     drain: float = 5.0,
+    subject: str = "",
 ) -> AsyncIterator[int]:
     """Serve an application while the context is entered; gives the port.
 
@@ -59,6 +60,7 @@ async def serving(
         port: 0 for any free one.
         tls: for https.
         drain: seconds that running requests have to end.
+        subject: what to name in errors besides the address, for example the configuration's key.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -70,9 +72,9 @@ async def serving(
         try:
             await site.start()
         except OSError as error:
-            raise ConfigError(
-                f"{host or '*'}:{port}", _why_unbound(error), "choose another address"
-            ) from error
+            address = f"{host or '*'}:{port}"
+            named = f"{subject}: {address}" if subject else address
+            raise ConfigError(named, _why_unbound(error), "choose another address") from error
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
@@ -93,12 +95,20 @@ class ProbeServer:
         port: 0 for any free one; see `port`.
         live_path: the path for liveness.
         ready_path: the path for readiness.
+        subject: what to name in errors, for example the configuration's key.
     """
 
     def __init__(
-        self, host: str, port: int, *, live_path: str = "/healthz", ready_path: str = "/readyz"
+        self,
+        host: str,
+        port: int,
+        *,
+        live_path: str = "/healthz",
+        ready_path: str = "/readyz",
+        subject: str = "",
     ) -> None:
         self.port = port
+        self._subject = subject
         self._host = host
         self._checks: dict[str, dict[str, Check]] = {live_path: {}, ready_path: {}}
         self._live, self._ready = live_path, ready_path
@@ -122,7 +132,7 @@ class ProbeServer:
             app.router.add_get(path + "/", self._all(path, checks))
             for name, check in (checks or {"ping": lambda: ""}).items():
                 app.router.add_get(f"{path}/{name}", self._one(name, check))
-        async with serving(app, self._host, self.port) as self.port:
+        async with serving(app, self._host, self.port, subject=self._subject) as self.port:
             ready()
             await asyncio.Event().wait()
 
@@ -171,10 +181,12 @@ class MetricsServer:
         host: the address to bind.
         port: 0 for any free one; see `port`.
         telemetry: what to show.
+        subject: what to name in errors, for example the configuration's key.
     """
 
-    def __init__(self, host: str, port: int, telemetry: Telemetry) -> None:
+    def __init__(self, host: str, port: int, telemetry: Telemetry, *, subject: str = "") -> None:
         self.port = port
+        self._subject = subject
         self._host = host
         self._telemetry = telemetry
 
@@ -182,7 +194,7 @@ class MetricsServer:
         """Serve until cancelled."""
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
-        async with serving(app, self._host, self.port) as self.port:
+        async with serving(app, self._host, self.port, subject=self._subject) as self.port:
             ready()
             await asyncio.Event().wait()
 

@@ -150,3 +150,18 @@ def test_addresses() -> None:
     assert split_address("[::1]:443") == ("::1", 443)
     with pytest.raises(ValueError, match="is no address"):
         split_address("8080")
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        ({"namespace": "Bad_Name"}, "namespace"),
+        ({"clientConnection": {"qps": -1}}, "clientConnection.qps is -1"),
+        ({"clientConnection": {"burst": 0}}, "clientConnection.burst is 0"),
+        ({"integrations": {"frameworks": []}}, "integrations.frameworks is empty"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(content: Any, want: str) -> None:
+    with pytest.raises(ConfigError, match="config.yaml") as error:
+        parse(**content)
+    assert want in str(error.value)

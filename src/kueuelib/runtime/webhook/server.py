@@ -56,6 +56,7 @@ class WebhookServer:
         port: 0 for any free one; see `port`.
         tls: the context, whose certificate somebody may replace while we serve.
         telemetry: where calls are reported.
+        subject: what to name in errors, for example the configuration's key.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class WebhookServer:
         tls: ssl.SSLContext | None,
         *,
         telemetry: Telemetry | None = None,
+        subject: str = "",
     ) -> None:
         self.port = port
+        self._subject = subject
         self.serving = False
         self._host = host
         self._tls = tls
@@ -90,9 +93,7 @@ class WebhookServer:
         """Serve validation under `path`: a pure function of (new, old, request)."""
         self.admit(path, validating(validator))
 
-    def admit(
-        self, path: str, handler: Callable[[AdmissionRequest], Obj | Awaitable[Obj]]
-    ) -> None:
+    def admit(self, path: str, handler: Callable[[AdmissionRequest], Obj | Awaitable[Obj]]) -> None:
         """Serve any admission handler under `path`; it may be a coroutine function."""
 
         async def answer(raw: Mapping[str, Any]) -> Obj:
@@ -139,7 +140,9 @@ class WebhookServer:
         """Serve until cancelled."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        async with serving(app, self._host, self.port, tls=self._tls, drain=DRAIN) as self.port:
+        async with serving(
+            app, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
+        ) as self.port:
             self.serving = True
             ready()
             try:
