@@ -11,6 +11,6 @@ A controller is made of these, in the order in which they start; nothing here kn
 - `webhook.server.WebhookServer`, `webhook.trust.CertificateKeeper`
 
 Kinds are values: `kueuelib.api.kinds` has those that kueuelib uses, and one of your own is
-`kueuelib.api.meta.Resource("example.com", "v1", "widgets", "Widget", namespaced=True)`. A program of
-less than 60 lines is in `examples/01_minimal`.
+`kueuelib.api.meta.Resource("example.com", "v1", "widgets", "Widget", namespaced=True)`. A program
+of less than 60 lines is in `examples/01_minimal`.
 """
