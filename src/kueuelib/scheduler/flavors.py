@@ -33,7 +33,7 @@ from kueuelib.scheduler.blockers import (
 )
 from kueuelib.scheduler.pending import Progress
 from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.outlook import simulate
+from kueuelib.scheduler.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
@@ -303,6 +303,9 @@ def _verdict(
     if value <= available:
         return _Verdict(Mode.FIT, borrowing)
     limits = snapshot.limits(queue, pair)
+    simulation: Simulation | None = None
+    if value <= limits.nominal or queue.spec.preemption.borrow_within_cohort:
+        simulation = simulate(snapshot, preemptor, pair, value)
     blocker = QuotaInUse(
         pair.flavor,
         pair.resource,
@@ -312,13 +315,12 @@ def _verdict(
         nominal=limits.nominal,
         borrowable=limits.borrowing if queue.spec.cohort else 0,
         available=available,
-        reclaimable=value <= limits.nominal or queue.spec.preemption.borrow_within_cohort,
+        reclaimable=simulation is not None,
+        outlook=simulation.outlook if simulation is not None else None,
     )
-    if not blocker.reclaimable:
+    if simulation is None:
         return _Verdict(Mode.NO_FIT, borrowing, blocker)
-    found = simulate(snapshot, preemptor, pair, value)
-    blocker = attrs.evolve(blocker, outlook=found.outlook)
-    return _Verdict(found.mode, found.borrowing, blocker)
+    return _Verdict(simulation.mode, simulation.borrowing, blocker)
 
 
 def _try_next(found: _Verdict, policy: Fungibility) -> bool:

@@ -157,6 +157,11 @@ class PendingQueue:
         if sticky is not None and sticky.group is group:
             self._push(sticky.info.order, sticky.info.key)
 
+    @property
+    def offers(self) -> bool:
+        """Whether `pop` is worth a try."""
+        return bool(self._heap) and self.active
+
     def pop(self) -> Pending | None:
         """Takes the head in flight; None when there is none or one is under way already."""
         if self.in_flight is not None:

@@ -46,7 +46,7 @@ class _ScopeState:
     __slots__ = ("late", "members", "moved_in", "version", "woken")
 
     def __init__(self) -> None:
-        self.members: dict[str, None] = {}
+        self.members: dict[str, PendingQueue] = {}
         self.woken = False
         self.moved_in = -1
         self.version = 0
@@ -82,7 +82,7 @@ class Queues:
         if self._scope_of.get(name) != scope:
             self._leave_scope(name)
             self._scope_of[name] = scope
-            self._scopes.setdefault(scope, _ScopeState()).members[name] = None
+            self._scopes.setdefault(scope, _ScopeState()).members[name] = queue
         queue.strict, queue.active = strict, active
         if strict:
             queue.stick(None)
@@ -308,8 +308,8 @@ class Queues:
 
     def _move(self, state: _ScopeState) -> None:
         state.woken = False
-        for name in state.members:
-            self._queues[name].move()
+        for queue in state.members.values():
+            queue.move()
 
     def _start_over(self, scope: Scope, state: _ScopeState) -> None:
         late, state.late = state.late, {}
@@ -381,9 +381,8 @@ class Queues:
             state = self._scopes[scope]
             if state.woken:
                 self._move(state)
-            for name in state.members:
-                queue = self._queues[name]
-                item = queue.pop() if queue.active else None
+            for name, queue in state.members.items():
+                item = queue.pop() if queue.offers else None
                 if item is not None:
                     item.version = state.version
                     heads.append((name, item))

@@ -85,8 +85,8 @@ class Snapshot:
 
     def __init__(self, frozen: Frozen) -> None:
         self._frozen = frozen
-        self._queues: dict[str, FrozenQueue] = dict(frozen.queues)
-        self._usage: dict[tuple[str, FlavorResource], int] = {}
+        self._queues = frozen.queues
+        self._usage: dict[FlavorResource, dict[str, int]] = {}
         self._shared: dict[tuple[str, FlavorResource], int] = {}
         self._gone: dict[ObjectKey, None] = {}
         self._log: list[tuple[str, Amounts, int, ObjectKey | None]] = []
@@ -147,7 +147,7 @@ class Snapshot:
                 continue
             before = self.usage(queue, pair)
             after = before + sign * amount
-            self._usage[name, pair] = after
+            self._usage.setdefault(pair, {})[name] = after
             if cohort is not None:
                 guaranteed = queue.spec.limits.get(pair, NO_LIMITS).guaranteed
                 moved = max(0, after - guaranteed) - max(0, before - guaranteed)
@@ -167,7 +167,8 @@ class Snapshot:
 
     def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue uses."""
-        found = self._usage.get((queue.spec.name, pair))
+        changed = self._usage.get(pair)
+        found = None if changed is None else changed.get(queue.spec.name)
         return queue.usage.get(pair, 0) if found is None else found
 
     def shared_use(self, cohort: FrozenCohort, pair: FlavorResource) -> int:
@@ -208,16 +209,21 @@ class Snapshot:
         cohort = self.cohort_of(queue)
         if cohort is None:
             return []
-        found = {name for pair in pairs for name in cohort.borrowers.get(pair, ())}
-        found.update(name for name, pair in self._usage if pair in pairs)
+        found: set[str] = set()
+        for pair in pairs:
+            known, changed = cohort.borrowers.get(pair, frozenset()), self._usage.get(pair)
+            if changed:
+                found.update(name for name in known if name not in changed)
+                found.update(name for name in changed if self._borrows_now(cohort, name, pair))
+            else:
+                found.update(known)
         found.discard(queue.spec.name)
-        members = (cohort.members[name] for name in sorted(found) if name in cohort.members)
-        return [
-            member
-            for member in members
-            if not member.inactive
-            and any(self.usage(member, pair) > self.limits(member, pair).nominal for pair in pairs)
-        ]
+        members = (cohort.members[name] for name in sorted(found))
+        return [member for member in members if not member.inactive]
+
+    def _borrows_now(self, cohort: FrozenCohort, name: str, pair: FlavorResource) -> bool:
+        member = cohort.members.get(name)
+        return member is not None and self.borrows(member, pair, 0)
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""

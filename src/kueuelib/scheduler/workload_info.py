@@ -94,6 +94,7 @@ class WorkloadInfo:
         not_before: the end of its back-off in seconds since the epoch, or None.
         failed_checks: its checks in state Retry or Rejected.
         shape: what its verdict depends on besides the state of its ClusterQueue.
+        key: namespace and name.
     """
 
     workload: Workload
@@ -105,10 +106,10 @@ class WorkloadInfo:
     not_before: float | None
     failed_checks: tuple[str, ...]
     shape: Shape
+    key: ObjectKey = attrs.field(init=False)
 
-    @property
-    def key(self) -> ObjectKey:
-        """Namespace and name."""
+    @key.default
+    def _key(self) -> ObjectKey:
         return self.workload.key
 
     @property

@@ -1,0 +1,273 @@
+"""The decision engine alone: decisions per second, time per cycle, time per search for victims.
+
+All times are processor time of the one thread that decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+import attrs
+import pytest
+from figures import percentile, show
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.names import ADMITTED, QUOTA_RESERVED
+from kueuelib.api.workload import Admission
+from kueuelib.scheduler import events
+from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+
+PREEMPTION = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
+CLASSES = (  # per ClusterQueue: how many, every how many seconds, for how long, priority, cpu
+    ("small", 350, 0.1, 0.2, 50, 1),
+    ("medium", 100, 0.5, 0.5, 100, 5),
+    ("large", 50, 1.2, 1.0, 200, 20),
+)
+
+
+def engine_with(
+    queues: int, cohorts: int, nominal: int, borrowing: int, strategy: str = "BestEffortFIFO"
+) -> Engine:
+    """ClusterQueues with one flavor and one resource each, and a LocalQueue of the same name."""
+    engine = Engine()
+    engine.observe(events.NamespaceSet("ns", {}), 0.0)
+    engine.observe(events.FlavorSet(make_flavor("std")), 0.0)
+    for number in range(queues):
+        name = f"q{number:04}"
+        queue = make_cluster_queue(
+            name,
+            {"std": {"cpu": {"nominal": nominal, "borrowing": borrowing}}},
+            cohort=f"c{number % cohorts}",
+            queueingStrategy=strategy,
+            preemption=PREEMPTION,
+        )
+        engine.observe(events.ClusterQueueSet(queue), 0.0)
+        engine.observe(events.LocalQueueSet(make_local_queue(name, name)), 0.0)
+    return engine
+
+
+def running(name: str, queue: str, cpu: int, priority: int = 0, at: float = 1.0) -> Workload:
+    return make_workload(
+        name,
+        queue,
+        {"cpu": cpu},
+        priority=priority,
+        created=at,
+        conditions=(make_condition(QUOTA_RESERVED, at=at), make_condition(ADMITTED, at=at)),
+        status={
+            "admission": {
+                "clusterQueue": queue,
+                "podSetAssignments": [make_assignment({"cpu": cpu}, "std")],
+            }
+        },
+    )
+
+
+def cycle(engine: Engine, now: float) -> tuple[Plan, Settled] | None:
+    found = engine.next_cycle(now)
+    if found is None:
+        return None
+    plan = decide(found, now)
+    return plan, engine.settle(plan, now)
+
+
+@attrs.define
+class Replay:
+    """Upstream's benchmark in virtual time: every workload comes, runs and ends."""
+
+    engine: Engine
+    queues: int
+    scale: int = 1
+    decisions: int = 0
+    cycles: int = 0
+    admissions: int = 0
+    preemptions: int = 0
+    seconds: list[float] = attrs.field(factory=list)
+    _workloads: dict[str, Workload] = attrs.field(factory=dict)
+    _lasts: dict[str, float] = attrs.field(factory=dict)
+    _runs: dict[str, int] = attrs.field(factory=dict)
+    _agenda: list[tuple[float, int, str, str, int]] = attrs.field(factory=list)
+
+    def run(self) -> float:
+        for moment, name, workload, lasts in sorted(self._arrivals(), key=lambda each: each[:2]):
+            self._workloads[name], self._lasts[name] = workload, lasts
+            heappush(self._agenda, (moment, len(self._agenda), "comes", name, 0))
+        number = len(self._agenda)
+        while self._agenda:
+            now, _, what, name, run = heappop(self._agenda)
+            workload = self._workloads[name]
+            if what == "comes":
+                self.engine.observe(events.WorkloadSet(workload), now)
+            elif run == self._runs[name]:
+                self.engine.observe(events.WorkloadGone(workload.key), now)
+            if self._agenda and self._agenda[0][0] == now:
+                continue
+            while True:
+                start = time.thread_time()
+                found = cycle(self.engine, now)
+                if found is None:
+                    break
+                self.seconds.append(time.thread_time() - start)
+                plan, settled = found
+                self.cycles += 1
+                self.decisions += len(plan.admissions) + len(plan.waits)
+                self.admissions += len(settled.admissions)
+                for admit in settled.admissions:
+                    number += 1
+                    run = self._runs[admit.key.name] = self._runs.get(admit.key.name, 0) + 1
+                    end = now + self._lasts[admit.key.name]
+                    heappush(self._agenda, (end, number, "ends", admit.key.name, run))
+                    self._show(admit.key.name, admit.admission, now)
+                for preemption in settled.preemptions:
+                    for victim in preemption.victims:
+                        self.preemptions += 1
+                        self._runs[victim.key.name] += 1
+                        workload = self._workloads[victim.key.name]
+                        self.engine.observe(events.WorkloadSet(workload), now)
+        return now
+
+    def _show(self, name: str, admission: Admission, now: float) -> None:
+        workload = self._workloads[name]
+        conditions = make_workload(
+            name, "q", conditions=[make_condition(QUOTA_RESERVED, at=now)]
+        ).status.conditions
+        status = attrs.evolve(workload.status, admission=admission, conditions=conditions)
+        self.engine.observe(events.WorkloadSet(attrs.evolve(workload, status=status)), now)
+
+    def _arrivals(self) -> Iterator[tuple[float, str, Workload, float]]:
+        for queue in range(self.queues):
+            for kind, count, every, lasts, priority, cpu in CLASSES:
+                for number in range(count // self.scale):
+                    name = f"{kind}-{queue}-{number}"
+                    created = every * (number + 1)
+                    workload = make_workload(
+                        name, f"q{queue:04}", {"cpu": cpu}, priority=priority, created=created
+                    )
+                    yield created, name, workload, lasts
+
+
+def test_decisions_per_second_on_the_shape_of_upstreams_benchmark() -> None:
+    replay = Replay(engine_with(30, 5, 20, 100), 30)
+    span = replay.run()
+    spent = sum(replay.seconds)
+    assert replay.engine.pending("q0000") == ()
+    show(
+        "scheduler: 30 ClusterQueues in 5 cohorts, 15,000 workloads that come, run and end",
+        [
+            ("decisions per second", f"{replay.decisions / spent:,.0f}"),
+            ("decisions, admissions", f"{replay.decisions:,}, {replay.admissions:,}"),
+            ("preemptions", f"{replay.preemptions:,}"),
+            ("cycles", f"{replay.cycles:,} in {spent:.1f} s"),
+            ("virtual time", f"{span:.0f} s (66 s when fully packed)"),
+        ],
+    )
+
+
+def test_cycles_with_a_thousand_queues_and_a_hundred_thousand_pending() -> None:
+    start = time.thread_time()
+    engine = engine_with(1000, 100, 10, 10)
+    for queue in range(1000):
+        for number in range(10):
+            found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
+            engine.observe(events.WorkloadSet(found), 0.0)
+        for number in range(100):
+            name, cpu = f"p-{queue}-{number}", 1 + number % 3
+            waits = make_workload(name, f"q{queue:04}", {"cpu": cpu}, created=float(number))
+            engine.observe(events.WorkloadSet(waits), 0.0)
+    ready = time.thread_time() - start
+    first = _drain(engine)
+    again = []
+    for number in range(300):
+        queue = number % 1000
+        gone = running(f"r-{queue}-0", f"q{queue:04}", 1)
+        start = time.thread_time()
+        engine.observe(events.WorkloadGone(gone.key), 1.0)
+        cycle(engine, 1.0)
+        again.append(time.thread_time() - start)
+    show(
+        "scheduler: 1,000 ClusterQueues in 100 cohorts, 10,000 admitted, 100,000 pending",
+        [
+            ("to take all of it over", f"{ready:.1f} s"),
+            ("the first cycles, in which all shapes are tried", _spread(first)),
+            ("a workload ends, the next one of its queue is admitted", _spread(again)),
+        ],
+    )
+
+
+def _drain(engine: Engine) -> list[float]:
+    spent = []
+    while True:
+        start = time.thread_time()
+        if cycle(engine, 0.5) is None:
+            return spent
+        spent.append(time.thread_time() - start)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["cohorts of ten", "one cohort"])
+def test_time_per_cycle_after_one_change(together: bool) -> None:
+    rows = []
+    for queues in (10, 100, 1000):
+        engine = engine_with(queues, 1 if together else queues // 10, 10, 0, "StrictFIFO")
+        for queue in range(queues):
+            for number in range(10):
+                found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
+                engine.observe(events.WorkloadSet(found), 0.0)
+        engine.observe(events.WorkloadSet(make_workload("head", "q0000", {"cpu": 5})), 0.0)
+        _drain(engine)
+        changed = running("r-0-0", "q0000", 1)
+        spent = []
+        for _ in range(200):
+            start = time.thread_time()
+            engine.observe(events.WorkloadGone(changed.key), 1.0)
+            engine.observe(events.WorkloadSet(changed), 1.0)
+            found_cycle = cycle(engine, 1.0)
+            spent.append(time.thread_time() - start)
+            assert found_cycle is not None
+            assert not found_cycle[0].admissions
+        rows.append((f"{queues:,} ClusterQueues", _spread(spent)))
+    where = "one cohort" if together else "cohorts of ten"
+    show(f"scheduler: one change and the cycle after it, a blocked head, {where}", rows)
+
+
+def test_time_per_search_for_victims_among_ten_thousand() -> None:
+    engine = engine_with(2, 1, 10_000, 10_000)
+    for number in range(10_000):
+        queue = "q0000" if number % 2 else "q0001"
+        found = running(f"r-{number}", queue, 2, priority=number % 50, at=float(number))
+        engine.observe(events.WorkloadSet(found), 0.0)
+    start = time.thread_time()
+    frozen = engine.cache.freeze(["q0000"])
+    rows = [("to freeze the ClusterQueues", f"{(time.thread_time() - start) * 1000:.2f} ms")]
+    snapshot = Snapshot(frozen)
+    queue = frozen.queues["q0000"]
+    (pair,) = queue.usage
+    for cpu in (1, 100, 9_990, 20_000):
+        spent = []
+        for _ in range(5):
+            start = time.thread_time()
+            search = find_victims(
+                snapshot, Preemptor(queue, 49, 0.0), frozenset((pair,)), {pair: cpu * 1000}
+            )
+            spent.append(time.thread_time() - start)
+        rows.append((f"{len(search.victims):,} of 10,000 victims", _spread(spent)))
+    assert not search.victims
+    show("scheduler: one search for victims", rows)
+
+
+def _spread(spent: list[float]) -> str:
+    parts = [f"p{each} {percentile(spent, each) * 1000:.2f} ms" for each in (50, 90)]
+    return ", ".join([*parts, f"max {max(spent) * 1000:.2f} ms"])
