@@ -97,12 +97,14 @@ class PodGroup(
 
     @property
     def queue_name(self) -> str:
-        """The queue that the pods agree on; else the Workload stays where it is."""
+        """The queue that the pods agree on; while they do not, the Workload stays where it is."""
+        if self.workload is None:
+            return queue_of(self.object)
         alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
         names = {queue_of(each.pod) for each in alive}
         if len(names) == 1 and names != {""}:
             return names.pop()
-        return "" if self.workload is None else self.workload["spec"].get("queueName", "")
+        return str(self.workload["spec"].get("queueName", ""))
 
     @property
     def prebuilt_workload(self) -> None:

@@ -1,0 +1,523 @@
+"""Whatever happens to the pods of a group, and wherever the process dies, it ends soundly."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from typing import Any
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kueuelib.api.meta import format_time
+from kueuelib.api.patch import merge_patch
+from kueuelib.controllers import workload_state as states
+from kueuelib.controllers.status_writes import BUNDLE
+from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.commands import Wait as Later
+from kueuelib.jobs.pods.facts import GroupFacts
+from kueuelib.jobs.pods.group import PodGroup
+from kueuelib.jobs.pods.marks import gated
+from kueuelib.jobs.pods.plan import plan_group, plan_without_pods, situation_of
+from kueuelib.jobs.pods.reading import Stage, stage_of
+from kueuelib.jobs.pods.role_hash import role_of
+from kueuelib.jobs.situation import Situation
+
+KUEUE = "kueue.x-k8s.io"
+FINALIZER = f"{KUEUE}/managed"
+MOST_PLANS = 60
+FLAVORS = {"spot": {"spec": {"nodeLabels": {"pool": "spot"}}}}
+
+
+class Server:
+    """As much of an API server, its kubelets and its garbage collector as plans touch."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.workload: dict[str, Any] | None = None
+        self.versions = itertools.count(1)
+        self.uids = itertools.count(1)
+        self.now = 1_700_000_000.0
+        self.deleted_by_us: list[str] = []
+
+    # ---- the manager's side
+
+    def plan(self):
+        pods = tuple(copy.deepcopy(list(self.pods.values())))
+        facts = GroupFacts("ns", "group", pods, copy.deepcopy(self.workload), self.now)
+        if not pods:
+            return plan_without_pods(facts.own)
+        group = PodGroup(facts)
+        return plan_group(situation_of(group, Situation(None, self.now, flavors=FLAVORS)), group)
+
+    def execute(self, command: Any) -> bool:
+        """One command; whether the plan goes on."""
+        self.now += 1
+        match command:
+            case Create(_, obj):
+                if self.workload is not None:
+                    return False
+                self.workload = copy.deepcopy(obj)
+                self.workload["metadata"].update(
+                    uid=f"wl-{next(self.uids)}",
+                    creationTimestamp=format_time(self.now),
+                )
+                self.put(self.workload)
+            case Change(_, old, _, _, _):
+                current = self.find(old)
+                if current is None:
+                    return False
+                changed = merge_patch(current, command.patch)
+                if changed["kind"] == "Pod":
+                    self.check_pod(current, changed)
+                self.put(changed)
+            case PatchStatus(_, obj, style, status, manager):
+                current = self.find(obj)
+                if current is None:
+                    return False
+                self.put(with_status(current, style, status, manager))
+            case DropFinalizer(_, obj, finalizer):
+                current = self.find(obj)
+                if current is not None and finalizer in current["metadata"]["finalizers"]:
+                    changed = copy.deepcopy(current)
+                    changed["metadata"]["finalizers"].remove(finalizer)
+                    self.put(changed)
+            case Delete(_, obj):
+                current = self.find(obj)
+                if current is not None:
+                    if current["kind"] == "Pod":
+                        self.deleted_by_us.append(current["metadata"]["uid"])
+                    self.delete(current)
+            case Later():
+                return False
+            case Emit() | Count():
+                pass
+        return True
+
+    def check_pod(self, old, new) -> None:
+        """What the API server lets change in a pod."""
+        before = [gate["name"] for gate in old["spec"].get("schedulingGates", ())]
+        after = [gate["name"] for gate in new["spec"].get("schedulingGates", ())]
+        assert set(after) <= set(before), "gates can only be removed"
+        if old["spec"].get("nodeSelector") != new["spec"].get("nodeSelector"):
+            assert before, "selectors change while a pod is gated only"
+
+    def find(self, obj):
+        uid = obj["metadata"]["uid"]
+        if obj["kind"] == "Pod":
+            return self.pods.get(uid)
+        found = self.workload
+        return found if found is not None and found["metadata"]["uid"] == uid else None
+
+    def put(self, obj) -> None:
+        meta = obj["metadata"] = {**obj["metadata"], "resourceVersion": str(next(self.versions))}
+        gone = meta.get("deletionTimestamp") and not meta.get("finalizers")
+        if obj["kind"] == "Workload":
+            self.workload = None if gone else obj
+        elif gone and stage_of(obj) is not Stage.LEAVING:
+            self.pods.pop(meta["uid"], None)
+        else:
+            self.pods[meta["uid"]] = obj
+
+    def delete(self, obj) -> None:
+        if obj["metadata"].get("deletionTimestamp"):
+            return
+        changed = copy.deepcopy(obj)
+        changed["metadata"]["deletionTimestamp"] = format_time(self.now + 30)
+        self.put(changed)
+
+    # ---- the rest of the cluster
+
+    def create(self, name, cpu, labels=None, annotations=None) -> None:
+        self.now += 1
+        uid = f"pod-{next(self.uids)}"
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{uid}",
+                "namespace": "ns",
+                "uid": uid,
+                "creationTimestamp": format_time(self.now),
+                "labels": {
+                    f"{KUEUE}/queue-name": "main",
+                    f"{KUEUE}/pod-group-name": "group",
+                    **(labels or {}),
+                },
+                "annotations": annotations or {},
+            },
+            "spec": {"containers": [container]},
+            "status": {"phase": "Pending"},
+        }
+        self.put(gated(pod))
+
+    def bind(self) -> None:
+        for pod in list(self.pods.values()):
+            if stage_of(pod) is Stage.STARTED and not pod["spec"].get("nodeName"):
+                spec = {**pod["spec"], "nodeName": "node"}
+                self.put({**pod, "spec": spec, "status": {**pod["status"], "phase": "Running"}})
+
+    def end(self, pod, phase) -> None:
+        self.now += 1
+        condition = {
+            "type": "ContainersReady",
+            "status": "False",
+            "reason": "PodFailed" if phase == "Failed" else "PodCompleted",
+            "lastTransitionTime": format_time(self.now),
+        }
+        status = pod["status"]
+        kept = [each for each in status.get("conditions", ()) if each["type"] != "ContainersReady"]
+        self.put({**pod, "status": {**status, "phase": phase, "conditions": [*kept, condition]}})
+
+    def terminate(self) -> None:
+        for pod in self.in_stage(Stage.LEAVING):
+            self.end(pod, "Failed")
+
+    def collect_garbage(self) -> None:
+        found = self.workload
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return
+        refs = found["metadata"].get("ownerReferences") or ()
+        if refs and not any(ref["uid"] in self.pods for ref in refs):
+            self.delete(found)
+
+    def in_stage(self, *stages):
+        return [pod for pod in list(self.pods.values()) if stage_of(pod) in stages]
+
+
+def with_status(current, style, status, manager):
+    if style == "merge":
+        return merge_patch(current, {"status": status})
+    changed = copy.deepcopy(current)
+    found = changed.setdefault("status", {})
+    types = {each["type"] for each in status.get("conditions", ())}
+    if manager == "kueue-admission":
+        for field in ("admission", "requeueState"):
+            found.pop(field, None)
+        types |= {*BUNDLE}
+    kept = [each for each in found.get("conditions", ()) if each["type"] not in types]
+    found.update(copy.deepcopy(status))
+    found["conditions"] = [*kept, *copy.deepcopy(status.get("conditions", []))]
+    return changed
+
+
+class GroupLife(RuleBasedStateMachine):
+    """A group of two small pods and a large one."""
+
+    cpus = ("1", "1", "2")
+
+    @initialize(ending=st.sampled_from(["delete", "complete", "give up", "delete workload"]))
+    def begin(self, ending):
+        self.server = Server()
+        self.ending = ending
+
+    def send(self, cpu):
+        self.server.create("pod", cpu, annotations={f"{KUEUE}/pod-group-total-count": "3"})
+
+    def send_missing(self):
+        """Send pods until every place is filled by one that is or may become alive."""
+        present = [
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            for pod in self.server.in_stage(Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
+        ]
+        for cpu in self.cpus:
+            if cpu in present:
+                present.remove(cpu)
+            else:
+                self.send(cpu)
+
+    # ---- the manager
+
+    @rule(crash_after=st.integers(0, 5))
+    def reconcile_and_crash(self, crash_after):
+        for command in self.server.plan()[:crash_after]:
+            if not self.server.execute(command):
+                break
+
+    @rule()
+    def settle(self):
+        for _ in range(MOST_PLANS):
+            self.server.collect_garbage()
+            before = next(self.server.versions)
+            commands = self.server.plan()
+            for command in commands:
+                if not self.server.execute(command):
+                    break
+            if next(self.server.versions) == before + 1:
+                break
+        else:
+            raise AssertionError(f"plans never end: {commands}")
+        self.check_settled()
+
+    def check_settled(self):
+        server, workload = self.server, self.server.workload
+        for pod in server.in_stage(Stage.DROPPED):
+            raise AssertionError(f"{pod['metadata']['name']} never ran and is still there")
+        if workload is None or states.is_finished(workload):
+            held = [pod for pod in server.pods.values() if pod["metadata"].get("finalizers")]
+            assert all(stage_of(pod) in (Stage.GATED, Stage.LEAVING) for pod in held)
+            assert not server.in_stage(Stage.STARTED) or workload is not None
+            return
+        if states.is_admitted(workload) and not states.is_evicted(workload):
+            counts = {entry["name"]: entry["count"] for entry in workload["spec"]["podSets"]}
+            for role, count in counts.items():
+                mine = [pod for pod in server.pods.values() if self.role(pod) == role]
+                waits = [pod for pod in mine if stage_of(pod) is Stage.GATED]
+                busy = [pod for pod in mine if stage_of(pod) not in (Stage.GATED, Stage.FAILED)]
+                assert not waits or len(busy) >= count, "a pod waits although there is a place"
+        else:
+            assert not server.in_stage(Stage.STARTED)
+
+    role = staticmethod(role_of)
+
+    # ---- the rest of the world
+
+    @rule(cpu=st.sampled_from(["1", "2", "3"]))
+    def a_pod_comes(self, cpu):
+        self.send(cpu)
+
+    @rule()
+    def missing_pods_come(self):
+        self.send_missing()
+
+    @rule()
+    def the_group_runs(self):
+        self.send_missing()
+        self.settle()
+        self.the_scheduler_admits()
+        self.settle()
+        self.server.bind()
+
+    @rule(which=st.integers(0, 5))
+    def a_pod_is_replaced_while_it_leaves(self, which):
+        self.server.bind()
+        self.somebody_deletes_a_pod(which)
+        self.send_missing()
+        self.settle()
+
+    @rule()
+    def the_cluster_goes_on(self):
+        self.server.bind()
+
+    @rule()
+    def leaving_pods_end(self):
+        self.server.terminate()
+        self.server.collect_garbage()
+
+    @rule(phase=st.sampled_from(["Succeeded", "Failed"]), which=st.integers(0, 5))
+    def a_pod_ends(self, phase, which):
+        self.server.bind()
+        running = self.server.in_stage(Stage.STARTED, Stage.LEAVING)
+        if running:
+            self.server.end(running[which % len(running)], phase)
+
+    @rule(which=st.integers(0, 5))
+    def somebody_deletes_a_pod(self, which):
+        found = list(self.server.pods.values())
+        if found:
+            self.server.delete(found[which % len(found)])
+
+    @rule(which=st.integers(0, 5))
+    def somebody_gives_up(self, which):
+        found = list(self.server.pods.values())
+        if found and which == 5:
+            pod = copy.deepcopy(found[0])
+            pod["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
+            self.server.put(pod)
+
+    @rule()
+    def somebody_deletes_the_workload(self):
+        if self.server.workload is not None:
+            self.server.delete(self.server.workload)
+
+    @rule(how=st.sampled_from(["gone", "not admitted", "as it is", "as it is"]))
+    def somebody_tampers_with_the_workload(self, how):
+        workload = self.server.workload
+        if how == "gone":
+            self.server.workload = None
+        elif how == "not admitted" and workload is not None and workload.get("status"):
+            self.server.put({**workload, "status": {}})
+        if how != "as it is":
+            self.settle()
+
+    @rule()
+    def the_scheduler_admits(self):
+        workload = self.server.workload
+        if workload is None or states.phase_of(workload) is not states.Phase.PENDING:
+            return
+        if states.is_held_back(workload) or states.is_deleted(workload):
+            return
+        assigned = [
+            {"name": entry["name"], "flavors": {"cpu": "spot"}, "count": entry["count"]}
+            for entry in workload["spec"]["podSets"]
+        ]
+        admission = {"clusterQueue": "cq", "podSetAssignments": assigned}
+        self.server.put(states.reserve(workload, admission, (), self.server.now))
+
+    @rule()
+    def the_scheduler_evicts(self):
+        workload = self.server.workload
+        if workload is not None and states.phase_of(workload) is states.Phase.ADMITTED:
+            self.server.put(states.evict(workload, "Preempted", "room", self.server.now))
+
+    # ---- laws
+
+    @invariant()
+    def no_pod_beyond_the_count_runs(self):
+        server = getattr(self, "server", None)
+        if server is None or server.workload is None:
+            return
+        for entry in server.workload["spec"]["podSets"]:
+            busy = server.in_stage(Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
+            mine = [pod for pod in busy if self.role(pod) == entry["name"]]
+            assert len(mine) <= entry["count"]
+
+    @invariant()
+    def quota_is_held_while_pods_run(self):
+        server = getattr(self, "server", None)
+        if server is None or server.workload is None:
+            return
+        if not server.workload.get("status"):
+            return  # somebody tampered with it
+        if server.in_stage(Stage.STARTED) and not states.is_finished(server.workload):
+            assert states.has_quota(server.workload)
+
+    @invariant()
+    def conditions_are_sound(self):
+        server = getattr(self, "server", None)
+        if server is not None and server.workload is not None:
+            assert states.violations(server.workload) == ()
+
+    @invariant()
+    def nothing_is_deleted_twice(self):
+        server = getattr(self, "server", None)
+        if server is not None:
+            assert len(server.deleted_by_us) == len(set(server.deleted_by_us))
+
+    # ---- the end
+
+    def teardown(self):
+        if not hasattr(self, "server"):
+            return
+        self.settle()
+        getattr(self, f"end_by_{self.ending.replace(' ', '_')}")()
+        left = [
+            (pod["metadata"]["name"], stage_of(pod))
+            for pod in self.server.pods.values()
+            if pod["metadata"].get("finalizers")
+        ]
+        assert not left, f"finalizers stay: {left}"
+        workload = self.server.workload
+        assert workload is None or not workload["metadata"]["finalizers"]
+        assert workload is None or states.is_finished(workload)
+
+    def settle_all(self):
+        for _ in range(10):
+            self.settle()
+            self.server.bind()
+            self.server.terminate()
+            self.server.collect_garbage()
+        self.settle()
+
+    def end_by_delete(self):
+        """Whoever deletes what is left has given the group up; what we stopped needs a last pod."""
+        self.settle_all()
+        self.send_missing()
+        for pod in list(self.server.pods.values()):
+            self.server.delete(pod)
+        self.settle_all()
+        assert not self.server.pods
+
+    def end_by_delete_workload(self):
+        if self.server.workload is not None:
+            self.server.delete(self.server.workload)
+        self.settle_all()
+        for pod in list(self.server.pods.values()):
+            self.server.delete(pod)
+        self.settle_all()
+        assert not self.server.pods
+
+    def end_by_complete(self):
+        for _ in range(20):
+            self.settle_all()
+            workload = self.server.workload
+            if workload is not None and states.is_finished(workload):
+                break
+            self.send_missing()
+            self.settle_all()
+            self.the_scheduler_admits()
+            self.settle_all()
+            for pod in self.server.in_stage(Stage.STARTED):
+                self.server.end(pod, "Succeeded")
+        else:
+            raise AssertionError("the group never finishes")
+        self.clean_up()
+
+    def clean_up(self):
+        """Pods that came too late wait for ever; that they can be deleted is all they need."""
+        for pod in self.server.in_stage(Stage.GATED):
+            self.server.delete(pod)
+        self.settle_all()
+
+    def end_by_give_up(self):
+        self.settle_all()
+        for pod in list(self.server.pods.values()):
+            changed = copy.deepcopy(pod)
+            changed["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
+            self.server.put(changed)
+        for pod in self.server.in_stage(Stage.STARTED):
+            self.server.end(pod, "Failed")
+        for pod in self.server.in_stage(Stage.GATED):
+            self.server.delete(pod)
+        self.settle_all()
+
+
+SETS = json.dumps(
+    [
+        {"name": "driver", "count": 1},
+        {
+            "name": "worker",
+            "count": 2,
+            "template": {
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+            },
+        },
+    ]
+)
+OTHER_SETS = SETS.replace('"count": 2', '"count": 1')
+
+
+class DeclaredGroupLife(GroupLife):
+    """A driver that declares two workers."""
+
+    cpus = ("2", "1", "1")
+
+    def send(self, cpu):
+        if cpu == "2":
+            self.server.create("driver", "2", annotations={f"{KUEUE}/pod-group-sets": SETS})
+        elif cpu == "3":
+            sets = {f"{KUEUE}/pod-group-sets": OTHER_SETS}
+            self.server.create("other", "2", annotations=sets)
+        else:
+            self.server.create("worker", cpu, labels={f"{KUEUE}/pod-group-role": "worker"})
+
+    @rule(role=st.sampled_from(["worker", "stranger"]))
+    def a_wrong_worker_comes(self, role):
+        self.server.create("wrong", "9", labels={f"{KUEUE}/pod-group-role": role})
+
+    @staticmethod
+    def role(pod):
+        from kueuelib.jobs.pods.roles import role_by_name
+
+        return role_by_name(pod)
+
+
+GroupLife.TestCase.settings = hypothesis_settings(
+    max_examples=120, stateful_step_count=30, deadline=None
+)
+DeclaredGroupLife.TestCase.settings = GroupLife.TestCase.settings
+test_a_group_comes_to_a_sound_end = GroupLife.TestCase
+test_a_declared_group_comes_to_a_sound_end = DeclaredGroupLife.TestCase

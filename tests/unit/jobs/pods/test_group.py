@@ -1,0 +1,401 @@
+"""Groups that are made beforehand (KEP-976 story 2, spec/jobs 7.4)."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.meta import is_true
+from kueuelib.controllers import workload_state as states
+from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.commands import Wait as Later
+from kueuelib.jobs.pods.plan import plan_without_pods
+from kueuelib.jobs.pods.reading import is_gated
+
+KUEUE = "kueue.x-k8s.io"
+
+
+def of(kind, commands):
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def released(commands):
+    found = [c.obj for c in of(DropFinalizer, commands) if c.resource == PODS]
+    return [pod["metadata"]["name"] for pod in found]
+
+
+def deleted(commands):
+    return [c.obj["metadata"]["name"] for c in of(Delete, commands) if c.resource == PODS]
+
+
+def started(commands):
+    found = [c for c in of(Change, commands) if c.resource == PODS]
+    return [c.new["metadata"]["name"] for c in found if is_gated(c.old) and not is_gated(c.new)]
+
+
+def events(commands):
+    return [(each.obj["metadata"]["name"], each.reason) for each in of(Emit, commands)]
+
+
+@pytest.fixture
+def pair(pods):
+    return [pods.waiting(name, group="group", total=2) for name in ("a", "b")]
+
+
+@pytest.fixture
+def running(pods):
+    return [pods.running(name, group="group", total=2) for name in ("a", "b")]
+
+
+@pytest.fixture
+def admitted(pods, pair):
+    return pods.admitted(pods.composed(*pair))
+
+
+# ---- the Workload
+
+
+def test_an_incomplete_group_waits_and_complains_after_a_while(pods, pair):
+    (command,) = pods.plan(pair[0])
+    assert isinstance(command, Later)
+    pair[0]["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    (event,) = pods.plan(pair[0])
+    assert (event.reason, event.type) == ("ErrWorkloadCompose", "Warning")
+    assert event.message == "The group has 1 of 2 pods"
+
+
+def test_a_complete_group_makes_one_workload_of_its_name(pods, pair):
+    create, event = pods.plan(*pair)
+    meta, spec = create.obj["metadata"], create.obj["spec"]
+    assert (meta["name"], meta["annotations"]) == ("group", {f"{KUEUE}/is-group-workload": "true"})
+    assert [ref["uid"] for ref in meta["ownerReferences"]] == ["uid-a", "uid-b"]
+    assert not any("controller" in ref for ref in meta["ownerReferences"])
+    (pod_set,) = spec["podSets"]
+    assert pod_set["count"] == 2
+    assert pod_set["name"] == pair[0]["metadata"]["annotations"][f"{KUEUE}/role-hash"]
+    assert "schedulingGates" not in pod_set["template"]["spec"]
+    assert (spec["queueName"], spec["priority"]) == ("main", 0)
+    assert event.reason == "CreatedWorkload"
+
+
+def test_shapes_become_pod_sets_sorted_by_name(pods):
+    found = [pods.waiting(f"p{cpu}", group="group", total=3, cpu=cpu) for cpu in ("1", "2", "3")]
+    names = [entry["name"] for entry in pods.composed(*found)["spec"]["podSets"]]
+    assert len(names) == 3
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(("shapes", "made"), [(8, True), (9, False)])
+def test_eight_shapes_are_the_most(pods, shapes, made):
+    found = [
+        pods.waiting(f"p{cpu}", group="group", total=shapes, cpu=str(cpu + 1))
+        for cpu in range(shapes)
+    ]
+    commands = pods.plan(*found)
+    assert bool(of(Create, commands)) is made
+    if not made:
+        (event,) = commands
+        assert event.reason == "ErrWorkloadCompose"
+        assert "9 different shapes, more than the 8" in event.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"total": 3}, "3 pods according to this pod, but 2"),
+        ({"queue": "other"}, 'queued in "other"'),
+    ],
+)
+def test_pods_that_disagree_make_no_workload_and_are_told(pods, pair, fields, words):
+    other = pods.waiting("c", age=-5, group="group", **{"total": 2, **fields})
+    (event,) = pods.plan(pair[0], other)
+    assert (event.reason, event.type) == ("ErrWorkloadCompose", "Warning")
+    assert event.obj["metadata"]["name"] == "c"
+    assert words in event.message
+
+
+def test_excess_pods_go_before_the_workload_is_made_in_one_pass(pods, pair):
+    young = pods.waiting("young", age=-5, group="group", total=2)
+    commands = pods.plan(*pair, young)
+    assert deleted(commands) == released(commands) == ["young"]
+    assert ("young", "ExcessPodDeleted") in events(commands)
+    assert of(Count, commands) == [Count("rejected", ("ns", "excess"))]
+    (create,) = of(Create, commands)
+    assert [ref["name"] for ref in create.obj["metadata"]["ownerReferences"]] == ["a", "b"]
+
+
+def test_more_looks_before_the_deletion_is_seen_choose_the_same_pod(pods, pair):
+    young = pods.waiting("young", age=-5, group="group", total=2)
+    for found in ((*pair, young), (young, *reversed(pair))):
+        assert deleted(pods.plan(*found)) == ["young"]
+    commands = pods.plan(*pair, pods.deleted(young))
+    assert deleted(commands) == []
+    assert released(commands) == ["young"]
+
+
+def test_a_workload_of_somebody_else_is_refused_and_never_touched(pods, pair):
+    ref = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j", "controller": True}
+    foreign = pods.admitted(pods.composed(*pair))
+    foreign["metadata"]["ownerReferences"] = [ref]
+    plain = copy.deepcopy(foreign)
+    plain["metadata"].update(ownerReferences=[], annotations={})
+    for workload in (foreign, plain):
+        (event,) = pods.plan(*pair, workload=workload)
+        assert (event.reason, event.type) == ("ErrWorkloadCompose", "Warning")
+        assert "exists and is not of this group" in event.message
+        commands = pods.plan(pods.deleted(pair[0]), workload=workload)
+        assert {c.resource for c in of(DropFinalizer, commands)} == {PODS}
+    assert plan_without_pods(pods.facts(workload=foreign).own) == ()
+
+
+# ---- admission
+
+
+def test_an_admitted_group_starts_whole(pods, pair, admitted):
+    commands = pods.plan(*pair, workload=admitted)
+    assert started(commands) == ["a", "b"]
+    assert of(Count, commands) == [Count("ungated", ("cq",))] * 2
+    assert {c.new["spec"]["nodeSelector"]["pool"] for c in of(Change, commands)} == {"spot"}
+    assert [reason for _, reason in events(commands)] == ["Started", "Started"]
+
+
+def test_pods_that_are_left_after_a_failed_write_are_started_later(pods, pair, running, admitted):
+    assert started(pods.plan(running[0], pair[1], workload=admitted)) == ["b"]
+
+
+def test_excess_pods_after_admission_go_by_role(pods):
+    make = {"group": "group", "total": 2}
+    found = [pods.waiting(f"p{cpu}", cpu=cpu, **make) for cpu in ("1", "2")]
+    workload = pods.admitted(pods.composed(*found))
+    members = [pods.running(f"p{cpu}", cpu=cpu, **make) for cpu in ("1", "2")]
+    extra = [pods.waiting(f"x{cpu}", cpu=cpu, **make) for cpu in ("1", "2")]
+    commands = pods.plan(*members, *extra, workload=workload)
+    assert sorted(deleted(commands)) == ["x1", "x2"]
+    assert started(commands) == []
+
+
+def test_a_new_shape_in_an_admitted_group_is_rejected(pods, running, admitted):
+    stranger = pods.waiting("s", group="group", total=2, cpu="9")
+    commands = pods.plan(*running, stranger, workload=admitted)
+    assert deleted(commands) == ["s"]
+    assert ("s", "PodRejected") in events(commands)
+    assert of(Count, commands) == [Count("rejected", ("ns", "unknown_role"))]
+
+
+# ---- replacement
+
+
+def test_a_replacement_becomes_an_owner_before_the_failed_pod_is_let_go(pods, running, admitted):
+    failed = pods.over("a", group="group", total=2)
+    new = pods.waiting("new", age=-5, group="group", total=2)
+    commands = pods.plan(failed, running[1], new, workload=admitted)
+    owned, *rest = [c for c in commands if not isinstance(c, Emit | Count)]
+    assert owned.resource == WORKLOADS
+    assert [ref["name"] for ref in owned.new["metadata"]["ownerReferences"]] == ["a", "b", "new"]
+    assert released(rest) == ["a"]
+    assert started(rest) == ["new"]
+    assert ("group", "OwnerReferencesAdded") in events(commands)
+
+
+def test_one_replacement_of_two_failures_releases_the_first_failure_only(pods, admitted):
+    first = pods.over("a", at=10, group="group", total=2)
+    second = pods.over("b", at=20, group="group", total=2)
+    new = pods.waiting("new", group="group", total=2)
+    assert released(pods.plan(second, first, new, workload=admitted)) == ["a"]
+
+
+def test_a_replacement_does_not_run_beside_the_pod_that_still_leaves(pods, running, admitted):
+    leaving = pods.deleted(running[0])
+    new = pods.waiting("new", group="group", total=2)
+    commands = pods.plan(leaving, running[1], new, workload=admitted)
+    assert started(commands) == deleted(commands) == []
+    over = pods.deleted(pods.over("a", group="group", total=2))
+    assert started(pods.plan(over, running[1], new, workload=admitted)) == ["new"]
+
+
+def test_all_failed_is_not_finished_until_somebody_gives_up(pods, admitted):
+    failed = [pods.over(name, group="group", total=2) for name in ("a", "b")]
+    assert pods.plan(*failed, workload=admitted) == ()
+    failed[0]["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
+    commands = pods.plan(*failed, workload=admitted)
+    (finish,) = of(PatchStatus, commands)
+    assert finish.status["conditions"][0]["type"] == "Finished"
+    assert finish.status["conditions"][0]["reason"] == "Failed"
+    assert released(commands) == ["a", "b"]
+
+
+def test_given_up_is_finished_only_when_nothing_runs(pods, running, admitted):
+    failed = pods.over("a", group="group", total=2)
+    failed["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
+    assert pods.plan(failed, running[1], workload=admitted) == ()
+
+
+# ---- the end
+
+
+def test_all_succeeded_is_finished_and_lets_everything_go(pods, admitted):
+    done = [pods.over(name, "Succeeded", group="group", total=2) for name in ("a", "b")]
+    commands = pods.plan(*done, workload=admitted)
+    (finish,) = of(PatchStatus, commands)
+    condition = finish.status["conditions"][0]
+    assert (condition["reason"], condition["message"]) == ("Succeeded", "Pods succeeded: 2/2.")
+    assert released(commands) == ["a", "b"]
+    assert [c.obj["metadata"]["name"] for c in of(DropFinalizer, commands)][-1] == "group"
+    assert pods.plan(*map(pods.deleted, done), workload=admitted)[0] == finish
+
+
+def test_a_succeeded_pod_gives_its_quota_back(pods, running, admitted):
+    done = pods.over("a", "Succeeded", group="group", total=2)
+    (patch,) = of(PatchStatus, pods.plan(done, running[1], workload=admitted))
+    role = admitted["spec"]["podSets"][0]["name"]
+    assert patch.status == {"reclaimablePods": [{"name": role, "count": 1}]}
+
+
+def test_a_finished_group_leaves_no_finalizer_and_tells_late_pods(pods, pair, admitted):
+    done = pods.over("a", "Succeeded", group="group", total=2)
+    finished = states.finish(admitted, "Succeeded", "done", pods.now)
+    commands = pods.plan(done, pair[1], workload=finished)
+    assert released(commands) == ["a", "b"]
+    assert ("b", "GroupFinished") in events(commands)
+
+
+def test_pods_that_vanish_take_the_workload_along(pods, admitted):
+    assert [type(c) for c in plan_without_pods(admitted)] == [Delete, DropFinalizer]
+    finished = states.finish(admitted, "Succeeded", "done", pods.now)
+    assert [type(c) for c in plan_without_pods(finished)] == [DropFinalizer]
+    assert plan_without_pods(None) == ()
+
+
+def test_a_deleted_pod_of_a_group_that_was_never_admitted_goes_at_once(pods, pair):
+    assert released(pods.plan(pods.deleted(pair[0]), pair[1])) == ["a"]
+    workload = pods.composed(*pair)
+    commands = pods.plan(pods.deleted(pair[0]), pair[1], workload=workload)
+    assert released(commands) == ["a"]
+    (patch,) = of(PatchStatus, commands)
+    assert patch.status["conditions"][-1]["reason"] == "WaitingForReplacementPods"
+
+
+def test_a_workload_that_lacks_pods_is_held_back_and_let_in_again(pods, pair):
+    workload = states.hold_back(pods.composed(*pair), "missing", pods.now)
+    with pytest.raises(states.IllegalTransition):
+        states.reserve(workload, {"clusterQueue": "cq"}, (), pods.now)
+    (patch,) = of(PatchStatus, pods.plan(*pair, workload=workload))
+    (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
+    assert (condition["status"], condition["reason"]) == ("True", "PodsReplaced")
+
+
+def test_a_reservation_without_its_pods_is_cancelled(pods, pair):
+    check = {"name": "c", "state": "Pending", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+    workload = pods.composed(*pair)
+    workload["status"] = {"admissionChecks": [check]}
+    workload = pods.admitted(workload)
+    assert states.phase_of(workload) is states.Phase.RESERVED
+    (patch,) = of(PatchStatus, pods.plan(pair[0], workload=workload))
+    assert "admission" not in patch.status
+
+
+def test_somebody_who_deletes_everything_gives_the_group_up(pods, admitted):
+    over = [pods.deleted(pods.over(name, group="group", total=2)) for name in ("a", "b")]
+    commands = pods.plan(*over, workload=admitted)
+    assert released(commands) == ["a", "b"]
+    assert [c.obj["metadata"]["name"] for c in of(Delete, commands)] == ["group"]
+
+
+def test_pods_that_we_stopped_wait_for_replacements(pods, admitted):
+    over = [pods.deleted(pods.over(name, group="group", total=2)) for name in ("a", "b")]
+    for pod in over:
+        target = {"type": "TerminationTarget", "status": "True"}
+        pod["status"]["conditions"].append(target)
+    released_quota = states.release(pods.evicted(admitted), pods.now)
+    commands = pods.plan(*over, workload=released_quota)
+    assert released(commands) == []
+
+
+# ---- eviction
+
+
+def test_eviction_stops_what_runs_and_says_why_first(pods, pair, running, admitted):
+    commands = pods.plan(running[0], pair[1], workload=pods.evicted(admitted))
+    (target,) = of(PatchStatus, commands)
+    condition = target.status["conditions"][0]
+    assert condition["type"] == "TerminationTarget"
+    assert condition["reason"] == "WorkloadEvictedDueToPreempted"
+    assert condition["message"] == "room for others"
+    assert deleted(commands) == ["a"]
+    assert commands.index(target) < [isinstance(c, Delete) for c in commands].index(True)
+    assert events(commands) == [("a", "Stopped")]
+
+
+def test_quota_is_kept_until_no_pod_runs_and_then_pods_are_missing(pods, running, admitted):
+    evicted = pods.evicted(admitted)
+    assert pods.plan(*map(pods.deleted, running), workload=evicted) == ()
+    over = [pods.deleted(pods.over(name, group="group", total=2)) for name in ("a", "b")]
+    for pod in over:
+        pod["status"]["conditions"].append({"type": "TerminationTarget", "status": "True"})
+    (patch,) = pods.plan(*over, workload=evicted)
+    assert "admission" not in patch.status
+    (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
+    assert condition["message"] == "The group waits for 2 pods to be replaced"
+
+
+def test_a_force_deleted_pod_on_a_dead_node_blocks_nothing(pods, running, admitted):
+    gone = pods.deleted(running[0])
+    gone["metadata"]["deletionGracePeriodSeconds"] = 0
+    other = pods.deleted(pods.over("b", group="group", total=2))
+    for pod in (gone, other):
+        pod["status"].setdefault("conditions", []).append(
+            {"type": "TerminationTarget", "status": "True"}
+        )
+    assert "admission" not in pods.plan(gone, other, workload=pods.evicted(admitted))[0].status
+
+
+def test_a_deleted_workload_takes_every_pod_along(pods, pair, running, admitted):
+    admitted["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    failed = pods.over("f", group="group", total=2)
+    commands = pods.plan(running[0], pair[1], failed, workload=admitted)
+    assert sorted(deleted(commands)) == ["a", "b", "f"]
+    assert sorted(released(commands)) == ["a", "b", "f"]
+    left = pods.deleted(running[0])
+    assert released(pods.plan(left, workload=admitted)) == ["a"]
+    left["metadata"]["finalizers"] = []
+    assert pods.plan(left, workload=admitted) == ()
+    over = pods.deleted(pods.over("a", group="group", total=2))
+    over["metadata"]["finalizers"] = []
+    (last,) = pods.plan(over, workload=admitted)
+    assert last.resource == WORKLOADS
+
+
+def test_what_runs_without_admission_is_stopped(pods, running, pair):
+    assert deleted(pods.plan(*running)) == ["a", "b"]
+    assert deleted(pods.plan(*running, workload=pods.composed(*pair))) == ["a", "b"]
+
+
+# ---- repair
+
+
+def test_a_waiting_pod_gets_its_finalizer_back(pods, pair, admitted):
+    pair[0]["metadata"]["finalizers"] = []
+    commands = pods.plan(*pair, workload=pods.composed(*pair))
+    (change,) = [c for c in of(Change, commands) if c.resource == PODS]
+    assert change.new["metadata"]["finalizers"] == [f"{KUEUE}/managed"]
+    assert Count("repaired", ("ns",)) in commands
+
+
+def test_a_waiting_group_may_become_another_one(pods, pair):
+    workload = pods.composed(*pair)
+    found = [pods.waiting(f"n{i}", group="group", total=3) for i in range(3)]
+    commands = pods.plan(*found, workload=workload)
+    (change,) = [c for c in of(Change, commands) if c.resource == WORKLOADS]
+    assert change.new["spec"]["podSets"][0]["count"] == 3
+    assert not is_true(change.new, "QuotaReserved")
+    assert deleted(commands) == []
+
+
+def test_pods_are_ready_when_every_place_is(pods, pair, running, admitted):
+    assert pods.group(*running, workload=admitted).pods_ready()
+    assert not pods.group(running[0], workload=admitted).pods_ready()
+    assert not pods.group(running[0], pair[1], workload=admitted).pods_ready()
+    done = pods.over("b", "Succeeded", group="group", total=2)
+    assert pods.group(running[0], done, workload=admitted).pods_ready()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.jobs.pods.role_hash import role_hash, role_of
+
+DEFAULT_TOLERATIONS = [
+    {
+        "key": f"node.kubernetes.io/{key}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    for key in ("not-ready", "unreachable")
+]
+
+
+def spec(requests=None, **fields):
+    container = {} if requests is None else {"resources": {"requests": requests}}
+    return {"containers": [container], **fields}
+
+
+@pytest.mark.parametrize(
+    ("found", "digits"),
+    [
+        (spec({}), "a9f06f3a"),
+        (spec({"cpu": "1"}), "dc85db45"),
+        (spec(priority=0, tolerations=DEFAULT_TOLERATIONS), "bf90803c"),
+    ],
+)
+def test_digits_are_those_of_the_go_manager(found, digits):
+    assert role_hash(found) == digits
+
+
+def test_quantities_count_by_value_and_orders_of_keys_do_not_count():
+    one = spec({"cpu": "1000m", "memory": "1Gi"}, nodeSelector={"a": "1", "b": "2"})
+    other = spec({"memory": "1024Mi", "cpu": "1"}, nodeSelector={"b": "2", "a": "1"})
+    assert role_hash(one) == role_hash(other)
+    turned = [dict(reversed(each.items())) for each in DEFAULT_TOLERATIONS]
+    plain = role_hash(spec(tolerations=DEFAULT_TOLERATIONS))
+    assert role_hash(spec(tolerations=turned)) == plain
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"priority": 5},
+        {"nodeSelector": {"a": "1"}},
+        {"runtimeClassName": "kata"},
+        {"overhead": {"cpu": "1"}},
+        {"initContainers": [{"resources": {"requests": {"cpu": "1"}}}]},
+        {"tolerations": [{"key": "<a&b>", "operator": "Exists"}]},
+    ],
+)
+def test_what_a_pod_asks_for_tells_shapes_apart(change):
+    assert role_hash(spec({"cpu": "1"}, **change)) != role_hash(spec({"cpu": "1"}))
+
+
+def test_what_a_pod_runs_does_not():
+    container = {"name": "x", "image": "i", "args": ["a"], "env": [{"name": "A", "value": "1"}]}
+    limits = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    found = {"containers": [{**container, "resources": limits}], "volumes": [{"name": "v"}]}
+    assert role_hash(found) == role_hash(spec({"cpu": "1"}))
+
+
+def test_the_annotation_of_the_webhook_outlives_changes_of_the_spec(pods):
+    pod = pods.waiting(group="g", total=1)
+    before = role_of(pod)
+    pod["spec"]["nodeSelector"] = {"added": "by admission"}
+    assert role_of(pod) == before
+    del pod["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"]
+    assert role_of(pod) != before

@@ -1,0 +1,226 @@
+"""Which pods are gated, and which are refused (spec/jobs 4.1, 4.2, 7.2)."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kueuelib.errors import Unavailable
+from kueuelib.jobs.manifests import webhook_entries
+from kueuelib.jobs.pods import integration
+from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.pods.marks import gated
+from kueuelib.jobs.pods.reading import gates_of
+from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.rules import validate_pod
+from kueuelib.jobs.pods.selection import is_selected
+from kueuelib.jobs.settings import JobSettings, PodSettings
+from kueuelib.jobs.webhook import validate_job
+from kueuelib.machinery.selectors import from_label_selector
+
+KUEUE = "kueue.x-k8s.io"
+HERE = {"kubernetes.io/metadata.name": "ns"}
+SETTINGS = JobSettings()
+
+
+def test_a_gated_pod_has_gate_label_and_finalizer_each_once(pods):
+    pod = pods.raw(schedulingGates=[{"name": "other"}], meta={"finalizers": ["other/one"]})
+    for found in (gated(pod), gated(gated(pod))):
+        assert gates_of(found) == ("other", f"{KUEUE}/admission")
+        assert found["metadata"]["labels"][f"{KUEUE}/managed"] == "true"
+        assert found["metadata"]["finalizers"] == ["other/one", f"{KUEUE}/managed"]
+    assert "finalizers" in pod["metadata"]
+    assert len(pod["metadata"]["finalizers"]) == 1
+
+
+def test_the_role_hash_of_a_user_is_not_believed(pods):
+    pod = pods.raw(group="g", total=1, annotations={f"{KUEUE}/role-hash": "deadbeef"})
+    found = gated(pod)["metadata"]["annotations"]
+    assert found[f"{KUEUE}/role-hash"] == role_hash(pod["spec"])
+    assert f"{KUEUE}/role-hash" not in gated(pods.raw())["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "settings", "namespace", "expected"),
+    [
+        ({}, SETTINGS, HERE, True),
+        ({"queue": None}, SETTINGS, HERE, False),
+        ({"queue": None}, JobSettings(manage_jobs_without_queue_name=True), HERE, True),
+        ({}, SETTINGS, {"kubernetes.io/metadata.name": "kube-system"}, False),
+        ({}, JobSettings(pods=PodSettings(pod_selector={"matchLabels": {"a": "b"}})), HERE, False),
+        (
+            {"labels": {"a": "b"}},
+            JobSettings(pods=PodSettings(pod_selector={"matchLabels": {"a": "b"}})),
+            HERE,
+            True,
+        ),
+        ({}, JobSettings(pods=PodSettings({"matchLabels": {"team": "x"}})), HERE, False),
+        ({}, JobSettings(pods=PodSettings({"matchLabels": {"team": "x"}})), {"team": "x"}, True),
+        ({}, SETTINGS, None, True),
+    ],
+)
+def test_selection_by_queue_labels_and_namespace(pods, pod, settings, namespace, expected):
+    assert is_selected(pods.raw(**pod), settings, "ns", namespace) is expected
+
+
+def test_a_namespace_that_is_not_known_yet_delays_only_who_depends_on_its_labels(pods):
+    settings = JobSettings(pods=PodSettings({"matchLabels": {"team": "x"}}))
+    with pytest.raises(Unavailable):
+        is_selected(pods.raw(), settings, "ns", None)
+
+
+SETS = """
+- {name: driver, count: 1}
+- {name: worker, count: 2, template: {spec: {containers: [{name: c}]}}}
+"""
+ALL_FULL = "- {name: a, count: 1, template: {spec: {containers: [{name: c}]}}}"
+
+
+def paths(*found):
+    return [error.path.removeprefix("metadata.").replace(f"{KUEUE}/", "") for error in found]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, []),
+        ({"group": "g", "total": 2}, []),
+        ({"labels": {f"{KUEUE}/managed": "no"}}, ["labels[managed]"]),
+        ({"group": "Bad_Name", "total": 2}, ["labels[pod-group-name]"]),
+        ({"group": "g"}, ["annotations[pod-group-total-count]"]),
+        ({"total": 2}, ["labels[pod-group-name]"]),
+        ({"group": "g", "total": "0"}, ["annotations[pod-group-total-count]"]),
+        ({"group": "g", "total": "-1"}, ["annotations[pod-group-total-count]"]),
+        ({"group": "g", "total": "x"}, ["annotations[pod-group-total-count]"]),
+        ({"labels": {f"{KUEUE}/pod-group-role": "a"}}, ["labels[pod-group-role]"]),
+        ({"group": "g", "labels": {f"{KUEUE}/pod-group-role": "a"}}, []),
+        ({"annotations": {f"{KUEUE}/pod-group-sets": SETS}}, ["labels[pod-group-name]"]),
+        ({"group": "g", "annotations": {f"{KUEUE}/pod-group-sets": SETS}}, []),
+        ({"group": "g", "total": 3, "annotations": {f"{KUEUE}/pod-group-sets": SETS}}, []),
+        (
+            {"group": "g", "total": 2, "annotations": {f"{KUEUE}/pod-group-sets": SETS}},
+            ["annotations[pod-group-total-count]"],
+        ),
+        (
+            {"group": "g", "annotations": {f"{KUEUE}/pod-group-sets": ALL_FULL}},
+            ["labels[pod-group-role]"],
+        ),
+        (
+            {
+                "group": "g",
+                "labels": {f"{KUEUE}/pod-group-role": "z"},
+                "annotations": {f"{KUEUE}/pod-group-sets": SETS},
+            },
+            ["labels[pod-group-role]"],
+        ),
+        (
+            {"group": "g", "annotations": {f"{KUEUE}/pod-group-sets": "- {name: a, count: 0}"}},
+            ["annotations[pod-group-sets][0].count"],
+        ),
+    ],
+)
+def test_rules_of_new_pods(pods, fields, expected):
+    assert paths(*validate_pod(pods.raw(**fields), None)) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "exists", "expected"),
+    [
+        ({"group": "g", "total": 2}, {"group": "h", "total": 2}, False, ["labels[pod-group-name]"]),
+        ({"group": "g", "total": 2}, {"group": "g", "total": 3}, False, []),
+        (
+            {"group": "g", "total": 2},
+            {"group": "g", "total": 3},
+            True,
+            ["annotations[pod-group-total-count]"],
+        ),
+        (
+            {"group": "g", "annotations": {f"{KUEUE}/pod-group-sets": SETS}},
+            {"group": "g", "annotations": {f"{KUEUE}/pod-group-sets": ALL_FULL},
+             "labels": {f"{KUEUE}/pod-group-role": "a"}},
+            False,
+            ["labels[pod-group-role]", "annotations[pod-group-sets]"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_of_a_pod_stays(pods, before, after, exists, expected):
+    found = validate_pod(pods.raw(**after), pods.raw(**before), group_exists=exists)
+    assert sorted(paths(*found)) == sorted(expected)
+
+
+def test_a_group_that_was_given_up_stays_given_up(pods):
+    notes = {f"{KUEUE}/retriable-in-group": "false"}
+    before = pods.raw(group="g", total=2, annotations=notes)
+    after = pods.raw(group="g", total=2)
+    assert paths(*validate_pod(after, before)) == ["annotations[retriable-in-group]"]
+    assert validate_pod(before, after) == []
+
+
+def test_the_role_hash_of_our_pods_cannot_be_changed(pods):
+    before = pods.waiting(group="g", total=2)
+    after = pods.waiting(group="g", total=2, cpu="9")
+    assert paths(*validate_pod(after, before)) == ["annotations[role-hash]"]
+
+
+def test_the_queue_changes_only_while_the_pod_waits_or_is_over(pods):
+    def change(make):
+        return validate_job(POD, make(queue="other"), make(queue="main"))
+
+    assert change(pods.waiting) == ()
+    assert change(pods.over) == ()
+    assert paths(*change(pods.running)) == ["labels[queue-name]"]
+
+
+def test_a_prebuilt_workload_is_not_for_pods(pods):
+    pod = pods.raw(labels={f"{KUEUE}/prebuilt-workload-name": "wl"})
+    assert paths(*validate_job(POD, pod, None)) == ["labels[prebuilt-workload-name]"]
+
+
+# ---- the configuration of the webhook
+
+
+def matching(labels, settings=SETTINGS, *, mutating):
+    return [
+        entry.entry["name"]
+        for entry in webhook_entries([POD], settings)
+        if entry.mutating is mutating
+        and from_label_selector(entry.entry["objectSelector"]).matches(labels)
+        and "matchConditions" not in entry.entry
+    ]
+
+
+def test_pods_without_our_labels_never_wait_for_us():
+    for labels in ({}, {"app": "web"}):
+        assert matching(labels, mutating=True) == []
+        assert matching(labels, mutating=False) == []
+
+
+def test_only_a_condition_lets_us_see_annotations_and_nothing_hangs_on_it():
+    found = [each.entry for each in webhook_entries([POD], SETTINGS)]
+    (entry,) = [each for each in found if "matchConditions" in each]
+    assert entry["failurePolicy"] == "Ignore"
+    assert "pod-group-total-count" in entry["matchConditions"][0]["expression"]
+
+
+@pytest.mark.parametrize("label", ["queue-name", "managed", "pod-group-name", "pod-group-role"])
+def test_each_of_our_labels_is_validated_by_exactly_one_entry(label):
+    assert len(matching({f"{KUEUE}/{label}": "x"}, mutating=False)) == 1
+    everything = {f"{KUEUE}/{each}": "x" for each in ("queue-name", "managed", label)}
+    assert len(matching(everything, mutating=False)) == 1
+    expected = ["mpod.kb.io"] if label == "queue-name" else []
+    assert matching({f"{KUEUE}/{label}": "x"}, mutating=True) == expected
+
+
+def test_without_queue_names_every_pod_of_the_namespaces_is_ours():
+    settings = attrs.evolve(SETTINGS, manage_jobs_without_queue_name=True)
+    assert matching({}, settings, mutating=True) == ["mpod-unnamed.kb.io"]
+    assert matching({f"{KUEUE}/queue-name": "q"}, settings, mutating=True) == ["mpod.kb.io"]
+    for entry in webhook_entries([POD], settings):
+        assert not from_label_selector(entry.entry["namespaceSelector"]).matches(
+            {"kubernetes.io/metadata.name": "kube-system"}
+        )
+
+
+def test_names_of_entries_are_unique():
+    names = [(each.mutating, each.entry["name"]) for each in integration.entries(SETTINGS)]
+    assert len(names) == len(set(names))
