@@ -16,6 +16,7 @@ from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import Invalid, TooLarge
 
 OPERATIONS_LIMIT = 10_000
+REJECTED = "the server rejected our request due to an error in our request"
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -53,9 +54,7 @@ def json_patch(target: Obj, operations: Any) -> Any:
     except jsonpatch.InvalidJsonPatch as error:
         raise failures.bad_request(f"error decoding patch: {error}") from error
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError) as error:
-        raise Invalid(
-            f"the server rejected our request due to an error in our request: {error}"
-        ) from error
+        raise Invalid(REJECTED) from error
 
 
 def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
