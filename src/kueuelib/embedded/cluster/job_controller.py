@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,18 +19,28 @@ from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory,
 from kueuelib.embedded.cluster.job_pods import new_pod
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions, Propagation
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.store import Delta
 
 COMPONENT = "job-controller"
+CLUSTER = "simulated-cluster"
 NOT_SIMULATED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
+POD_LIMIT = 12_000
+"""Pods that have not ended, of all Jobs and others, beyond which Jobs get no further ones."""
 _SETTLE = 0.02
 """Seconds in which further events of the same pods are waited for: one status instead of three.
 
 Of the event loop, not of the cluster's clock: this is about load, also when time stands still.
 """
+_SETTLE_PER_POD = 1e-4
+_LONGEST_SETTLE = 1.0
+_LARGEST_BATCH = 16
+"""Pods that are written before others get a turn."""
+_FULL_PAUSE = 5.0
+"""Seconds after which a Job that the cluster has no room for looks again."""
 
 
 class JobController:
@@ -47,7 +58,11 @@ class JobController:
         clock: Clock,
         events: Events,
         backoff: Backoff | None = None,
+        pod_limit: int = POD_LIMIT,
     ) -> None:
+        self._pod_limit = pod_limit
+        self._alive = 0
+        self._promised = 0
         self._service = service
         self._jobs = jobs
         self._pods = pods
@@ -68,8 +83,9 @@ class JobController:
             self.loop.add(delta.key)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
-        for pod in (delta.old, delta.new):
+        for pod, step in ((delta.old, -1), (delta.new, 1)):
             if pod is not None:
+                self._alive += 0 if is_terminal(pod) else step
                 self._look_soon(delta.key.namespace, controller_of(pod))
 
     def _look_soon(self, namespace: str, ref: Mapping[str, Any] | None) -> None:
@@ -77,7 +93,9 @@ class JobController:
             key = ObjectKey(namespace, ref.get("name", ""))
             if key not in self._settling:
                 timers = asyncio.get_running_loop()
-                self._settling[key] = timers.call_later(_SETTLE, self._settled, key)
+                count = self._pods.count_owned_by(ref.get("uid", ""))
+                delay = min(max(_SETTLE, count * _SETTLE_PER_POD), _LONGEST_SETTLE)
+                self._settling[key] = timers.call_later(delay, self._settled, key)
 
     def _settled(self, key: ObjectKey) -> None:
         del self._settling[key]
@@ -104,7 +122,8 @@ class JobController:
         if memory is None:
             memory = first_memory(job, pods)
             self._warn_of_what_is_missing(job)
-        decision = decide(job, pods, memory, self._clock.now(), self._backoff)
+        room = self._pod_limit - self._alive - self._promised
+        decision = decide(job, pods, memory, self._clock.now(), self._backoff, room)
         if decision.expire:
             await self._expire(job)
             return None
@@ -120,11 +139,23 @@ class JobController:
         self._memories[uid] = decision.memory
         if problem is not None:
             raise problem
+        if decision.withheld:
+            return self._wait_for_room(job, decision)
         return decision.due
+
+    def _wait_for_room(self, job: Mapping[str, Any], decision: JobDecision) -> float:
+        # In its own name: the controller's may have been used up by the pods that were created.
+        text = (
+            f"Error creating: the simulated cluster takes at most {self._pod_limit} pods that "
+            "have not ended"
+        )
+        self._events.warning(job, CLUSTER, "FailedCreate", text)
+        again = self._clock.now() + _FULL_PAUSE
+        return again if decision.due is None else min(again, decision.due)
 
     async def _change_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
         """Deletes and creates; after the first refusal the status does not claim the rest."""
-        for pod in decision.delete:
+        for number, pod in enumerate(decision.delete, 1):
             options = DeleteOptions(uid=pod["metadata"]["uid"], propagation=Propagation.BACKGROUND)
             try:
                 self._pods.written(await self._service.delete(PODS, key_of(pod), options))
@@ -132,23 +163,48 @@ class JobController:
                 continue
             text = f"Deleted pod: {pod['metadata']['name']}"
             self._events.normal(job, COMPONENT, "SuccessfulDelete", text)
-        for done, index in enumerate(decision.create):
-            try:
-                pod = await self._service.create(PODS, new_pod(job, index))
-            except ApiError as error:
-                text = f"Error creating: {error.message}"
-                self._events.warning(job, COMPONENT, "FailedCreate", text)
-                missing = len(decision.create) - done
-                active = decision.status.get("active", 0) - missing
-                if active > 0:
-                    decision.status["active"] = active
-                else:
-                    decision.status.pop("active", None)
-                return error
-            self._pods.written(pod)
-            text = f"Created pod: {pod['metadata']['name']}"
-            self._events.normal(job, COMPONENT, "SuccessfulCreate", text)
+            if number % _LARGEST_BATCH == 0:
+                await asyncio.sleep(0)
+        return await self._create_pods(job, decision)
+
+    async def _create_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
+        """Begins with one pod and doubles the batches as long as nothing is refused."""
+        waiting = deque(decision.create)
+        self._promised += len(waiting)
+        size, problem = 1, None
+        while waiting and problem is None:
+            batch = [waiting.popleft() for _ in range(min(size, len(waiting)))]
+            size = min(2 * size, _LARGEST_BATCH)
+            found = await asyncio.gather(*(self._create_pod(job, index) for index in batch))
+            refusals = [error for error in found if error is not None]
+            if refusals:
+                problem = refusals[0]
+                self._claim_less(decision, len(refusals) + len(waiting))
+            await asyncio.sleep(0)
+        self._promised -= len(waiting)
+        return problem
+
+    async def _create_pod(self, job: Mapping[str, Any], index: int | None) -> ApiError | None:
+        try:
+            pod = await self._service.create(PODS, new_pod(job, index))
+        except ApiError as error:
+            text = f"Error creating: {error.message}"
+            self._events.warning(job, COMPONENT, "FailedCreate", text)
+            return error
+        finally:
+            self._promised -= 1
+        self._pods.written(pod)
+        text = f"Created pod: {pod['metadata']['name']}"
+        self._events.normal(job, COMPONENT, "SuccessfulCreate", text)
         return None
+
+    @staticmethod
+    def _claim_less(decision: JobDecision, missing: int) -> None:
+        active = decision.status.get("active", 0) - missing
+        if active > 0:
+            decision.status["active"] = active
+        else:
+            decision.status.pop("active", None)
 
     def _warn_of_what_is_missing(self, job: Mapping[str, Any]) -> None:
         for key in NOT_SIMULATED:

@@ -17,6 +17,7 @@ from kueuelib.embedded.cluster.job_facts import (
     COMPLETE,
     FAILED,
     MET,
+    MOST_AT_ONCE,
     SUSPENDED,
     TARGET,
     Backoff,
@@ -52,7 +53,12 @@ def first_memory(job: Mapping[str, Any], pods: Pods) -> JobMemory:
 
 
 def decide(
-    job: Mapping[str, Any], pods: Pods, memory: JobMemory, now: float, backoff: Backoff
+    job: Mapping[str, Any],
+    pods: Pods,
+    memory: JobMemory,
+    now: float,
+    backoff: Backoff,
+    room: int = MOST_AT_ONCE,
 ) -> JobDecision:
     """The next actions on a Job that is ours.
 
@@ -62,13 +68,14 @@ def decide(
         memory: from the last decision whose status was stored, or `first_memory`.
         now: seconds since the epoch.
         backoff: how long failures delay new pods.
+        room: how many more pods the cluster takes.
     """
     old: Mapping[str, Any] = job.get("status") or {}
     if job["metadata"].get("deletionTimestamp"):
         return JobDecision(dict(old), memory)
     if is_finished(job):
         return _after_the_end(job, memory, now)
-    return _Sync(job, pods, memory, now, backoff).run()
+    return _Sync(job, pods, memory, now, backoff, room).run()
 
 
 def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> JobDecision:
@@ -85,12 +92,20 @@ class _Sync:
     """One look at a Job that is not over."""
 
     def __init__(
-        self, job: Mapping[str, Any], pods: Pods, memory: JobMemory, now: float, backoff: Backoff
+        self,
+        job: Mapping[str, Any],
+        pods: Pods,
+        memory: JobMemory,
+        now: float,
+        backoff: Backoff,
+        room: int,
     ) -> None:
         self.spec: Mapping[str, Any] = job["spec"]
         self.status: Obj = dict(job.get("status") or {})
         self.now = now
         self.backoff = backoff
+        self.room = room
+        self.withheld = 0
         self.memory = memory
         self.indexed = self.spec.get("completionMode") == "Indexed"
         self.completions: int | None = self.spec.get("completions")
@@ -115,11 +130,18 @@ class _Sync:
             self._condemn()
             self._end(*ending)
         elif self.suspended:
-            self._delete(self.active)
+            self._delete(self._next(self.active))
         else:
             self._manage()
         self._write_numbers()
-        return JobDecision(self.status, self.memory, self.create, tuple(self.delete), self.due)
+        return JobDecision(
+            self.status,
+            self.memory,
+            self.create,
+            tuple(self.delete),
+            self.due,
+            withheld=self.withheld,
+        )
 
     # ---- state
 
@@ -220,11 +242,12 @@ class _Sync:
         return self.succeeded >= self.completions
 
     def _condemn(self) -> None:
-        """Deletes the pods that still work when a Job ends; they count as failed."""
-        uids = {uid_of(pod) for pod in self.active}
+        """Deletes pods that still work when a Job ends; they count as failed."""
+        condemned = self._next(self.active)
+        uids = {uid_of(pod) for pod in condemned}
         self.failed += len(uids)
         self.memory = attrs.evolve(self.memory, counted=self.memory.counted | uids)
-        self._delete(self.active)
+        self._delete(condemned)
 
     def _end(self, first: str, reason: str, message: str) -> None:
         """Says that the Job will end, and that it has when no pod is left that works."""
@@ -240,6 +263,12 @@ class _Sync:
             self.status["completionTime"] = format_time(self.now)
 
     # ---- pods
+
+    def _next(self, pods: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """As many of the pods as one look may delete; the others get another look at once."""
+        if len(pods) > MOST_AT_ONCE:
+            self.due = self.now
+        return pods[:MOST_AT_ONCE]
 
     def _delete(self, pods: Sequence[Mapping[str, Any]]) -> None:
         """Pods that the controller deletes itself stop being active in the same status."""
@@ -258,7 +287,7 @@ class _Sync:
         wanted = self._wanted()
         if len(self.active) > wanted:
             excess = sorted(self.active, key=first_to_go)[: len(self.active) - wanted]
-            self._delete(excess)
+            self._delete(self._next(excess))
             return
         missing = wanted - len(self.active)
         if self.patient:
@@ -269,10 +298,15 @@ class _Sync:
         if self.memory.failures and ready_at > self.now:
             self.due = ready_at if self.due is None else min(self.due, ready_at)
             return
+        count = min(missing, MOST_AT_ONCE, max(self.room, 0))
         if self.indexed:
-            self.create = tuple(self._free_indexes(missing))
+            self.create = tuple(self._free_indexes(count))
         else:
-            self.create = (None,) * missing
+            self.create = (None,) * count
+        if missing > count == MOST_AT_ONCE:
+            self.due = self.now
+        elif missing > count:
+            self.withheld = missing - count
 
     def _wanted(self) -> int:
         """How many pods are to be active."""
@@ -296,7 +330,7 @@ class _Sync:
             else:
                 seen.add(index)
         if misplaced:
-            self._delete(misplaced)
+            self._delete(self._next(misplaced))
 
     def _free_indexes(self, count: int) -> list[int]:
         used = {index_of(pod) for pod in self.active} | self.done

@@ -16,6 +16,9 @@ COMPLETE, FAILED = "Complete", "Failed"
 MET, TARGET = "SuccessCriteriaMet", "FailureTarget"
 SUSPENDED = "Suspended"
 
+MOST_AT_ONCE = 500
+"""Pods that one look at a Job creates, or deletes, at most; the rest is for the next look."""
+
 
 @attrs.frozen
 class Backoff:
@@ -59,6 +62,7 @@ class JobDecision:
         status: the whole new status; equal to the old one when nothing changed.
         create: the completion indexes of new pods, None for each pod of a NonIndexed Job.
         delete: pods to delete.
+        withheld: how many more pods are due now that the cluster does not take.
         memory: to be remembered once the status is stored.
         due: when to look again without an event, None for never.
         expire: whether the Job itself is to be deleted, its time after the end being over.
@@ -70,6 +74,7 @@ class JobDecision:
     delete: tuple[Mapping[str, Any], ...] = ()
     due: float | None = None
     expire: bool = False
+    withheld: int = 0
 
 
 def uid_of(obj: Mapping[str, Any]) -> str:

@@ -70,6 +70,10 @@ class Mirror:
         """The objects whose controller has the UID."""
         return self.store.by_index(OWNER_INDEX, uid)
 
+    def count_owned_by(self, uid: str) -> int:
+        """How many objects there are whose controller has the UID."""
+        return len(self.store.keys_by_index(OWNER_INDEX, uid))
+
     def written(self, obj: Obj) -> None:
         """Takes over what a write of our own returned, unless the watch was faster."""
         if _revision(obj) <= self._seen:

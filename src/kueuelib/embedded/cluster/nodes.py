@@ -12,9 +12,12 @@ CAPACITY: Mapping[str, str] = {
     "cpu": "100k",
     "memory": "1Pi",
     "ephemeral-storage": "1Pi",
-    "pods": "100k",
+    "pods": "5k",
 }
-"""What a simulated node lists; whatever else is asked of it, it has without end."""
+"""What a simulated node lists; whatever else is asked of it, it has without end.
+
+The number of pods is what keeps the memory of the server bounded.
+"""
 
 PREFIX = "simulated-node-"
 VERSION = "v1.36.0"

@@ -11,7 +11,7 @@ from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS
 from kueuelib.embedded.cluster.clock import Clock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.events import Events
-from kueuelib.embedded.cluster.job_controller import JobController
+from kueuelib.embedded.cluster.job_controller import POD_LIMIT, JobController
 from kueuelib.embedded.cluster.job_facts import Backoff
 from kueuelib.embedded.cluster.kinds import Kinds
 from kueuelib.embedded.cluster.kubelet import Kubelet
@@ -43,12 +43,14 @@ class SimulatedCluster:
         nodes: int = NODE_COUNT,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
+        pod_limit: int = POD_LIMIT,
     ) -> None:
         """Args:
         service: the API.
         nodes: how many nodes there are from the start.
         clock: the time of the cluster.
         backoff: how long failures delay new pods of Jobs.
+        pod_limit: pods that have not ended, beyond which Jobs get no further ones.
         """
         self._service = service
         self._node_count = nodes
@@ -60,7 +62,7 @@ class SimulatedCluster:
         self._collector = Collector(service, self._kinds, self._clock)
         namespaces = NamespaceController(service, self._kinds, self._collector, self._clock)
         self._jobs = JobController(
-            service, self._kinds.of(JOBS), pods, self._clock, self._events, backoff
+            service, self._kinds.of(JOBS), pods, self._clock, self._events, backoff, pod_limit
         )
         keeper = NodeKeeper(service, node_mirror, self._clock)
         self._loops = (

@@ -36,9 +36,10 @@ class Sandbox:
     def new_job(name: str, **spec: Any) -> Obj:
         return job(name, **spec)
 
-    def restarted(self) -> Sandbox:
+    def restarted(self, **options: Any) -> Sandbox:
         """The same server with another cluster, which has not been started."""
-        return Sandbox(self.service, SimulatedCluster(self.service, clock=self.clock), self.clock)
+        cluster = SimulatedCluster(self.service, clock=self.clock, **options)
+        return Sandbox(self.service, cluster, self.clock)
 
     async def settle(self) -> None:
         await self.cluster.settle()

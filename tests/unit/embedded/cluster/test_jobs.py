@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, PODS
+from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, NODES, PODS
 from kueuelib.api.meta import find_condition, format_time, is_true
+from kueuelib.embedded.cluster.job_decision import decide
+from kueuelib.embedded.cluster.job_facts import MOST_AT_ONCE, Backoff, JobMemory
 from kueuelib.embedded.verbs import Propagation
 from kueuelib.errors import Invalid
 
@@ -301,3 +303,73 @@ async def test_an_orphaned_pod_is_replaced(sandbox) -> None:
     await sandbox.patch(PODS, pod["metadata"]["name"], {"metadata": {"ownerReferences": None}})
     assert (await sandbox.status())["active"] == 1
     assert len(await sandbox.pods()) == 2
+
+
+async def test_a_job_of_endless_parallelism_gets_what_the_cluster_takes(sandbox) -> None:
+    service = sandbox.service
+    await sandbox.cluster.close()
+    async with sandbox.restarted(pod_limit=40).cluster as cluster:
+        sandbox.cluster = cluster
+        await sandbox.job(parallelism=2**31 - 1, completions=2**31 - 1, run=5)
+        assert len(await sandbox.pods()) == 40
+        assert (await sandbox.status())["active"] == 40
+        events = (await service.list(EVENTS)).items
+        (event,) = [each for each in events if each["reason"] == "FailedCreate"]
+        assert event["type"] == "Warning"
+        assert "takes at most 40 pods that have not ended" in event["message"]
+        await sandbox.pass_time(5)
+        status = await sandbox.status()
+        assert (status["active"], status["succeeded"]) == (40, 40)
+
+
+async def test_many_pods_are_made_and_deleted_in_several_goes(sandbox) -> None:
+    await sandbox.job(parallelism=MOST_AT_ONCE + 10, completionMode="Indexed", completions=600)
+    assert (await sandbox.status())["active"] == MOST_AT_ONCE + 10
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": True}})
+    await sandbox.pass_time(31)
+    assert await sandbox.pods() == []
+    assert "active" not in await sandbox.status()
+
+
+async def test_pods_that_no_node_takes_wait(sandbox) -> None:
+    for name in ("simulated-node-0", "simulated-node-1"):
+        status = {"capacity": {"pods": "1"}, "allocatable": {"pods": "1"}}
+        await sandbox.patch(NODES, name, {"status": status}, subresource="status")
+    await sandbox.job(parallelism=3, completions=3)
+    pods = await sandbox.pods()
+    assert phases(pods) == ["Pending", "Running", "Running"]
+    (waiting,) = [pod for pod in pods if pod["status"]["phase"] == "Pending"]
+    condition = find_condition(waiting["status"]["conditions"], "PodScheduled")
+    assert condition["message"] == "0/2 nodes are available: 2 Too many pods."
+
+
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_one_look_at_a_job_is_bounded_whatever_it_asks_for(mode) -> None:
+    spec = {"parallelism": 2**31 - 1, "completions": 2**31 - 1, "completionMode": mode}
+    job = {"metadata": {"name": "job", "uid": "u"}, "spec": spec}
+    decision = decide(job, [], JobMemory(), 1.7e9, Backoff())
+    assert len(decision.create) == MOST_AT_ONCE
+    assert (decision.due, decision.withheld) == (1.7e9, 0)
+    decision = decide(job, [], JobMemory(), 1.7e9, Backoff(), room=3)
+    assert len(decision.create) == decision.status["active"] == 3
+    assert decision.withheld == 2**31 - 1 - 3
+
+
+def test_the_end_of_a_large_job_deletes_its_pods_in_several_looks() -> None:
+    job = {"metadata": {"name": "job", "uid": "u"}, "spec": {"backoffLimit": 0}}
+    job["status"] = {"failed": 1, "startTime": format_time(1.7e9)}
+    pods = [
+        {"metadata": {"name": f"p{i}", "uid": f"p{i}"}, "spec": {}, "status": {"phase": "Pending"}}
+        for i in range(MOST_AT_ONCE + 1)
+    ]
+    decision = decide(job, pods, JobMemory(), 1.7e9, Backoff())
+    assert len(decision.delete) == MOST_AT_ONCE
+    assert decision.due == 1.7e9
+    assert not find_condition(decision.status["conditions"], "Failed")
+    assert decision.status["failed"] == MOST_AT_ONCE + 1
+    job["status"] = decision.status
+    rest = [pod for pod in pods if pod not in decision.delete]
+    decision = decide(job, rest, decision.memory, 1.7e9, Backoff())
+    assert decision.delete == tuple(rest)
+    assert find_condition(decision.status["conditions"], "Failed")["status"] == "True"
+    assert decision.status["failed"] == MOST_AT_ONCE + 2
