@@ -88,9 +88,7 @@ class WorkloadSpec(Struct):
     priority_class_ref: PriorityClassRef | None = None
     priority: int | None = None
     active: bool = attrs.field(default=True, metadata=wire(always=True, default=True))
-    maximum_execution_time_seconds: int | None = attrs.field(
-        default=None, metadata=wire(minimum=1)
-    )
+    maximum_execution_time_seconds: int | None = attrs.field(default=None, metadata=wire(minimum=1))
 
 
 @attrs.frozen
