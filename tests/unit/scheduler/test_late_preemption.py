@@ -1,0 +1,144 @@
+"""Quota that is reserved on the assumption of preemptions (KEP-993, AfterCheckPassedOrOnDemand)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.scheduler import events
+from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_check,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+
+NOW = 1_700_000_000.0
+
+
+def entry(state: str = "Pending", reason: str = "", name: str = "late") -> dict[str, Any]:
+    found = {"name": name, "state": state, "message": "", "lastTransitionTime": format_time(NOW)}
+    return {**found, **({"reason": reason} if reason else {})}
+
+
+def reserved(
+    name: str, *entries: dict[str, Any], admitted: bool = False, at: float = NOW, priority: int = 0
+) -> Workload:
+    assignment = make_assignment({"gpu": 1}, "f")
+    status = {
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [assignment]},
+        "admissionChecks": list(entries),
+    }
+    conditions = [make_condition("QuotaReserved", at=at)]
+    if admitted:
+        conditions.append(make_condition("Admitted", at=at))
+    return make_workload(
+        name, "lq", {"gpu": 1}, priority=priority, status=status, conditions=conditions
+    )
+
+
+def world(quota: int = 1, policy: str = "AfterCheckPassedOrOnDemand") -> Engine:
+    engine = Engine()
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    for event in (
+        events.FlavorSet(make_flavor("f")),
+        events.CheckSet(make_check("late", preemptionPolicy=policy)),
+        events.NamespaceSet("ns", {}),
+        events.ClusterQueueSet(
+            make_cluster_queue("cq", {"f": {"gpu": quota}}, checks=["late"], preemption=preemption)
+        ),
+        events.LocalQueueSet(make_local_queue("lq", "cq")),
+        events.WorkloadSet(reserved("low", admitted=True, at=NOW - 9)),
+    ):
+        engine.observe(event, NOW)
+    return engine
+
+
+def submit(engine: Engine, name: str, *entries: dict[str, Any], priority: int = 5) -> Settled:
+    checks = {"admissionChecks": list(entries or [entry()])}
+    wl = make_workload(name, "lq", {"gpu": 1}, priority=priority, status=checks)
+    engine.observe(events.WorkloadSet(wl), NOW)
+    found = engine.next_cycle(NOW)
+    assert found is not None
+    return engine.settle(decide(found, NOW), NOW)
+
+
+def test_quota_is_reserved_and_nobody_has_to_leave() -> None:
+    settled = submit(world(), "high")
+    (admit,) = settled.admissions
+    assert (admit.key.name, admit.admitted) == ("high", False)
+    assert settled.preemptions == ()
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [(entry("Pending", "PreemptionRequired"),), (entry("Ready"),)],
+    ids=["asked", "ready"],
+)
+def test_with_an_answer_that_allows_it_preemption_comes_first(entries: Any) -> None:
+    settled = submit(world(), "high", *entries)
+    assert settled.admissions == ()
+    assert [one.victims[0].key.name for one in settled.preemptions] == ["low"]
+
+
+def test_anytime_preempts_before_the_reservation() -> None:
+    settled = submit(world(policy="Anytime"), "high")
+    assert settled.admissions == ()
+    assert len(settled.preemptions) == 1
+
+
+def test_the_same_room_is_promised_once() -> None:
+    engine = world()
+    assert len(submit(engine, "high").admissions) == 1
+    for name, priority in (("peer", 5), ("lesser", 3)):
+        settled = submit(engine, name, priority=priority)
+        assert settled.admissions == ()
+        assert settled.preemptions == ()
+
+
+def test_two_fit_together_when_there_is_room_for_two() -> None:
+    engine = world(quota=2)
+    engine.observe(events.WorkloadSet(reserved("low-2", admitted=True, at=NOW - 8)), NOW)
+    names = [submit(engine, name).admissions[0].key.name for name in ("one", "two")]
+    assert names == ["one", "two"]
+    assert submit(engine, "three").admissions == ()
+
+
+def test_the_victims_are_told_once_and_who_is_gone_is_none() -> None:
+    engine = world()
+    submit(engine, "high")
+    engine.observe(events.WorkloadSet(reserved("high", entry("Ready"), priority=5)), NOW)
+    key = ObjectKey("ns", "high")
+    assert engine.void_reservation(key) == MakingRoom((ObjectKey("ns", "low"),))
+    (preemption,) = engine.make_room(key).preemptions
+    assert [victim.key.name for victim in preemption.victims] == ["low"]
+    assert engine.make_room(key).preemptions == ()
+    effects = engine.observe(events.WorkloadGone(ObjectKey("ns", "low")), NOW)
+    assert key in effects.workloads
+    assert engine.void_reservation(key) is None
+
+
+def test_a_victim_that_ended_by_itself_is_never_told() -> None:
+    engine = world()
+    submit(engine, "high")
+    engine.observe(events.WorkloadSet(reserved("high", entry("Ready"), priority=5)), NOW)
+    engine.observe(events.WorkloadGone(ObjectKey("ns", "low")), NOW)
+    key = ObjectKey("ns", "high")
+    assert engine.void_reservation(key) is None
+    assert engine.make_room(key).preemptions == ()
+
+
+def test_a_reservation_that_nobody_can_make_room_for_is_void() -> None:
+    engine = world()
+    engine.observe(events.WorkloadSet(reserved("high", entry("Ready"), priority=0)), NOW)
+    found = engine.void_reservation(ObjectKey("ns", "high"))
+    assert isinstance(found, QuotaWithdrawn)
