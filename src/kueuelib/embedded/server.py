@@ -249,7 +249,7 @@ class ApiServer:
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
-        self._closers.append(runner.cleanup)
+        self._closers.append(lambda: _hang_up(runner, server))
         site = web.SockSite(
             runner, listener, ssl_context=self._credentials.server_context(), backlog=BACKLOG
         )
@@ -281,6 +281,16 @@ class ApiServer:
         while self._closers:
             await self._closers.pop()()
         self._cluster = None
+
+
+async def _hang_up(runner: web.ServerRunner, server: web.Server) -> None:
+    """Ends all connections, without waiting for the farewell of clients that say none."""
+    transports = [each.transport for each in server.connections if each.transport is not None]
+    await runner.cleanup()
+    for transport in transports:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+    await asyncio.sleep(0)
 
 
 def _request(
