@@ -176,6 +176,37 @@ def crds(output: Path | None) -> int:
 
 
 @app.command()
+@click.argument("reference", metavar="[KIND/NAME]", required=False)
+@click.option("-f", "--filename", metavar="FILE", help='Manifests not submitted yet; "-": stdin.')
+@click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A table for people, or everything for machines.",
+)
+@_kubeconfig
+@_server_timeout
+def explain(
+    reference: str | None,
+    filename: str | None,
+    namespace: str,
+    output: str,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> int:
+    """Say why a Job, Pod or Workload waits, and the smallest change that would admit it.
+
+    It only reads, on any cluster that has the objects. KIND is job, pod or workload.
+    """
+    from kueuelib.cli.explain.command import run
+
+    return run(reference, filename, kubeconfig, namespace, output, server_timeout)
+
+
+@app.command()
 @click.argument("reference", metavar="MODULE[:NAME]")
 @_kubeconfig
 @click.option("--config", type=FILE, help="The manager's configuration, for what both share.")

@@ -45,6 +45,7 @@ def _options(command: str) -> set[str]:
         for param in found.params
         if isinstance(param, click.Option)
         for name in (*param.opts, *param.secondary_opts)
+        if name.startswith("--")
     }
 
 

@@ -1,0 +1,1 @@
+"""`kueuelib explain`: what it reads of a cluster, and which Workload a job means."""

@@ -1,0 +1,194 @@
+"""Answers questions about objects of a cluster, or about manifests that were never submitted."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, find_condition
+from kueuelib.api.names import QUOTA_RESERVED
+from kueuelib.app.explaining.gather import Cluster, read_cluster
+from kueuelib.app.explaining.manifests import Document
+from kueuelib.app.explaining.subject import (
+    ObjectNotFound,
+    Reference,
+    group_problem,
+    owning_job,
+    workload_of,
+    would_be,
+)
+from kueuelib.controllers.workload_state import is_held_back
+from kueuelib.errors import ConfigError, NotFound
+from kueuelib.runtime.client import Client
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.obstacles import Problem
+from kueuelib.scheduler.explain.world import World
+
+
+@attrs.frozen
+class Told:
+    """What the manager of the cluster said last about a Workload that waits."""
+
+    reason: str
+    message: str
+
+
+@attrs.frozen
+class Answer:
+    """What to show about one object.
+
+    Attributes:
+        title: the object that was asked about, as kind and name.
+        submitted: whether there is a Workload for it in the cluster.
+        explanation: the answer of the decision engine; None when the question did not get there.
+        told: what the Workload's own condition says.
+        problems: what keeps the object from having a Workload.
+        notes: what else to know.
+    """
+
+    title: str
+    submitted: bool
+    explanation: Explanation | None
+    told: Told | None = None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def ask(client: Client, reference: Reference, namespace: str, now: float) -> Answer:
+    """Explains an object of the cluster; sends nothing but GET and LIST.
+
+    Raises:
+        ObjectNotFound: it does not exist.
+        ConfigError: the cluster serves no queueing API.
+    """
+    cluster = await read_cluster(client, namespace)
+    key = ObjectKey(namespace, reference.name)
+    if reference.resource is WORKLOADS:
+        raw = _named(cluster, key)
+        if raw is None:
+            raise ObjectNotFound(_not_found(cluster, key))
+        return _existing(cluster, raw, f"Workload {reference.name}", now)
+    obj = await _get(client, reference, key)
+    title = f"{reference.resource.kind} {reference.name}"
+    raw = workload_of(obj, cluster.workloads)
+    if raw is not None:
+        return _existing(cluster, raw, title, now)
+    if reference.resource is PODS:
+        owner = owning_job(obj)
+        if owner:
+            found = await ask(client, Reference(JOBS, owner), namespace, now)
+            return attrs.evolve(found, title=f"{title} of {found.title}")
+        pods = [one async for one in client.list_all(PODS, namespace)]
+        problem = group_problem(obj, pods)
+        if problem:
+            fix = "submit the missing pods, or correct the annotations of the group"
+            return Answer(title, False, None, None, (Problem(title, problem, fix),))
+    note = (
+        "there is no Workload for it yet; this is the answer for the one that it would get "
+        "(does a manager run, and does it manage this object?)"
+    )
+    (answer,) = _hypothetical(
+        cluster, [Document({**obj, "kind": reference.resource.kind}, title, title)], now
+    )
+    return attrs.evolve(answer, notes=(note, *answer.notes))
+
+
+async def ask_about(
+    client: Client, documents: tuple[Document, ...], now: float
+) -> tuple[Answer, ...]:
+    """Explains manifests as if all of them were submitted now, in their order.
+
+    Raises:
+        ConfigError: one of them is not valid, or the cluster serves no queueing API.
+    """
+    namespace = documents[0].obj["metadata"]["namespace"]
+    return _hypothetical(await read_cluster(client, namespace), documents, now)
+
+
+async def _get(client: Client, reference: Reference, key: ObjectKey) -> Obj:
+    try:
+        return await client.get(reference.resource, key)
+    except NotFound as error:
+        kind = reference.resource.kind
+        found = [
+            one["metadata"]["name"]
+            async for one in client.list_all(reference.resource, key.namespace)
+        ]
+        raise ObjectNotFound(_missing(kind, key, sorted(found))) from error
+
+
+def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:
+    for raw in cluster.workloads:
+        meta = raw["metadata"]
+        if (meta.get("namespace", ""), meta["name"]) == key:
+            return raw
+    return None
+
+
+def _not_found(cluster: Cluster, key: ObjectKey) -> str:
+    known = sorted(one.name for one in cluster.world.workloads if one.namespace == key.namespace)
+    return _missing("Workload", key, known)
+
+
+def _missing(kind: str, key: ObjectKey, known: list[str]) -> str:
+    text = f"{kind} {key.name} does not exist in namespace {key.namespace}"
+    if not known:
+        return f"{text}, which has no {kind}s; choose another one with -n"
+    more = ", ..." if len(known) > 5 else ""
+    return f"{text}; there are {', '.join(known[:5])}{more}"
+
+
+def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
+    key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+    if key not in cluster.world.workloads:
+        raise ConfigError(
+            title,
+            f"its Workload {key} cannot be read",
+            "see the notes: " + "; ".join(cluster.notes),
+        )
+    world = without_held_back(cluster.world, cluster.workloads, key)
+    found = explain(world, key, now)
+    condition = find_condition((raw.get("status") or {}).get("conditions"), QUOTA_RESERVED)
+    told = None
+    if condition.get("status") == "False":
+        told = Told(condition.get("reason", ""), condition.get("message", ""))
+    notes = cluster.notes
+    if is_held_back(raw):
+        notes = ("it stays outside of its queue until pods that are missing are there", *notes)
+    return Answer(title, True, found, told, (), notes)
+
+
+def _hypothetical(
+    cluster: Cluster, documents: tuple[Document, ...] | list[Document], now: float
+) -> tuple[Answer, ...]:
+    world = without_held_back(cluster.world, cluster.workloads, None)
+    keys = []
+    for number, document in enumerate(documents):
+        found = would_be(document.obj, cluster.classes, document.subject, now + number)
+        if found.key in world.workloads and document.obj["kind"] == WORKLOADS.kind:
+            raise ConfigError(
+                document.subject,
+                f"a Workload {found.key} exists already",
+                f"ask about it with workload/{found.name}, or give it another name",
+            )
+        world = world.with_workload(found)
+        keys.append(found.key)
+    return tuple(
+        Answer(document.title, False, explain(world, key, now), notes=cluster.notes)
+        for document, key in zip(documents, keys, strict=True)
+    )
+
+
+def without_held_back(world: World, workloads: tuple[Obj, ...], but: ObjectKey | None) -> World:
+    """The world without Workloads that wait for pods outside of their queues."""
+    held = [
+        ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+        for raw in workloads
+        if is_held_back(raw)
+    ]
+    waiting = [
+        key
+        for key in held
+        if key != but and key in world.workloads and not world.workloads[key].status.admission
+    ]
+    return world.without_workloads(*waiting) if waiting else world

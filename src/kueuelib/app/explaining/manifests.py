@@ -1,0 +1,87 @@
+"""Reads the manifests that `kueuelib explain -f` asks about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import yaml
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import ConfigError
+
+
+@attrs.frozen
+class Document:
+    """One object of a manifest.
+
+    Attributes:
+        obj: the raw object, with a namespace and a name.
+        subject: what to call it in errors: file, number of the document, kind and name.
+        title: its kind and name.
+    """
+
+    obj: Obj
+    subject: str
+    title: str
+
+
+def parse_manifests(text: str, source: str, namespace: str, default: str) -> tuple[Document, ...]:
+    """All objects of a text, `List`s taken apart.
+
+    Args:
+        text: YAML or JSON, with any number of documents.
+        source: what to call it in errors.
+        namespace: the namespace that was asked for, empty for none.
+        default: the namespace of objects that name none.
+
+    Raises:
+        ConfigError: malformed YAML, nothing in it, no object, or another namespace than asked for.
+    """
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        what = getattr(error, "problem", None) or "it cannot be parsed"
+        raise ConfigError(source, f"malformed YAML{line}: {what}", "correct the file") from error
+    found = []
+    for number, content in enumerate(documents, start=1):
+        if content is None:
+            continue
+        subject = source if len(documents) == 1 else f"{source}, document {number}"
+        found += [_document(obj, subject, namespace, default) for obj in _objects(content, subject)]
+    if not found:
+        raise ConfigError(source, "holds no object", "give a manifest of a Job, Pod or Workload")
+    return tuple(found)
+
+
+def _objects(content: Any, subject: str) -> list[Any]:
+    if isinstance(content, dict) and content.get("kind") == "List":
+        return list(content.get("items") or ())
+    if not isinstance(content, dict):
+        raise ConfigError(subject, "is no mapping", "give a manifest with apiVersion and kind")
+    return [content]
+
+
+def _document(obj: Any, subject: str, namespace: str, default: str) -> Document:
+    if not isinstance(obj, dict):
+        raise ConfigError(subject, "holds an item that is no mapping", "correct the list")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(obj.get(field), str):
+            raise ConfigError(subject, f"{field} is missing", "name it as in any manifest")
+    meta = obj.get("metadata")
+    meta = dict(meta) if isinstance(meta, dict) else {}
+    name = meta.get("name") or (f"{meta['generateName']}new" if meta.get("generateName") else "")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{subject}, {obj['kind']}", "metadata.name is missing", "give it a name")
+    title = f"{obj['kind']} {name}"
+    found = meta.get("namespace")
+    if found and namespace and found != namespace:
+        raise ConfigError(
+            f"{subject}, {title}",
+            f"metadata.namespace is {found}, but {namespace} was asked for",
+            "leave one of them out",
+        )
+    meta |= {"name": name, "namespace": found or namespace or default}
+    return Document({**obj, "metadata": meta}, f"{subject}, {title}", title)

@@ -1,0 +1,191 @@
+"""Which Workload a question is about: the one of a Job or Pod, or one that it would get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api import batch, core, kueue
+from kueuelib.api.codec import decode
+from kueuelib.api.defaulting import default_workload
+from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_time, key_of
+from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.api.validation import validate_workload
+from kueuelib.controllers.workload_state import is_finished
+from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
+from kueuelib.jobs.batch_job import BatchJob
+from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.matching import by_age, owned_by
+from kueuelib.jobs.pods.compose import compose
+from kueuelib.jobs.pods.reading import group_of
+from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.priority import PriorityClasses, resolve
+from kueuelib.jobs.workload_build import build_workload
+
+_KINDS: Mapping[str, Resource] = {
+    **dict.fromkeys(("job", "jobs", "job.batch", "jobs.batch"), JOBS),
+    **dict.fromkeys(("pod", "pods", "po"), PODS),
+    **dict.fromkeys(
+        ("workload", "workloads", "wl", "workload.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"),
+        WORKLOADS,
+    ),
+}
+_NOT_SUBMITTED = "not-submitted"
+
+
+class ObjectNotFound(KueuelibError):
+    """The object that was asked about does not exist."""
+
+
+@attrs.frozen
+class Reference:
+    """What was asked about.
+
+    Attributes:
+        resource: Jobs, Pods or Workloads.
+        name: the object.
+    """
+
+    resource: Resource
+    name: str
+
+
+def parse_reference(text: str) -> Reference:
+    """`KIND/NAME` as kubectl writes it.
+
+    Raises:
+        ConfigError: another form, or a kind that cannot be explained.
+    """
+    kind, slash, name = text.partition("/")
+    if not slash or not name or "/" in name:
+        raise ConfigError(text, "is not KIND/NAME", "write for example job/train")
+    resource = _KINDS.get(kind.lower())
+    if resource is None:
+        raise ConfigError(
+            text, f"the kind {kind} cannot be explained", "ask about a job, a pod or a workload"
+        )
+    return Reference(resource, name)
+
+
+def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:
+    """The raw Workload that stands for a Job or Pod; None when there is none.
+
+    Of several the newest unfinished one is meant.
+    """
+    uid, meta = obj["metadata"]["uid"], obj["metadata"]
+    prebuilt = (meta.get("labels") or {}).get(PREBUILT_LABEL)
+    found = by_age(
+        wl
+        for wl in workloads
+        if wl["metadata"].get("namespace") == meta.get("namespace")
+        and (owned_by(wl, uid) or (prebuilt and wl["metadata"]["name"] == prebuilt))
+    )
+    live = [wl for wl in found if not is_finished(wl)]
+    return next(reversed(live or list(found)), None)
+
+
+def owning_job(pod: Obj) -> str:
+    """The Job that controls a pod, empty for none."""
+    owner = controller_of(pod)
+    if owner is None or owner.get("kind") != JOBS.kind:
+        return ""
+    return str(owner["name"]) if str(owner.get("apiVersion", "")).startswith("batch/") else ""
+
+
+def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> kueue.Workload:
+    """The Workload that a Job, Pod or Workload would get or be, had it been submitted.
+
+    Args:
+        obj: the raw object, of the cluster or of a manifest; not changed.
+        classes: the priority classes.
+        subject: what to call it in errors.
+        now: when it would be created, seconds since the epoch.
+
+    Raises:
+        ConfigError: the object is not valid, or of a kind that cannot be explained.
+    """
+    meta = {
+        "uid": _NOT_SUBMITTED,
+        "creationTimestamp": format_time(now),
+        **(obj.get("metadata") or {}),
+    }
+    obj = {**obj, "metadata": meta}
+    kind, group = str(obj.get("kind")), str(obj.get("apiVersion", "")).rpartition("/")[0]
+    try:
+        if (group, kind) == (WORKLOADS.group, WORKLOADS.kind):
+            raw = default_workload({key: value for key, value in obj.items() if key != "status"})
+            _refuse(kind, meta["name"], validate_workload(raw))
+            return _created(raw, meta)
+        if (group, kind) == (JOBS.group, JOBS.kind):
+            decode(batch.Job, obj)
+            _check_template(obj, subject, "spec.template.spec")
+            return _from(BatchJob(obj), classes, subject)
+        if (group, kind) == (PODS.group, PODS.kind):
+            decode(core.Pod, obj)
+            _check_template(obj, subject, "spec")
+            if group_of(obj):
+                raise ConfigError(
+                    subject,
+                    "is one pod of a group, which gets a Workload as a whole",
+                    "submit the group, and ask about one of its pods",
+                )
+            return _from(PodJob(obj), classes, subject)
+    except InvalidObject as error:
+        broken = error.errors[0] if error.errors else error
+        raise ConfigError(subject, str(broken), "correct the field") from error
+    raise ConfigError(
+        subject,
+        f"objects of kind {obj.get('kind')} ({obj.get('apiVersion')}) cannot be explained",
+        "give Jobs, Pods or Workloads",
+    )
+
+
+def _refuse(kind: str, name: str, errors: Sequence[FieldError]) -> None:
+    if errors:
+        raise InvalidObject(kind, name, errors)
+
+
+def _check_template(obj: Obj, subject: str, path: str) -> None:
+    found: Any = obj
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not found.get("containers"):
+        raise ConfigError(subject, f"{path}.containers is missing", "name at least one container")
+
+
+def _from(job: GenericJob, classes: PriorityClasses, subject: str) -> kueue.Workload:
+    pod_sets = job.pod_sets()
+    try:
+        priority = resolve(job, pod_sets, classes)
+    except KueuelibError as error:
+        raise ConfigError(subject, str(error), "create the class or name another one") from error
+    raw = build_workload(job, pod_sets, priority)
+    return _created(default_workload(raw), job.object["metadata"])
+
+
+def _created(raw: Obj, meta: Mapping[str, Any]) -> kueue.Workload:
+    times = {"uid": meta["uid"], "creationTimestamp": meta["creationTimestamp"]}
+    return decode(kueue.Workload, {**raw, "metadata": {**raw["metadata"], **times}})
+
+
+def group_problem(pod: Obj, pods: Sequence[Obj]) -> str:
+    """Why the group of a pod has no Workload; empty when nothing is wrong with it.
+
+    Args:
+        pod: the pod that was asked about.
+        pods: all pods of its namespace.
+    """
+    group = group_of(pod)
+    if not group:
+        return ""
+    problem = compose([one for one in pods if group_of(one) == group]).problem
+    return "" if problem is None else problem.message
+
+
+def key_in(obj: Obj, namespace: str) -> ObjectKey:
+    """The key of an object of a manifest."""
+    found = key_of(obj)
+    return ObjectKey(found.namespace or namespace, found.name)

@@ -1,0 +1,1 @@
+"""`kueuelib explain`: why something waits, and the smallest change that would admit it."""

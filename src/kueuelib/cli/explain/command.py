@@ -1,0 +1,91 @@
+"""`kueuelib explain`: the command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from kueuelib.app.explaining.asking import Answer, ask, ask_about
+from kueuelib.app.explaining.manifests import Document, parse_manifests
+from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.errors import ConfigError
+from kueuelib.runtime import logs
+from kueuelib.runtime.clock import SYSTEM_CLOCK
+from kueuelib.runtime.connect import connect, wait_for_server
+
+DEFAULT_NAMESPACE = "default"
+
+
+def run(
+    reference: str | None,
+    file: str | None,
+    kubeconfig: Path | None,
+    namespace: str,
+    output: str,
+    server_timeout: float,
+) -> int:
+    """Explains an object or manifests, and prints the answer.
+
+    Args:
+        reference: `KIND/NAME`, or None.
+        file: a file of manifests, `-` for standard input, or None.
+        kubeconfig: the cluster; found by kubectl's rules when None.
+        namespace: the namespace; that of the kubeconfig's context when empty.
+        output: `text` or `json`.
+        server_timeout: seconds to wait for a server that does not answer.
+
+    Raises:
+        ConfigError: what was given cannot work.
+        KueuelibError: the object does not exist, or the server refused something.
+    """
+    if (reference is None) is (file is None):
+        problem = "nothing to explain was named" if file is None else "an object and a file"
+        raise ConfigError("kueuelib explain", problem, "give either KIND/NAME or -f FILE")
+    if reference is not None:
+        parse_reference(reference)
+    text = None if file is None else _read(file)
+    logs.configure("console", "warning")
+    answers = anyio.run(_ask, reference, file, text, kubeconfig, namespace, server_timeout)
+    if output == "json":
+        from kueuelib.cli.explain.data import to_json
+
+        sys.stdout.write(to_json(answers, many=file is not None))
+        return 0
+    from kueuelib.cli.explain.text import show
+
+    show(answers)
+    return 0
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(file, problem, "give the path of a readable manifest") from error
+
+
+async def _ask(
+    reference: str | None,
+    file: str | None,
+    text: str | None,
+    kubeconfig: Path | None,
+    namespace: str,
+    server_timeout: float,
+) -> tuple[Answer, ...]:
+    async with await connect(kubeconfig, user_agent="kueuelib-explain") as client:
+        endpoint = await client.transport.endpoint()
+        default = endpoint.namespace or DEFAULT_NAMESPACE
+        documents: tuple[Document, ...] = ()
+        if text is not None:
+            source = "standard input" if file == "-" else str(file)
+            documents = parse_manifests(text, source, namespace, default)
+        await wait_for_server(client, server_timeout)
+        now = SYSTEM_CLOCK.now()
+        if reference is None:
+            return await ask_about(client, documents, now)
+        return (await ask(client, parse_reference(reference), namespace or default, now),)

@@ -1,0 +1,141 @@
+"""The answers of `kueuelib explain` as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import attrs
+import orjson
+
+from kueuelib.api.codec import encode
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.quantity import format_amount
+from kueuelib.app.explaining.asking import Answer
+from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.obstacles import Problem
+from kueuelib.scheduler.explain.rows import Row
+from kueuelib.scheduler.explain.search import Found
+from kueuelib.scheduler.reasons import Reason, condition_reason, render
+
+
+def to_json(answers: Sequence[Answer], *, many: bool) -> str:
+    """The text: one object, or a list of them when several could be asked about."""
+    found = [answer_data(answer) for answer in answers]
+    text = orjson.dumps(found if many else found[0], option=orjson.OPT_INDENT_2)
+    return text.decode() + "\n"
+
+
+def answer_data(answer: Answer) -> Obj:
+    """One answer."""
+    found = answer.explanation
+    data: Obj = {
+        "object": answer.title,
+        "submitted": answer.submitted,
+        "verdict": found.verdict.value if found is not None else "no workload",
+        "notes": list(answer.notes),
+        "problems": [
+            _problem(one)
+            for one in (*answer.problems, *(found.problems if found is not None else ()))
+        ],
+    }
+    if answer.told is not None:
+        data["told"] = attrs.asdict(answer.told)
+    return data if found is None else {**data, **_explanation(found)}
+
+
+def _explanation(found: Explanation) -> Obj:
+    data: Obj = {
+        "workload": str(found.key),
+        "priority": found.workload.spec.priority or 0,
+        "localQueue": found.local_queue,
+        "clusterQueue": found.cluster_queue,
+        "position": found.position,
+        "ahead": [str(key) for key in found.ahead],
+        "behind": found.behind,
+        "evaluated": found.outcome.evaluated,
+        "reason": None if found.reason is None else reason_data(found.reason),
+        "victims": [str(key) for key in found.outcome.victims],
+        "table": [row_data(row) for row in found.rows],
+        "changes": [change_data(one) for one in found.changes],
+    }
+    if found.when_first is not None:
+        first = found.when_first
+        data["whenFirst"] = {
+            "verdict": first.verdict.value,
+            "reason": None if first.reason is None else reason_data(first.reason),
+        }
+    if found.admission is not None:
+        data["admission"] = encode(found.admission)
+    checks = found.workload.status.admission_checks
+    if checks:
+        data["checks"] = [
+            {"name": one.name, "state": one.state, "message": one.message} for one in checks
+        ]
+    return data
+
+
+def reason_data(reason: Reason) -> Obj:
+    """A reason: its kind, its condition reason, its message, and the tree with all numbers."""
+    return {
+        "kind": type(reason).__name__,
+        "reason": condition_reason(reason),
+        "message": render(reason),
+        "tree": _plain(reason),
+    }
+
+
+def row_data(row: Row) -> Obj:
+    """One line of the table; amounts as quantities."""
+    amounts = ("requested", "used", "nominal", "available", "capacity")
+    data: Obj = {
+        "podSet": row.pod_set,
+        "count": row.count,
+        "resource": row.resource,
+        "flavor": row.flavor,
+        **{name: format_amount(row.resource, getattr(row, name)) for name in amounts},
+        "borrowingLimit": None,
+        "verdict": row.fit.value,
+        "blockers": [{"kind": type(one).__name__, "message": one.text} for one in row.blockers],
+    }
+    if row.borrowing_limit is not None:
+        data["borrowingLimit"] = format_amount(row.resource, row.borrowing_limit)
+    return data
+
+
+def change_data(found: Found) -> Obj:
+    """One change, with every field of its own."""
+    own = _plain(found.change)
+    own.pop("kind", None)
+    return {
+        "kind": found.change.kind,
+        "subject": found.change.subject,
+        "text": found.change.text,
+        "preempts": [str(key) for key in found.victims],
+        "details": own,
+    }
+
+
+def _problem(found: Problem) -> Obj:
+    return attrs.asdict(found)
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON: keys as texts, enums by name, attrs classes with the name of their class."""
+    if isinstance(value, ObjectKey):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.name
+    if attrs.has(type(value)):
+        fields = {
+            field.name: _plain(getattr(value, field.name))
+            for field in attrs.fields(type(value))
+            if field.name != "extra"
+        }
+        return {"kind": type(value).__name__, **fields}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,212 @@
+"""The answers of `kueuelib explain` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kueuelib.api.quantity import format_amount
+from kueuelib.app.explaining.asking import Answer, Told
+from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
+from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.rows import Fit, Row
+from kueuelib.scheduler.explain.search import Found
+from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.reasons import condition_reason, render
+
+WIDTH = 120
+"""Columns where the output is no terminal."""
+MOST_NAMES = 5
+_COLOURS = {
+    Verdict.WAITS: "yellow",
+    Verdict.PREEMPTS: "cyan",
+    Verdict.ADMITTED: "green",
+    Verdict.HOLDS_QUOTA: "green",
+    Verdict.FINISHED: "green",
+    Verdict.UNKNOWN: "red",
+}
+
+
+def show(answers: Sequence[Answer]) -> None:
+    """Prints the answers to standard output."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    for number, answer in enumerate(answers):
+        if number:
+            console.print()
+        _show(console, answer)
+
+
+def _show(console: Console, answer: Answer) -> None:
+    found = answer.explanation
+    for line in _head(answer):
+        _line(console, line)
+    if found is not None and found.rows:
+        console.print(_table(found.rows))
+    problems = (*answer.problems, *(found.problems if found is not None else ()))
+    if problems:
+        _line(console, "What is wrong:", bold=True)
+        for problem in problems:
+            _line(console, f"  {problem.subject}: {problem.problem}; {problem.fix}")
+    if found is not None and found.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
+        _changes(console, found)
+    for note in answer.notes:
+        _line(console, f"Note: {note}")
+
+
+def _line(console: Console, text: str, *, bold: bool = False, colour: str = "") -> None:
+    style = " ".join(part for part in ("bold" if bold else "", colour) if part)
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _head(answer: Answer) -> Iterator[str]:
+    found = answer.explanation
+    if found is None:
+        yield f"{answer.title}: has no Workload"
+        return
+    name = f"{answer.title}: " if answer.title != f"Workload {found.key.name}" else ""
+    kind = "Workload" if answer.submitted else "not submitted; its Workload would be"
+    yield f"{name}{kind} {found.key}, priority {found.workload.spec.priority or 0}"
+    if found.cluster_queue:
+        place = f"LocalQueue {found.local_queue} -> ClusterQueue {found.cluster_queue}"
+        if found.position is not None:
+            total = found.position + found.behind
+            place += f", place {found.position} of {total}"
+        yield place
+    if found.ahead:
+        names = ", ".join(str(key) for key in found.ahead[:MOST_NAMES])
+        more = len(found.ahead) - MOST_NAMES
+        yield f"Ahead of it: {names}" + (f" and {more} more" if more > 0 else "")
+    yield from _verdict(found)
+    if answer.told is not None and not _same(found, answer.told):
+        yield f"The manager said: {answer.told.reason}: {answer.told.message}"
+
+
+def _same(found: Explanation, told: Told) -> bool:
+    """Whether the manager came to the same verdict, which need not be said twice."""
+    return found.reason is not None and render(found.reason) == told.message
+
+
+def _verdict(found: Explanation) -> Iterator[str]:
+    match found.verdict:
+        case Verdict.HOLDS_QUOTA | Verdict.ADMITTED:
+            if found.verdict is Verdict.HOLDS_QUOTA:
+                yield "It holds quota" + _flavors(found) + "."
+            else:
+                yield "Nothing stands in its way: it gets quota in the next cycle" + (
+                    _flavors(found) + "."
+                )
+            for check in found.workload.status.admission_checks:
+                told = f": {check.message}" if check.message else ""
+                yield f"Admission check {check.name} is {check.state}{told}"
+        case Verdict.FINISHED:
+            yield "It is finished."
+        case Verdict.PREEMPTS:
+            victims = ", ".join(str(key) for key in found.outcome.victims)
+            yield f"It gets quota as soon as these have left, which are preempted: {victims}"
+        case Verdict.WAITS:
+            yield _why(found.outcome)
+            if found.when_first is not None:
+                yield "If it were first in its ClusterQueue: " + _then(found.when_first)
+        case Verdict.UNKNOWN:
+            yield "It is being deleted."
+
+
+def _flavors(found: Explanation) -> str:
+    if found.admission is None:
+        return ""
+    parts = [
+        f"{name} from {flavor}"
+        for one in found.admission.pod_set_assignments
+        for name, flavor in sorted(one.flavors.items())
+    ]
+    return f" ({', '.join(dict.fromkeys(parts))})" if parts else ""
+
+
+def _why(outcome: Outcome) -> str:
+    if outcome.reason is None:
+        return "It waits."
+    if not outcome.evaluated:
+        return "It waits behind others: its ClusterQueue does not get as far as to try it."
+    return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"
+
+
+def _then(outcome: Outcome) -> str:
+    if outcome.admits:
+        return "it would get quota."
+    if outcome.helps:
+        return f"it would preempt {', '.join(str(key) for key in outcome.victims)}."
+    if outcome.reason is None:
+        return "it would wait."
+    return f"{condition_reason(outcome.reason)}: {render(outcome.reason)}"
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table(show_edge=True)
+    for title in ("Pod set", "Resource", "Flavor"):
+        table.add_column(title, overflow="fold")
+    for title in ("Requested", "Used", "Nominal", "Borrowable", "Available"):
+        table.add_column(title, justify="right", overflow="fold")
+    table.add_column("Verdict", overflow="fold")
+    before = ""
+    for row in rows:
+        colour = "green" if row.fit is Fit.FITS else "red"
+        label = f"{row.pod_set} x {row.count}"
+        table.add_row(
+            "" if label == before else label,
+            row.resource,
+            row.flavor or "-",
+            *(
+                format_amount(row.resource, amount)
+                for amount in (row.requested, row.used, row.nominal)
+            ),
+            _borrowable(row),
+            format_amount(row.resource, row.available),
+            Text(_fit(row), style=colour),
+        )
+        before = label
+    return table
+
+
+def _borrowable(row: Row) -> str:
+    if row.borrowing_limit is not None:
+        return format_amount(row.resource, row.borrowing_limit)
+    return format_amount(row.resource, max(0, row.capacity - row.nominal))
+
+
+def _fit(row: Row) -> str:
+    lacks = [
+        f"{format_amount(row.resource, one.lack)} more needed"
+        for one in row.blockers
+        if isinstance(one, QuotaInUse)
+    ]
+    lacks += [
+        f"at most {format_amount(row.resource, one.capacity)} ever"
+        for one in row.blockers
+        if isinstance(one, ExceedsCapacity)
+    ]
+    if not lacks and row.fit is Fit.NO_MATCH:
+        lacks = [one.text.replace(f" in flavor {row.flavor}", "") for one in row.blockers]
+    return ": ".join([row.fit.value, *lacks[:1]])
+
+
+def _changes(console: Console, found: Explanation) -> None:
+    if not found.changes:
+        if found.verdict is Verdict.WAITS:
+            _line(console, "No single change was found that would admit it now.", bold=True)
+        return
+    _line(console, "Any one of these would admit it now, and nothing smaller:", bold=True)
+    for one in found.changes:
+        _line(console, f"  {_change(one)}", colour="green")
+
+
+def _change(found: Found) -> str:
+    change = found.change
+    text = change.text if change.subject in change.text else f"{change.subject}: {change.text}"
+    if not found.victims:
+        return text
+    return f"{text} (preempts {', '.join(str(key) for key in found.victims)})"

@@ -1,0 +1,182 @@
+"""`kueuelib explain` as a user types it, and that what it says holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, is_true, job, queues
+
+from kueuelib.testing.processes import LocalCluster
+
+
+class Explain:
+    """The command with the cluster's kubeconfig."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._kubeconfig = str(cluster.kubeconfig)
+
+    def run(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kueuelib", "explain", *args, "--kubeconfig", self._kubeconfig],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+    def json(self, *args: str, stdin: str = "") -> Obj:
+        done = self.run(*args, "-o", "json", stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        found: Obj = json.loads(done.stdout)
+        return found
+
+    def text(self, *args: str, stdin: str = "") -> str:
+        done = self.run(*args, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def explain(cluster: LocalCluster) -> Explain:
+    return Explain(cluster)
+
+
+@pytest.fixture
+def crowded(rest: Rest) -> None:
+    """Two CPUs, both in use, and a Job of two pods that waits."""
+    queues(rest, cpu=2)
+    rest.create(JOBS, job("first", seconds=600, pods=2))
+    eventually(lambda: not rest.get(f"{JOBS}/first")["spec"]["suspend"])
+    rest.create(JOBS, job("second", seconds=600, pods=2))
+    eventually(lambda: len(rest.items(WORKLOADS)) == 2)
+
+    def settled() -> bool:
+        found = rest.get(f"{KUEUE}/clusterqueues/team")["status"]
+        pods = rest.items(PODS)
+        assert all(pod["status"]["phase"] == "Running" for pod in pods)
+        return (found["pendingWorkloads"], found["reservingWorkloads"], len(pods)) == (1, 1, 2)
+
+    eventually(settled)
+
+
+def change(found: Obj, kind: str) -> Obj:
+    (one,) = (each for each in found["changes"] if each["kind"] == kind)
+    return one
+
+
+def versions(rest: Rest) -> dict[str, str]:
+    """The resource versions of what explain looks at."""
+    paths = (WORKLOADS, f"{KUEUE}/clusterqueues", f"{KUEUE}/resourceflavors")
+    return {
+        one["metadata"]["uid"]: one["metadata"]["resourceVersion"]
+        for path in paths
+        for one in rest.items(path)
+    }
+
+
+@pytest.mark.usefixtures("crowded")
+def test_a_job_that_waits_is_explained_and_the_proposed_quota_admits_it(
+    rest: Rest, explain: Explain
+) -> None:
+    def told() -> bool:
+        return explain.json("job/second").get("told", {}).get("reason") == "WaitingForQuota"
+
+    eventually(told)
+    before = versions(rest)
+    found = explain.json("job/second", "-n", "default")
+    text = explain.text("job/second")
+    assert versions(rest) == before
+    assert found["verdict"] == "waits"
+    assert (found["position"], found["ahead"], found["clusterQueue"]) == (1, [], "team")
+    assert found["reason"]["message"] == found["told"]["message"]
+    (row,) = found["table"]
+    amounts = {name: row[name] for name in ("requested", "used", "nominal", "available")}
+    assert amounts == {"requested": "2", "used": "2", "nominal": "2", "available": "0"}
+    assert change(found, "quota")["details"]["amounts"][0]["by"] == 2000
+    assert "raise nominalQuota of flavor on-demand: cpu by 2 (to 4)" in text
+    assert "2 more needed" in text
+
+    queue = rest.get(f"{KUEUE}/clusterqueues/team")
+    groups = queue["spec"]["resourceGroups"]
+    groups[0]["flavors"][0]["resources"][0]["nominalQuota"] = "3999m"
+    rest.merge(f"{KUEUE}/clusterqueues/team", {"spec": {"resourceGroups": groups}})
+    less = explain.json("job/second")
+    assert change(less, "quota")["details"]["amounts"][0]["by"] == 1
+    groups[0]["flavors"][0]["resources"][0]["nominalQuota"] = "4"
+    rest.merge(f"{KUEUE}/clusterqueues/team", {"spec": {"resourceGroups": groups}})
+    eventually(lambda: not rest.get(f"{JOBS}/second")["spec"]["suspend"])
+    held = explain.json("job/second")
+    assert (held["verdict"], held["changes"]) == ("holds quota", [])
+
+
+@pytest.mark.usefixtures("crowded")
+def test_a_workload_and_a_pod_of_a_job_lead_to_the_same_answer(
+    rest: Rest, explain: Explain
+) -> None:
+    (name,) = (
+        wl["metadata"]["name"] for wl in rest.items(WORKLOADS) if is_true(wl, "QuotaReserved")
+    )
+    pod = eventually(lambda: rest.items(PODS))[0]["metadata"]["name"]
+    assert explain.json(f"workload/{name}")["workload"] == f"default/{name}"
+    of_pod = explain.json(f"pod/{pod}")
+    assert of_pod["workload"] == f"default/{name}"
+    assert of_pod["object"] == f"Pod {pod} of Job first"
+
+
+@pytest.mark.usefixtures("crowded")
+def test_manifests_are_answered_without_being_submitted(rest: Rest, explain: Explain) -> None:
+    before = versions(rest)
+    small, lost = job("small", seconds=1), job("lost", seconds=1)
+    lost["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "absent"
+    found = explain.json("-f", "-", stdin=yaml.safe_dump_all([small, lost]))
+    assert versions(rest) == before
+    assert [one["object"] for one in found] == ["Job small", "Job lost"]
+    assert all(not one["submitted"] for one in found)
+    assert found[0]["position"] == 2
+    assert change(found[0], "quota")["details"]["amounts"][0]["by"] == 1000
+    assert found[1]["problems"][0]["subject"] == "LocalQueue default/absent"
+    assert found[1]["reason"]["reason"] == "Misconfigured"
+
+
+@pytest.mark.usefixtures("crowded")
+def test_bad_questions_are_answered_with_the_object_the_field_and_the_fix(
+    explain: Explain,
+) -> None:
+    broken = job("broken", seconds=1)
+    del broken["spec"]["template"]["spec"]["containers"]
+    unnamed = {**job("x", seconds=1), "metadata": {}}
+    cases = (
+        (("job/absent",), "", 1, "Job absent does not exist in namespace default; there are first"),
+        (("job/first", "-n", "void"), "", 1, "namespace void, which has no Jobs"),
+        (("workload/absent",), "", 1, "Workload absent does not exist"),
+        (("first",), "", 2, "is not KIND/NAME"),
+        (("deployment/x",), "", 2, "the kind deployment cannot be explained"),
+        ((), "", 2, "give either KIND/NAME or -f FILE"),
+        (("-f", "/nowhere.yaml"), "", 2, "/nowhere.yaml: No such file"),
+        (("-f", "-"), "", 2, "standard input: holds no object"),
+        (("-f", "-"), "a: [", 2, "standard input: malformed YAML"),
+        (("-f", "-"), json.dumps(broken), 2, "Job broken: spec.template.spec.containers"),
+        (("-f", "-"), json.dumps(unnamed), 2, "metadata.name is missing"),
+    )
+    for args, stdin, code, text in cases:
+        done = explain.run(*args, stdin=stdin)
+        assert done.returncode == code, (args, done.stderr)
+        assert text in done.stderr, args
+        assert "Traceback" not in done.stderr
+
+
+def test_what_is_missing_is_named_even_without_any_queue(rest: Rest, explain: Explain) -> None:
+    rest.create(JOBS, job("early", seconds=1))
+    eventually(lambda: rest.items(WORKLOADS))
+    found = explain.text("job/early")
+    assert "LocalQueue default/team: does not exist; create it" in found
+    queues(rest, cpu=1)
+    rest.delete(f"{KUEUE}/namespaces/default/localqueues/team")
+    eventually(lambda: not rest.items(f"{KUEUE}/namespaces/default/localqueues"))
+    created = explain.text("job/early")
+    assert "create LocalQueue default/team with spec.clusterQueue: team" in created
