@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import attrs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -17,11 +18,17 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.workload_plan import Surroundings, next_step, required_checks
+from kueuelib.controllers.workload_plan import (
+    Surroundings,
+    next_step,
+    preempts_early,
+    required_checks,
+)
 from kueuelib.controllers.workload_state import IllegalTransition, Phase
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import decide
-from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
 
 CHECKS = ("first", "second", "special")
@@ -31,7 +38,7 @@ LOCAL: Obj = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
 
 names = st.sampled_from(NAMES)
 checks = st.sampled_from(CHECKS)
-answers = st.sampled_from(["Pending", "Ready", "Ready", "Retry", "Rejected"])
+answers = st.sampled_from(["Pending", "Asks", "Ready", "Ready", "Retry", "Rejected"])
 
 
 class TwoPhases(RuleBasedStateMachine):
@@ -42,7 +49,7 @@ class TwoPhases(RuleBasedStateMachine):
         self.stored: dict[str, Obj] = {}
         self.queue: Obj = {}
         self.version = 0
-        self.plans: list[Any] = []
+        self.plans: list[Settled] = []
 
     # ---- the server
 
@@ -104,7 +111,9 @@ class TwoPhases(RuleBasedStateMachine):
         for flavor in FLAVORS:
             self.engine.observe(events.FlavorSet(make_flavor(flavor)), self.now)
         for check in CHECKS:
-            self.engine.observe(events.CheckSet(make_check(check)), self.now)
+            policy = "AfterCheckPassedOrOnDemand" if check == "second" else "Anytime"
+            made = make_check(check, preemptionPolicy=policy)
+            self.engine.observe(events.CheckSet(made), self.now)
         self.engine.observe(events.NamespaceSet("ns", {}), self.now)
         self.queue = {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -112,22 +121,36 @@ class TwoPhases(RuleBasedStateMachine):
             "metadata": {"name": "cq", "uid": "cq"},
             "spec": {"namespaceSelector": {}},
         }
-        self.set_queue(resourceGroups=_groups({"f": 2}), admissionChecksStrategy=_rules("first"))
+        self.set_queue(
+            resourceGroups=_groups({"f": 2}),
+            admissionChecksStrategy=_rules("first", "second"),
+            preemption={"withinClusterQueue": "LowerPriority"},
+        )
         self.engine.observe(events.LocalQueueSet(make_local_queue("lq", "cq")), self.now)
-        for name in NAMES:
-            self.put(encode(make_workload(name, "lq", {"cpu": 1}, created=self.now)))
+        for priority, name in enumerate(NAMES):
+            made = make_workload(name, "lq", {"cpu": 1}, created=self.now, priority=priority)
+            self.put(encode(made))
 
     # ---- what people and checks do
 
-    @rule(
-        name=names, check=checks, state=st.sampled_from(["Pending", "Ready", "Retry", "Rejected"])
-    )
-    def a_check_answers(self, name: str, check: str, state: str) -> None:
+    @rule(name=names, number=st.integers(0, 2), state=answers)
+    def a_check_answers(self, name: str, number: int, state: str) -> None:
         wl = copy.deepcopy(self.stored[name])
-        for entry in states.check_states(wl):
-            if entry["name"] == check and not states.is_finished(wl):
-                entry.update(state=state, lastTransitionTime=format_time(self.now))  # type: ignore[attr-defined]
-                self.put(wl)
+        entries: Any = states.check_states(wl)
+        if entries:
+            entry = entries[number % len(entries)]
+            entry.pop("reason", None)
+            if state == "Asks":
+                state, entry["reason"] = "Pending", "PreemptionRequired"
+            entry.update(state=state, lastTransitionTime=format_time(self.now))
+            self.put(wl)
+
+    @rule(state=answers)
+    def all_checks_answer(self, state: str) -> None:
+        self.everything_comes_to_rest()
+        for name in NAMES:
+            for number in range(3):
+                self.a_check_answers(name, number, state)
 
     @rule(quota=st.dictionaries(st.sampled_from(FLAVORS), st.integers(0, 3), min_size=1))
     def the_quota_changes(self, quota: dict[str, int]) -> None:
@@ -163,7 +186,19 @@ class TwoPhases(RuleBasedStateMachine):
     def a_cycle_is_decided(self) -> None:
         found = self.engine.next_cycle(self.now)
         if found is not None:
-            self.plans.append(self.engine.settle(decide(found, self.now), self.now))
+            settled = self.engine.settle(decide(found, self.now), self.now)
+            self.plans.append(settled)
+            self.preempt(settled)
+
+    def preempt(self, settled: Settled) -> None:
+        for preemption in settled.preemptions:
+            for victim in preemption.victims:
+                wl = self.stored[victim.key.name]
+                if states.phase_of(wl).holds_quota:
+                    self.put(states.evict(wl, "Preempted", "for others", self.now))
+                else:  # its reservation was not written yet
+                    self.plans = [_without(plan, victim.key) for plan in self.plans]
+                    self.engine.observe(events.Forgotten(victim.key), self.now)
 
     @rule()
     def a_plan_is_written(self) -> None:
@@ -200,8 +235,14 @@ class TwoPhases(RuleBasedStateMachine):
         wl = self.stored[name]
         void = None
         if states.phase_of(wl) is Phase.RESERVED:
-            waits = not states.checks_ready(wl)
-            void = self.engine.void_reservation(ObjectKey("ns", name), flavors_only=waits)
+            key, ready = ObjectKey("ns", name), states.checks_ready(wl)
+            late = {entry["name"] for entry in states.check_states(wl)} & {"second"}
+            early = preempts_early(wl, late)
+            void = self.engine.void_reservation(key, flavors_only=not ready and not early)
+            if isinstance(void, MakingRoom):
+                self.preempt(self.engine.make_room(key))
+            if isinstance(void, QuotaWithdrawn) and not ready:
+                void = None
         around = Surroundings(
             LOCAL,
             self.queue,
@@ -262,6 +303,11 @@ class TwoPhases(RuleBasedStateMachine):
                 assert holder is not None
 
 
+def _without(plan: Settled, key: ObjectKey) -> Settled:
+    admissions = tuple(one for one in plan.admissions if one.key != key)
+    return attrs.evolve(plan, admissions=admissions)
+
+
 def _groups(quota: dict[str, int]) -> list[Obj]:
     flavors = [
         {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": str(amount)}]}
@@ -296,5 +342,5 @@ def _offered(queue: Obj) -> set[str]:
     }
 
 
-TwoPhases.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TwoPhases.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
 TestTwoPhases = TwoPhases.TestCase
