@@ -191,6 +191,11 @@ class ApiService:
         self._check_subresource(target)
         wanted = decode(kind, version, given, options)
         meta = wanted["metadata"]
+        if not meta.get("name"):
+            raise failures.bad_request(
+                f"the name of the object ({target.key.name} based on URL) was undeterminable: "
+                "name must be provided"
+            )
         if kind.namespaced:
             meta.setdefault("namespace", target.key.namespace)
         revision = meta.get("resourceVersion", "")

@@ -235,7 +235,9 @@ class Writes:
         meta = wanted.get("metadata")
         if not isinstance(meta, dict):
             raise failures.bad_request("metadata must be an object")
-        if meta.get("name", name) != name:
+        if not meta.get("name"):
+            raise failures.invalid(kind, name, [_NAME_STAYS])
+        if meta["name"] != name:
             raise failures.mismatch(target.key, str(meta["name"]))
         if kind.namespaced and (meta.get("namespace") or target.key.namespace) != (
             target.key.namespace
@@ -328,6 +330,11 @@ class Writes:
     def _refuse_broken(kind: Kind, name: str, errors: list[FieldError]) -> None:
         if errors:
             raise failures.invalid(kind, name, errors)
+
+
+_NAME_STAYS = FieldError(
+    "metadata.name", "FieldValueInvalid", 'Invalid value: "": field is immutable'
+)
 
 
 def _object_of(request: AdmissionRequest) -> Obj:

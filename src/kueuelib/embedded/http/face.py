@@ -141,7 +141,7 @@ class Face:
             found = self._discovery.group_list()
         elif parts[0] == "apis" and len(parts) == 2:
             found = self._discovery.group(parts[1])
-        elif parts[0] == "apis" and len(parts) == 3:
+        elif parts[0] == "apis" and len(parts) == 3 and parts[1]:
             found = self._discovery.resource_list(parts[1], parts[2])
         elif parts[0] == "api" and len(parts) == 2:
             found = self._discovery.resource_list("", parts[1])
