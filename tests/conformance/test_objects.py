@@ -372,3 +372,53 @@ async def test_a_deployment_is_scaled_through_its_subresource(api):
     merged = await api.patch(f"{base}/d/scale", {"spec": {"replicas": 4}})
     assert merged.body["spec"] == {"replicas": 4}
     assert (await api.get(f"{base}/d")).body["spec"]["replicas"] == 4
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        (
+            {"op": "replace", "path": "/dota/x", "value": "1"},
+            'replace operation does not apply: doc is missing path: "/dota/x": missing value',
+        ),
+        (
+            {"op": "move", "path": "/data/y", "from": "/data/no"},
+            'move operation does not apply: doc is missing path: "/data/no": missing value',
+        ),
+        (
+            {"op": "copy", "path": "/no/y", "from": "/data/x"},
+            'copy operation does not apply: doc is missing path: "/no/y": missing value',
+        ),
+        (
+            {"op": "test", "path": "/data/x", "value": "guess"},
+            "testing value /data/x failed: test failed",
+        ),
+    ],
+)
+async def test_a_json_patch_that_fails_tells_the_path_and_no_value(api, operation, why):
+    secrets = "/api/v1/namespaces/default/secrets"
+    await api.post(secrets, {"metadata": {"name": "s"}, "data": {"x": "aHVzaA=="}})
+    found = await api.patch(f"{secrets}/s", [operation], type=JSON_PATCH)
+    assert found.status == 422
+    assert [cause["message"] for cause in found.body["details"]["causes"]] == [why]
+    assert "aHVzaA" not in found.text
+
+
+@pytest.mark.parametrize("by", ["put", "patch"])
+async def test_a_resource_version_that_is_no_number_is_invalid(api, by):
+    await api.post(MAPS, config_map())
+    call = getattr(api, by)
+    found = await call(f"{MAPS}/a", config_map(resourceVersion="abc"))
+    assert (found.status, found.body["reason"]) == (422, "Invalid")
+    assert found.body["details"]["causes"][0]["field"] == "metadata.resourceVersion"
+
+
+async def test_a_broken_label_is_named_once(api):
+    labels = {"a": "x" * 64, "b d": "x" * 64}
+    found = await api.post(MAPS, config_map(labels=labels))
+    assert found.status == 422
+    value = "x" * 64
+    text = f'metadata.labels: Invalid value: "{value}": must be no more than 63 bytes'
+    assert found.body["message"].count(text) == 1
+    assert found.body["message"].count('metadata.labels: Invalid value: "b d": name part') == 1
+    assert len(found.body["details"]["causes"]) == 2

@@ -205,7 +205,10 @@ async def test_the_policy_decides_over_a_hook_that_fails(api, hook):
 @pytest.mark.parametrize(
     ("client", "text"),
     [
-        ({"url": "https://127.0.0.1:1/x"}, "127.0.0.1:1"),
+        (
+            {"url": "https://127.0.0.1:1/x"},
+            'webhook: Post "https://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection refused',
+        ),
         ({"service": {"namespace": "a", "name": "b"}}, "give the webhook by url"),
     ],
 )
@@ -221,7 +224,8 @@ async def test_a_hook_with_a_foreign_certificate_is_not_trusted(api, hook):
     await register(api, hook, clientConfig={"url": f"{hook.url}/hook", "caBundle": foreign})
     refused = await api.post(MAPS, config_map())
     assert refused.status == 500
-    assert "certificate" in refused.body["message"].lower()
+    assert "tls: failed to verify certificate: x509: " in refused.body["message"]
+    assert "_ssl" not in refused.body["message"]
 
 
 async def test_a_dry_run_spares_hooks_with_side_effects(api, hook):

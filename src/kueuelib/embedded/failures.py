@@ -69,14 +69,16 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
 
 def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """The same for what is no stored object: options, reviews."""
-    texts = list(dict.fromkeys(str(error) for error in errors))
+    once = {str(error): error for error in errors}
+    texts = list(once)
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     about: dict[str, Any] = {"name": name} if name else {}
     if group:
         about["group"] = group
     about["kind"] = kind
     about["causes"] = [
-        {"reason": error.reason, "message": error.message, "field": error.path} for error in errors
+        {"reason": error.reason, "message": error.message, "field": error.path}
+        for error in once.values()
     ]
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(f'{qualified} "{name}" is invalid: {text}', details=about)

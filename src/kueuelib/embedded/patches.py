@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import jsonpatch
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointer, JsonPointerException
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
@@ -16,6 +17,13 @@ from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import Invalid, TooLarge
 
 OPERATIONS_LIMIT = 10_000
+_NOT_APPLICABLE: Final = (
+    jsonpatch.JsonPatchException,
+    JsonPointerException,
+    TypeError,
+    KeyError,
+    AttributeError,
+)
 REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -49,12 +57,34 @@ def json_patch(target: Obj, operations: Any) -> Any:
             f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, "
             f"got {len(operations)}"
         )
+    found: Any = copy_json(target)
+    for operation in operations:
+        try:
+            found = jsonpatch.JsonPatch([operation]).apply(found, in_place=True)
+        except jsonpatch.InvalidJsonPatch as error:
+            raise failures.bad_request(f"error decoding patch: {error}") from error
+        except _NOT_APPLICABLE as error:
+            # The texts of these exceptions show values, which may be secret.
+            why = {"reason": "UnexpectedServerResponse", "message": _why(operation, found, error)}
+            raise Invalid(REJECTED, details={"causes": [why]}) from error
+    return copy_json(found)
+
+
+def _why(operation: Mapping[str, Any], target: Any, error: Exception) -> str:
+    name, path, source = (operation.get(key) for key in ("op", "path", "from"))
+    if isinstance(error, jsonpatch.JsonPatchTestFailed):
+        return f"testing value {path} failed: test failed"
+    if name in ("move", "copy") and not _resolves(target, source):
+        path = source
+    return f'{name} operation does not apply: doc is missing path: "{path}": missing value'
+
+
+def _resolves(target: Any, path: Any) -> bool:
     try:
-        return jsonpatch.JsonPatch(operations).apply(target)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise failures.bad_request(f"error decoding patch: {error}") from error
-    except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError) as error:
-        raise Invalid(REJECTED) from error
+        JsonPointer(path).resolve(target)
+    except (JsonPointerException, TypeError, KeyError):
+        return False
+    return True
 
 
 def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:

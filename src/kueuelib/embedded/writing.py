@@ -12,6 +12,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
+from kueuelib.embedded.builtins.fields import invalid
 from kueuelib.embedded.builtins.metadata import validate_metadata, validate_metadata_update
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
@@ -254,6 +255,10 @@ class Writes:
                 f"Precondition failed: UID in precondition: {uid}, "
                 f"UID in object meta: {old['metadata']['uid']}",
             )
+        if insisted and not (insisted.isascii() and insisted.isdigit()):
+            text = f'strconv.ParseUint: parsing "{insisted}": invalid syntax'
+            broken = invalid("metadata.resourceVersion", insisted, text)
+            raise failures.invalid(kind, name, [broken])
         if insisted and insisted != old["metadata"]["resourceVersion"]:
             raise failures.conflict(kind, name)
 

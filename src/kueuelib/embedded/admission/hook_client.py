@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -63,7 +64,7 @@ class HookClient:
         except TimeoutError as error:
             raise HookFailed(f'Post "{url}": context deadline exceeded') from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
-            raise HookFailed(f'Post "{url}": {str(error) or type(error).__name__}') from error
+            raise HookFailed(f'Post "{url}": {_reason(error)}') from error
         if len(raw) > ANSWER_LIMIT:
             raise HookFailed(f'Post "{url}": the answer is longer than {ANSWER_LIMIT} bytes')
         if status != 200:
@@ -102,6 +103,34 @@ class HookClient:
                 self._contexts.clear()
             self._contexts[bundle] = found
         return found
+
+
+def _reason(error: Exception) -> str:
+    """Why a call has failed, in the words of clients in Go; users match on some of them."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {error.host}: no such host"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        text = getattr(error.certificate_error, "verify_message", "") or "certificate is not valid"
+        return f"tls: failed to verify certificate: x509: {text}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"tls: {getattr(error.os_error, 'reason', None) or 'handshake failure'}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or _inner_number(error.os_error)
+        text = os.strerror(number).lower() if number else "cannot connect"
+        return f"dial tcp {error.host}:{error.port}: connect: {text}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "EOF"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "unexpected EOF"
+    return "malformed HTTP response"
+
+
+def _inner_number(error: OSError) -> int:
+    """Of a connection that was tried at several addresses, why the last one failed."""
+    inner = getattr(error, "exceptions", ())
+    return next((one.errno for one in reversed(inner) if getattr(one, "errno", None)), 0)
 
 
 async def gather_first_failure(calls: list[Any]) -> None:
