@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 
 import httpx
 import pytest
 import yaml
 
+from kueuelib.embedded import release
+from kueuelib.embedded.cluster.nodes import simulated_node
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 
@@ -240,3 +244,30 @@ async def test_openapi_refers_to_nothing_that_is_not_there(api, path):
     collect(document)
     assert references
     assert {each.removeprefix(prefix) for each in references} <= found.keys()
+
+
+async def test_a_method_that_http_does_not_have_is_not_allowed(api):
+    found = await api.call("FOO", MAPS)
+    assert (found.status, found.body["reason"]) == (405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize(
+    "line", [b"GARBAGE\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nA b: c\r\n\r\n"]
+)
+async def test_what_is_no_request_is_a_bad_request_in_plain_words(server, line):
+    context = ssl.create_default_context(cadata=server.ca.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    writer.write(line)
+    raw = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    head, _, body = raw.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 400 ")
+    assert json.loads(body)["message"] == "the request is malformed"
+
+
+async def test_server_documents_and_nodes_tell_one_version(api):
+    version = (await api.get("/version")).body
+    assert version["gitVersion"] == release.VERSION
+    assert release.VERSION.startswith(f"v{version['major']}.{version['minor']}.")
+    assert (await api.get("/openapi/v3/api/v1")).body["info"]["version"] == release.RELEASE
+    assert simulated_node(0, 0.0)["status"]["nodeInfo"]["kubeletVersion"] == release.VERSION

@@ -23,6 +23,7 @@ from kueuelib.embedded.assembly import new_service
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
+from kueuelib.embedded.http.malformed import Server
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ConfigError
 
@@ -240,7 +241,7 @@ class ApiServer:
         )
         address = f"{self.host}:{self.port}"
         face = Face(service, self._authenticator, authorizer, address)
-        server = web.Server(
+        server = Server(
             face.handle,
             request_factory=_request,
             handler_cancellation=True,

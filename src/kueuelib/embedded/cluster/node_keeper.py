@@ -1,19 +1,22 @@
-"""Makes nodes that users add with the label of simulated nodes as ready as the first ones."""
+"""Makes nodes that users add with the label of simulated nodes as well as the first ones."""
 
 from __future__ import annotations
 
-from kueuelib.api.kinds import NODES
-from kueuelib.api.meta import Obj, ObjectKey, find_condition
+from kueuelib.api.kinds import LEASES, NODES
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
 from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
-from kueuelib.embedded.cluster.nodes import is_simulated, node_status
+from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status
 from kueuelib.embedded.service import ApiService
+from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta
 
 
 class NodeKeeper:
-    """Reports simulated nodes as ready once; a user may say otherwise afterwards.
+    """Reports simulated nodes as ready once, and renews their Leases.
+
+    That a node is ready is said once: a user may say otherwise afterwards.
 
     Attributes:
         loop: the work queue; run it.
@@ -24,17 +27,21 @@ class NodeKeeper:
         self._nodes = nodes
         self._clock = clock
         self._known = 0
+        self._renewed: dict[ObjectKey, float] = {}
         self.loop: Loop[ObjectKey] = Loop("node", self._reconcile, clock, workers=1)
         nodes.add_handler(self._on_node)
 
     def _on_node(self, delta: Delta[Obj]) -> None:
-        if delta.new is not None:
+        if delta.new is None:
+            self._renewed.pop(delta.key, None)
+        else:
             self.loop.add(delta.key)
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         node = self._nodes.get(key)
         if node is None or not is_simulated(node):
             return None
+        await self._renew(node)
         status = node.get("status") or {}
         if not find_condition(status.get("conditions"), "Ready"):
             self._known = max(self._known + 1, len(self._nodes.store))
@@ -42,4 +49,17 @@ class NodeKeeper:
             self._nodes.written(
                 await self._service.update_status(NODES, {**node, "status": status})
             )
-        return None
+        return self._renewed[key] + RENEW_SECONDS
+
+    async def _renew(self, node: Obj) -> None:
+        """Writes the Lease of a node when it is missing or old."""
+        key, now = key_of(node), self._clock.now()
+        if now < self._renewed.get(key, -RENEW_SECONDS) + RENEW_SECONDS:
+            return
+        lease = node_lease(node, now)
+        try:
+            await self._service.create(LEASES, lease)
+        except AlreadyExists:
+            spec = {"spec": lease["spec"]}
+            await self._service.patch(LEASES, key_of(lease), spec)
+        self._renewed[key] = now

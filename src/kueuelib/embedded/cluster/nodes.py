@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, format_time, is_true, labels_of
+from kueuelib.api.meta import Obj, format_micro_time, format_time, is_true, labels_of
 from kueuelib.embedded.cluster.contract import HOSTNAME, POOL, POOLS, SIMULATED
+from kueuelib.embedded.release import VERSION
 
 CAPACITY: Mapping[str, str] = {
     "cpu": "100k",
@@ -20,7 +21,9 @@ The number of pods is what keeps the memory of the server bounded.
 """
 
 PREFIX = "simulated-node-"
-VERSION = "v1.36.0"
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 3600
+RENEW_SECONDS = 1200.0
 
 
 def simulated_node(index: int, now: float) -> Obj:
@@ -67,6 +70,23 @@ def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
             "osImage": "simulated",
             "operatingSystem": "linux",
             "architecture": "amd64",
+        },
+    }
+
+
+def node_lease(node: Mapping[str, Any], now: float) -> Obj:
+    """The Lease by which a node says that it is alive; renewed rarely, as nobody watches it."""
+    name = node["metadata"]["name"]
+    at = format_micro_time(now)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": at,
         },
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kueuelib.embedded import failures
+from kueuelib.embedded import failures, release
 from kueuelib.embedded.access.attributes import Authorizer, refusal
 from kueuelib.embedded.access.impersonation import impersonated
 from kueuelib.embedded.access.reviews import KINDS as REVIEW_KINDS
@@ -30,9 +30,9 @@ from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unautho
 log = logging.getLogger("kueuelib.embedded")
 
 VERSION: dict[str, str] = {
-    "major": "1",
-    "minor": "33",
-    "gitVersion": "v1.33.0+kueuelib",
+    "major": release.MAJOR,
+    "minor": release.MINOR,
+    "gitVersion": release.VERSION,
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

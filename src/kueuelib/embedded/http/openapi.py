@@ -14,6 +14,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import answer
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.release import RELEASE
 from kueuelib.embedded.schema.announce import definition_name, definitions
 from kueuelib.embedded.schema.messages import message_name
 
@@ -90,7 +91,7 @@ class OpenApi:
             paths.update(_paths(kind, found))
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "info": {"title": "Kubernetes", "version": RELEASE},
             "paths": paths,
             "components": {"schemas": _schemas(kinds, "#/components/schemas/")},
         }
@@ -103,7 +104,7 @@ class OpenApi:
         ]
         return {
             "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "info": {"title": "Kubernetes", "version": RELEASE},
             "paths": {},
             "definitions": _schemas(kinds, "#/definitions/"),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.kinds import NODES, PODS
+from kueuelib.api.kinds import LEASES, NODES, PODS
 from kueuelib.api.meta import find_condition
 
 SIMPLE_NODE = {
@@ -203,3 +203,16 @@ async def test_a_cordoned_node_gets_no_pods(sandbox) -> None:
     assert found["message"] == "0/2 nodes are available: 2 node(s) were unschedulable."
     await sandbox.patch(NODES, "simulated-node-1", {"spec": {"unschedulable": None}})
     assert (await sandbox.get(PODS, "pod"))["spec"]["nodeName"] == "simulated-node-1"
+
+
+async def test_simulated_nodes_have_leases_and_renew_them(sandbox) -> None:
+    async def lease() -> dict:
+        return await sandbox.get(LEASES, "simulated-node-0", "kube-node-lease")
+
+    await sandbox.settle()
+    first = await lease()
+    node = await sandbox.get(NODES, "simulated-node-0")
+    assert first["spec"]["holderIdentity"] == "simulated-node-0"
+    assert first["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+    await sandbox.pass_time(1200)
+    assert (await lease())["spec"]["renewTime"] > first["spec"]["renewTime"]

@@ -1,0 +1,49 @@
+"""Requests that are no HTTP, or of an unknown method: answered with a Status all the same."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError
+
+from kueuelib.embedded import failures
+from kueuelib.embedded.http.answers import failure
+from kueuelib.errors import BadRequest
+
+_LOG = logging.getLogger("kueuelib.embedded")
+_REQUEST_LINE: Final = re.compile(r"'[A-Za-z-]+ /\S* HTTP/1\.[01]'")
+
+
+class _Connection(web.RequestHandler):
+    """One connection; what cannot be parsed ends it."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """405 for an unknown method, 400 for what is no request."""
+        if not isinstance(exc, HttpProcessingError):
+            return super().handle_error(request, status, exc, message)
+        _LOG.debug("a malformed request from %s", request.remote, exc_info=exc)
+        if isinstance(exc, BadHttpMethod) and _REQUEST_LINE.search(exc.message):
+            response = failure(failures.wrong_method())
+        else:
+            response = failure(BadRequest("the request is malformed"))
+        response.force_close()
+        return response
+
+
+class Server(web.Server):
+    """A server of such connections."""
+
+    def __call__(self) -> web.RequestHandler:
+        """A handler for one more connection."""
+        return _Connection(self, loop=self._loop, **self._kwargs)
