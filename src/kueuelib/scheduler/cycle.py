@@ -16,7 +16,7 @@ from kueuelib.scheduler.plan import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.turns import Turns
 
-__all__ = ["Admit", "CycleInput", "Head", "Plan", "Wait", "decide"]
+__all__ = ["Admit", "CycleInput", "Head", "Plan", "Wait", "decide", "decide_on"]
 
 
 def decide(found: CycleInput, now: float) -> Plan:
@@ -26,7 +26,17 @@ def decide(found: CycleInput, now: float) -> Plan:
         found: the heads and the state.
         now: seconds since the epoch; only waiting times depend on it.
     """
-    snapshot = Snapshot(found.frozen)
+    return decide_on(Snapshot(found.frozen), found, now)
+
+
+def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
+    """Decides one cycle on a snapshot of the caller, who has to undo what it leaves there.
+
+    Args:
+        snapshot: the state; changed by every decision.
+        found: the heads; its frozen state is not read.
+        now: seconds since the epoch; only waiting times depend on it.
+    """
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(found.heads, key=lambda head: head.cluster_queue):

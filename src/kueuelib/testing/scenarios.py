@@ -7,10 +7,14 @@ that the manager runs, one head per ClusterQueue and cycle. As the tables want t
 preemptor in every cycle, all heads are tried in each one, also where nothing changed.
 
     python -m kueuelib.testing.scenarios < in.jsonl > out.jsonl
+
+With `--rounds many` cycles between which nothing happens are rounds on one snapshot, so that a
+ClusterQueue has several heads per snapshot; what is decided is the same.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +48,7 @@ from kueuelib.scheduler.reasons import (
     NoLongerFits,
     Preempting,
 )
+from kueuelib.scheduler.rounds import Rounds
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
@@ -64,22 +69,24 @@ _FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "prefere
 _MAY_STOP = ("Borrow", "Preempt")
 
 
-def run(scenario: Mapping[str, Any]) -> Obj:
+def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
     """Runs one scenario.
 
     Args:
         scenario: its description.
+        rounds: decides several cycles per snapshot; None takes a snapshot for each.
 
     Returns:
         `cycles`, each with `entries`, `admitted`, `pending`, `heap` and `inadmissible`; `final`
         with `holding`.
     """
-    return _Run(scenario).result()
+    return _Run(scenario, rounds).result()
 
 
 class _Run:
-    def __init__(self, scenario: Mapping[str, Any]) -> None:
+    def __init__(self, scenario: Mapping[str, Any], rounds: Rounds | None) -> None:
         self._scenario = scenario
+        self._rounds = rounds
         gates = scenario.get("gates", {})
         self._engine = Engine(
             Settings(
@@ -175,8 +182,12 @@ class _Run:
                 for head in found.heads
             )
             found = attrs.evolve(found, heads=tuple(heads))
-        plan = decide(found, self._now)
+        rounds = self._rounds
+        decided = decide if rounds is None else rounds.decide
+        plan = decided(found, self._now)
         settled = self._engine.settle(plan, self._now)
+        if rounds is not None:
+            rounds.settled(settled, self._engine)
         report = {"cycle": number, **_report(found, plan), **self._content()}
         told = {victim.key for one in settled.preemptions for victim in one.victims}
         for preemption in plan.preemptions:
@@ -219,6 +230,7 @@ class _Run:
     def _release(self, number: int) -> None:
         for name in sorted(name for name, due in self._releases.items() if due <= number):
             del self._releases[name]
+            self._something_happened()
             conditions = (
                 make_condition(QUOTA_RESERVED, False, "Pending", self._now),
                 make_condition(ADMITTED, False, "NoReservation", self._now),
@@ -233,9 +245,15 @@ class _Run:
         for name in self._scenario.get("finish", {}).get(str(number), ()):
             raw = self._raw.get(name)
             if raw is not None and raw.get("status", {}).get("admission"):
+                self._something_happened()
                 self._patch(name, make_condition(FINISHED, reason="Succeeded", at=self._now))
         for found in self._arrivals.pop(number, ()):
+            self._something_happened()
             self._create(found)
+
+    def _something_happened(self) -> None:
+        if self._rounds is not None:
+            self._rounds.forget()
 
     def _holding(self, key: ObjectKey) -> Obj:
         admission = self._raw[key.name]["status"]["admission"]
@@ -398,9 +416,18 @@ def _class_of(wait: Wait) -> str:
 
 def main() -> None:
     """Reads one scenario per line and prints one result per line."""
+    parser = argparse.ArgumentParser(prog="python -m kueuelib.testing.scenarios")
+    parser.add_argument(
+        "--rounds",
+        choices=("one", "many"),
+        default="one",
+        help="cycles per snapshot: one, or as many as nothing happens between",
+    )
+    many = parser.parse_args().rounds == "many"
     for line in sys.stdin.buffer:
         if line.strip():
-            sys.stdout.buffer.write(orjson.dumps(run(orjson.loads(line))) + b"\n")
+            found = run(orjson.loads(line), rounds=Rounds() if many else None)
+            sys.stdout.buffer.write(orjson.dumps(found) + b"\n")
 
 
 if __name__ == "__main__":

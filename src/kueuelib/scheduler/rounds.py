@@ -1,0 +1,70 @@
+"""Several rounds of heads on one snapshot (spec/scheduling 9.3).
+
+A round is a cycle whose state is not taken from the cache anew: what earlier rounds admitted is
+charged on the snapshot that they left behind. That is the same state as long as nothing else
+happened, and as long as nobody asks who could be preempted, because a snapshot knows no workloads
+that were admitted after it was taken. So heads that may preempt get a fresh one.
+"""
+
+from __future__ import annotations
+
+from kueuelib.api.kueue import NEVER
+from kueuelib.scheduler.cycle import CycleInput, Plan, decide_on
+from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.queue_spec import PreemptionPolicy
+from kueuelib.scheduler.snapshot import Snapshot
+
+
+class Rounds:
+    """Decides cycles, and keeps the snapshot from one to the next while that is the same.
+
+    Attributes:
+        snapshots: how many snapshots were taken.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self.snapshots = 0
+
+    def decide(self, found: CycleInput, now: float) -> Plan:
+        """Decides one round, as `kueuelib.scheduler.cycle.decide` would.
+
+        Args:
+            found: the heads, and the state for the case that a snapshot is needed.
+            now: seconds since the epoch.
+        """
+        snapshot = self._snapshot
+        if snapshot is None or not _serves(snapshot, found):
+            snapshot = self._snapshot = Snapshot(found.frozen)
+            self.snapshots += 1
+        mark = snapshot.mark()
+        plan = decide_on(snapshot, found, now)
+        snapshot.undo(mark)
+        if plan.preemptions:
+            self._snapshot = None
+        return plan
+
+    def settled(self, settled: Settled, engine: Engine) -> None:
+        """Charges what a round admitted; to be called after `Engine.settle`."""
+        if self._snapshot is None:
+            return
+        for admit in settled.admissions:
+            queue, holder = self._snapshot.queue(admit.cluster_queue), engine.holder(admit.key)
+            if queue is None or holder is None:
+                self._snapshot = None
+                return
+            self._snapshot.add(queue, holder.usage)
+
+    def forget(self) -> None:
+        """Something happened that was not decided here: the next round needs a new snapshot."""
+        self._snapshot = None
+
+
+def _serves(snapshot: Snapshot, found: CycleInput) -> bool:
+    queues = [snapshot.queue(head.cluster_queue) for head in found.heads]
+    return all(queue is not None and _spares(queue.spec.preemption) for queue in queues)
+
+
+def _spares(policy: PreemptionPolicy) -> bool:
+    """Whether a policy lets all others keep what they have."""
+    return policy.within_cluster_queue == policy.reclaim_within_cohort == NEVER
