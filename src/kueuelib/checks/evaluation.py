@@ -88,11 +88,6 @@ class Evaluator:
             raise error
         return task.result()
 
-    def close(self) -> None:
-        """Lets go of the threads of functions that are not async."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def _call(self, wl: Obj, parameters: Obj | None, context: Context) -> object:
         enter(context)
         workload = decode(Workload, wl)
