@@ -57,6 +57,7 @@ def test_a_leader_that_stops_lets_go_of_its_lease(elected: LocalCluster) -> None
         assert two != one
 
 
+@pytest.mark.timeout(240)
 def test_a_leader_that_loses_the_server_becomes_a_candidate_again(
     elected: LocalCluster, tmp_path: Path
 ) -> None:
@@ -75,8 +76,8 @@ def test_a_leader_that_loses_the_server_becomes_a_candidate_again(
         one = eventually(lambda: holder(rest))
         elected.processes.kill("apiserver")
         log = elected.processes.folder / "first.log"
-        eventually(lambda: re.search("starting over as a candidate", log.read_text()))
+        eventually(lambda: re.search("starting over as a candidate", log.read_text()), 60)
         elected.processes.start("apiserver", "apiserver", *args)
-        again = eventually(lambda: (found := holder(rest)) != one and found, 60)
+        again = eventually(lambda: (found := holder(rest)) != one and found, 90)
     assert again != one
     assert elected.processes.stop("first") == 0
