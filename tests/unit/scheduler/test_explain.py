@@ -1,0 +1,255 @@
+"""What `explain` finds in small worlds: one per obstacle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.rows import Fit
+from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.world import World
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_check,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+
+NOW = 1000.0
+KEY = ObjectKey("ns", "job")
+
+
+def world(quota: dict[str, Any] | None = None, **queue: Any) -> World:
+    """One flavor, one queue."""
+    found = World().with_namespace("ns", {}).with_flavor(make_flavor("f"))
+    found = found.with_cluster_queue(make_cluster_queue("cq", {"f": quota or {"cpu": 4}}, **queue))
+    return found.with_local_queue(make_local_queue("lq", "cq"))
+
+
+def waits(name: str = "job", cpu: str | int = 1, **rest: Any) -> Workload:
+    return make_workload(name, rest.pop("queue", "lq"), {"cpu": cpu}, **rest)
+
+
+def holds(name: str, cpu: int, queue: str = "cq", priority: int = 0, flavor: str = "f") -> Workload:
+    admission = {
+        "clusterQueue": queue,
+        "podSetAssignments": [make_assignment({"cpu": cpu}, flavor)],
+    }
+    return make_workload(
+        name,
+        "lq",
+        {"cpu": cpu},
+        priority=priority,
+        conditions=[make_condition("QuotaReserved"), make_condition("Admitted")],
+        status={"admission": admission},
+    )
+
+
+def ask(found: World) -> Explanation:
+    return explain(found, KEY, NOW)
+
+
+def texts(found: Explanation) -> list[str]:
+    return [one.change.text for one in found.changes]
+
+
+def test_the_missing_quota_is_found_to_the_unit() -> None:
+    found = ask(world().with_workload(holds("h", 4)).with_workload(waits(cpu="1500m")))
+    assert found.verdict is Verdict.WAITS
+    assert "raise nominalQuota of flavor f: cpu by 1500m (to 5500m)" in texts(found)
+    assert "Workload ns/h finishes or is deleted" in texts(found)
+    (row,) = found.rows
+    assert (row.requested, row.used, row.nominal, row.available) == (1500, 4000, 4000, 0)
+    assert row.fit is Fit.IN_USE
+
+
+def test_two_resources_of_one_flavor_are_raised_together() -> None:
+    pod = make_workload("job", "lq", {"cpu": 5, "memory": "3Gi"})
+    found = ask(world({"cpu": 4, "memory": "1Gi"}).with_workload(pod))
+    assert texts(found) == [
+        "raise nominalQuota of flavor f: cpu by 1 (to 5) and memory by 2Gi (to 3Gi)"
+    ]
+    assert {row.fit for row in found.rows} == {Fit.EXCEEDS}
+
+
+def test_borrowing_and_lending_limits_are_found() -> None:
+    start = world({"cpu": {"nominal": 1, "borrowing": 1}}, cohort="c")
+    start = start.with_cluster_queue(
+        make_cluster_queue("other", {"f": {"cpu": {"nominal": 5}}}, cohort="c")
+    )
+    assert "raise borrowingLimit of flavor f: cpu by 1 (to 2)" in texts(
+        ask(start.with_workload(waits(cpu=3)))
+    )
+    lender = make_cluster_queue("other", {"f": {"cpu": {"nominal": 5, "lending": 0}}}, cohort="c")
+    found = ask(start.with_cluster_queue(lender).with_workload(waits(cpu=2)))
+    assert "raise lendingLimit of flavor f: cpu by 1 (to 1)" in texts(found)
+
+
+def test_others_that_wait_ahead_count() -> None:
+    start = world().with_workload(holds("h", 4))
+    start = start.with_workload(waits("first", 2, created=1)).with_workload(waits(created=2))
+    found = ask(start)
+    assert (found.position, found.ahead, found.behind) == (2, (ObjectKey("ns", "first"),), 0)
+    assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in texts(found)
+    strict = make_cluster_queue("cq", {"f": {"cpu": 4}}, queueingStrategy="StrictFIFO")
+    found = ask(start.with_cluster_queue(strict))
+    assert "raise nominalQuota of flavor f: cpu by 3 (to 7)" in texts(found)
+
+
+def test_a_strict_queue_that_is_blocked_by_its_head_says_so() -> None:
+    start = world(queueingStrategy="StrictFIFO").with_workload(waits("huge", 9, created=1))
+    found = ask(start.with_workload(waits(created=2)))
+    assert not found.outcome.evaluated
+    assert found.when_first is not None
+    assert found.when_first.verdict is Verdict.ADMITTED
+    assert "set spec.queueingStrategy: BestEffortFIFO instead of StrictFIFO" in texts(found)
+    assert "Workload ns/huge, which waits too, is deleted or deactivated" in texts(found)
+    assert "priority 1 or higher, instead of 0" in texts(found)
+
+
+def test_a_priority_or_a_policy_that_would_preempt_names_the_victims() -> None:
+    start = world(preemption={"withinClusterQueue": "LowerPriority"})
+    start = start.with_workload(holds("h", 4, priority=7)).with_workload(waits(priority=2))
+    (one,) = (each for each in ask(start).changes if each.change.kind == "priority")
+    assert one.change.text == "priority 8 or higher, instead of 2"
+    assert one.victims == (ObjectKey("ns", "h"),)
+    never = world().with_workload(holds("h", 4)).with_workload(waits(priority=2))
+    (one,) = (each for each in ask(never).changes if each.change.kind == "policy")
+    assert one.change.text == (
+        "set spec.preemption.withinClusterQueue: LowerPriority instead of Never"
+    )
+    assert one.victims == (ObjectKey("ns", "h"),)
+
+
+def test_a_preemptor_waits_for_its_victims_and_is_told_who_they_are() -> None:
+    start = world(preemption={"withinClusterQueue": "LowerPriority"})
+    found = ask(start.with_workload(holds("h", 4)).with_workload(waits(priority=1)))
+    assert found.verdict is Verdict.PREEMPTS
+    assert found.outcome.victims == (ObjectKey("ns", "h"),)
+    assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in texts(found)
+
+
+def test_fewer_pods_are_counted_from_what_fits() -> None:
+    found = ask(world().with_workload(waits(count=7)))
+    assert "4 instead of 7 pods in pod set main" in texts(found)
+
+
+@pytest.mark.parametrize(
+    ("start", "subject", "text"),
+    [
+        (
+            World()
+            .with_namespace("ns", {})
+            .with_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 4}}))
+            .with_local_queue(make_local_queue("lq", "cq")),
+            "ResourceFlavor f",
+            "create ResourceFlavor f",
+        ),
+        (
+            world(checks=["c"]),
+            "AdmissionCheck c",
+            "create AdmissionCheck c, and run its controller",
+        ),
+        (
+            world(checks=["c"]).with_check(make_check("c", active=False)),
+            "AdmissionCheck c",
+            "run the controller of AdmissionCheck c, so that it becomes Active",
+        ),
+        (
+            world(stopPolicy="Hold"),
+            "ClusterQueue cq",
+            "set spec.stopPolicy: None instead of Hold",
+        ),
+        (
+            world().with_local_queue(make_local_queue("lq", "cq", stopPolicy="Hold")),
+            "LocalQueue ns/lq",
+            "set spec.stopPolicy: None instead of Hold",
+        ),
+        (
+            world(selector={"matchLabels": {"team": "red"}}),
+            "ClusterQueue cq",
+            "label namespace ns with team=red",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_set_up_is_named_and_mended(
+    start: World, subject: str, text: str
+) -> None:
+    found = ask(start.with_workload(waits()))
+    assert [problem.subject for problem in found.problems] == [subject]
+    (one,) = (each for each in found.changes if each.change.text == text)
+    assert one.outcome.admits
+    mended = one.change.apply(start.with_workload(waits()))
+    assert outcome(mended, KEY, NOW).admits
+
+
+def test_a_missing_local_queue_is_created_or_another_one_taken() -> None:
+    start = world().with_workload(waits(queue="typo"))
+    found = ask(start)
+    assert found.problems[0].subject == "LocalQueue ns/typo"
+    assert "lq" in found.problems[0].fix
+    assert "create LocalQueue ns/typo with spec.clusterQueue: cq" in texts(found)
+    assert any("submit it to LocalQueue lq" in text for text in texts(found))
+
+
+def test_a_workload_without_a_queue_and_one_without_a_cluster_queue_say_what_to_do() -> None:
+    (problem,) = ask(world().with_workload(waits(queue=""))).problems
+    assert problem.problem == "names no queue"
+    lost = world().with_local_queue(make_local_queue("lq", "gone"))
+    (problem,) = ask(lost.with_workload(waits())).problems
+    assert problem.problem == "names ClusterQueue gone, which does not exist"
+    assert "create ClusterQueue gone" in problem.fix
+
+
+def test_two_obstacles_have_no_single_change_but_are_both_listed() -> None:
+    start = world(stopPolicy="Hold", checks=["c"])
+    found = ask(start.with_workload(waits()))
+    assert found.changes == ()
+    subjects = [problem.subject for problem in found.problems]
+    assert subjects == ["ClusterQueue cq", "AdmissionCheck c"]
+
+
+def test_what_is_not_covered_is_named() -> None:
+    found = ask(world().with_workload(make_workload("job", "lq", {"gpu": 1})))
+    assert any("cover no gpu" in problem.problem for problem in found.problems)
+    assert [row.fit for row in found.rows] == [Fit.UNCOVERED]
+
+
+def test_a_taint_asks_for_a_toleration() -> None:
+    taint = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
+    start = world().with_flavor(make_flavor("f", taints=[taint]))
+    found = ask(start.with_workload(waits()))
+    assert texts(found) == ["let its pods tolerate the taint spot=yes:NoSchedule of flavor f"]
+    assert found.rows[0].fit is Fit.NO_MATCH
+
+
+def test_a_deactivated_workload_is_activated() -> None:
+    found = ask(world().with_workload(waits(active=False)))
+    assert texts(found) == ["set spec.active: true"]
+
+
+def test_a_back_off_ends_by_itself() -> None:
+    evicted = waits(
+        conditions=[make_condition("Evicted", True, "PodsReadyTimeout", NOW - 1)],
+        status={"requeueState": {"count": 1, "requeueAt": "1970-01-01T01:00:00Z"}},
+    )
+    found = ask(world().with_workload(evicted))
+    assert texts(found) == ["nothing but time: its back-off ends at 1970-01-01T01:00:00Z"]
+
+
+def test_what_has_quota_or_would_get_it_needs_no_change() -> None:
+    held = ask(world().with_workload(holds("job", 1)))
+    assert (held.verdict, held.changes, held.problems) == (Verdict.HOLDS_QUOTA, (), ())
+    assert held.admission is not None
+    soon = ask(world().with_workload(waits()))
+    assert (soon.verdict, soon.changes) == (Verdict.ADMITTED, ())
+    assert soon.admission is not None
+    done = ask(world().with_workload(waits(conditions=[make_condition("Finished")])))
+    assert done.verdict is Verdict.FINISHED
