@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 from hypothesis import HealthCheck, settings
@@ -20,9 +21,10 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.cycle import Plan, decide
-from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.holders import rank_of
 from kueuelib.scheduler.pending import Aside, Place
 from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
@@ -38,6 +40,7 @@ QUEUES = ("a", "b", "c")
 FLAVORS = ("one", "two")
 COHORTS = ("", "x", "y")
 TEAMS = ("red", "blue")
+WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 
 
 @st.composite
@@ -60,6 +63,14 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
     }
     selector = draw(st.sampled_from([None, None, {"matchLabels": {"team": "red"}}]))
     next_flavor = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
+    preemption: dict[str, Any] = {
+        "withinClusterQueue": draw(st.sampled_from(WITHIN)),
+        "reclaimWithinCohort": draw(st.sampled_from(["Never", "LowerPriority", "Any"])),
+    }
+    if preemption["reclaimWithinCohort"] != "Never" and draw(st.booleans()):
+        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        if draw(st.booleans()):
+            preemption["borrowWithinCohort"]["maxPriorityThreshold"] = draw(st.integers(-1, 1))
     return make_cluster_queue(
         name,
         group,
@@ -67,9 +78,10 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
         selector=selector,
         queueingStrategy=draw(st.sampled_from(["StrictFIFO", "BestEffortFIFO"])),
         stopPolicy=draw(st.sampled_from(["None", "None", "None", "Hold"])),
-        preemption={"reclaimWithinCohort": draw(st.sampled_from(["Never", "Any"]))},
+        preemption=preemption,
         flavorFungibility={
             "whenCanBorrow": draw(next_flavor),
+            "whenCanPreempt": draw(next_flavor),
             "preference": draw(st.sampled_from(["", "PreemptionOverBorrowing"])),
         },
     )
@@ -134,6 +146,7 @@ class Histories(RuleBasedStateMachine):
         self.now = 1000.0
         self.serial = 0
         self.assumed: dict[ObjectKey, Workload] = {}
+        self.told: dict[ObjectKey, str] = {}
 
     def observe(self, event: events.Event) -> None:
         self.engine.observe(event, self.now)
@@ -292,8 +305,10 @@ class Histories(RuleBasedStateMachine):
             return
         plan = decide(found, self.now)
         self.check_order(plan)
+        self.check_victims(plan)
         settled = self.engine.settle(plan, self.now)
         assert settled.admissions == plan.admissions
+        self.tell(settled)
         for admit in settled.admissions:
             self.check_limits(admit.key)
             workload = self.world.workloads[admit.key]
@@ -315,6 +330,66 @@ class Histories(RuleBasedStateMachine):
             return
         spec = self.world.workloads[key].spec
         self.set_workload(attrs.evolve(written, spec=spec))
+
+    def tell(self, settled: Settled) -> None:
+        for preemption in settled.preemptions:
+            for victim in preemption.victims:
+                assert victim.key not in self.told
+                self.told[victim.key] = victim.path.value
+
+    @rule(data=st.data(), succeeds=st.booleans())
+    @precondition(lambda self: self.told)
+    def victim_hears(self, data: st.DataObject, succeeds: bool) -> None:
+        key = data.draw(st.sampled_from(sorted(self.told)))
+        path = self.told.pop(key)
+        found = self.world.workloads.get(key)
+        if found is None or not succeeds:
+            self.observe(events.EvictionFailed(key))
+        elif key in self.assumed:
+            del self.assumed[key]
+            self.observe(events.Forgotten(key))
+        elif holds(found):
+            self.set_workload(evicted(found, path, self.now))
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(map(is_leaving, self.world.workloads.values())))
+    def victim_leaves(self, data: st.DataObject) -> None:
+        keys = sorted(key for key, one in self.world.workloads.items() if is_leaving(one))
+        self.set_workload(released(self.world.workloads[data.draw(st.sampled_from(keys))]))
+
+    def check_victims(self, plan: Plan) -> None:
+        """Victims are taken once, by a policy of the preemptor, and only where it may reach."""
+        seen: set[ObjectKey] = set()
+        for preemption in plan.preemptions:
+            mine = self.world.cluster_queues[preemption.cluster_queue].spec
+            me = self.world.workloads[preemption.key]
+            assert preemption.victims
+            for victim in preemption.victims:
+                assert victim.key not in seen
+                seen.add(victim.key)
+                holder = self.engine.holder(victim.key)
+                assert holder is not None
+                assert holder.usage == victim.holder.usage
+                other = self.world.workloads[victim.key]
+                lower = (other.spec.priority or 0) < (me.spec.priority or 0)
+                equal = (other.spec.priority or 0) == (me.spec.priority or 0)
+                if holder.cluster_queue == preemption.cluster_queue:
+                    assert victim.path.value == "InClusterQueue"
+                    newer = me.metadata.creation_timestamp < other.metadata.creation_timestamp
+                    policy = mine.preemption.within_cluster_queue
+                    assert policy != "Never"
+                    assert lower or (policy == "LowerOrNewerEqualPriority" and equal and newer)
+                    continue
+                theirs = self.world.cluster_queues[holder.cluster_queue].spec
+                assert mine.cohort_name
+                assert theirs.cohort_name == mine.cohort_name
+                assert mine.preemption.reclaim_within_cohort != "Never"
+                assert lower or mine.preemption.reclaim_within_cohort == "Any"
+                if victim.path.value == "InCohortReclaimWhileBorrowing":
+                    limit = mine.preemption.borrow_within_cohort.max_priority_threshold
+                    assert mine.preemption.borrow_within_cohort.policy == "LowerPriority"
+                    assert lower
+                    assert limit is None or (other.spec.priority or 0) <= limit
 
     def check_limits(self, key: ObjectKey) -> None:
         """At admission nobody uses more than nominal plus borrowing, nor more than is lent."""
@@ -443,6 +518,7 @@ class Histories(RuleBasedStateMachine):
             state, rebuilt = cache.state(name), fresh.state(name)
             assert state is not None
             assert rebuilt is not None
+            assert [rank for rank, _ in a.ranked] == sorted(map(rank_of, a.holders.values()))
             assert state.tally == rebuilt.tally
             assert state.local == rebuilt.local
         assert mine.cohorts.keys() == other.cohorts.keys()
@@ -450,6 +526,15 @@ class Histories(RuleBasedStateMachine):
             assert cohort.capacity == other.cohorts[name].capacity
             assert cohort.used == other.cohorts[name].used
             assert cohort.members == {key: mine.queues[key] for key in cohort.members}
+            borrowers = [
+                (pair, key)
+                for key, member in cohort.members.items()
+                for pair, amount in member.usage.items()
+                if amount > member.spec.limits.get(pair, NO_LIMITS).nominal
+            ]
+            assert sorted(borrowers) == sorted(
+                (pair, key) for pair, keys in cohort.borrowers.items() for key in keys
+            )
 
     @rule()
     def nothing_admissible_sleeps(self) -> None:
@@ -460,9 +545,13 @@ class Histories(RuleBasedStateMachine):
         for _ in range(200):
             found = self.engine.next_cycle(self.now)
             if found is None:
-                break
+                if not self.all_leave():
+                    break
+                continue
             plan = decide(found, self.now)
-            for admit in self.engine.settle(plan, self.now).admissions:
+            settled = self.engine.settle(plan, self.now)
+            self.tell(settled)
+            for admit in settled.admissions:
                 workload = self.world.workloads[admit.key]
                 conditions = (make_condition("QuotaReserved"), make_condition("Evicted", False))
                 admission = encode(admit.admission)
@@ -475,6 +564,38 @@ class Histories(RuleBasedStateMachine):
             plan = decide(found, self.now)
             assert plan.admissions == ()
             fresh.settle(plan, self.now)
+
+    def all_leave(self) -> bool:
+        """Lets everybody leave who has to; whether there was anybody."""
+        left = False
+        for key, path in sorted(self.told.items()):
+            found = self.world.workloads.get(key)
+            if found is not None and holds(found) and not is_leaving(found):
+                self.set_workload(evicted(found, path, self.now))
+        self.told.clear()
+        for found in list(self.world.workloads.values()):
+            if is_leaving(found):
+                self.set_workload(released(found))
+                left = True
+        return left
+
+
+def is_leaving(workload: Workload) -> bool:
+    return holds(workload) and any(
+        found.type == "Evicted" and found.is_true for found in workload.status.conditions
+    )
+
+
+def evicted(workload: Workload, path: str, now: float) -> Workload:
+    return with_status(
+        workload,
+        make_condition("Evicted", True, "Preempted", now),
+        make_condition("Preempted", True, path, now),
+    )
+
+
+def released(workload: Workload) -> Workload:
+    return with_status(workload, make_condition("QuotaReserved", False), admission=None)
 
 
 def naive_quota(queue: ClusterQueue, pair: FlavorResource) -> dict[str, int]:

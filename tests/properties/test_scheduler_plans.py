@@ -63,6 +63,10 @@ def worlds(draw: st.DrawFn) -> list[events.Event]:
             cohort=cohort,
             queueingStrategy=strategy,
             flavorFungibility={"whenCanBorrow": borrow},
+            preemption={
+                "withinClusterQueue": draw(st.sampled_from(["Never", "LowerPriority"])),
+                "reclaimWithinCohort": draw(st.sampled_from(["Never", "LowerPriority", "Any"])),
+            },
         )
         found.append(events.ClusterQueueSet(queue))
         found.append(events.LocalQueueSet(make_local_queue(name, name)))

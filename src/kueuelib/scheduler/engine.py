@@ -222,6 +222,7 @@ class Engine:
             admit.admission,
             assumed=True,
             timestamp=self._settings.queue_timestamp,
+            by_age=not self._settings.priority_sorting,
         )
         self._facts.workloads.assume(attrs.evolve(holder, admitted=admit.admitted))
 

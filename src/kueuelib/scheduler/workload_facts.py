@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.core import LimitRange, RuntimeClass
-from kueuelib.api.kueue import NONE, LocalQueue, Workload
+from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.holders import Holder
@@ -109,6 +109,16 @@ class WorkloadFacts:
             self._limits.get(workload.namespace, NO_LIMIT_RANGES),
             self._runtime_classes,
             timestamp=self._settings.queue_timestamp,
+            by_age=not self._settings.priority_sorting,
+        )
+
+    def _holder(self, workload: Workload, admission: Admission, *, assumed: bool) -> Holder:
+        return holder_of(
+            workload,
+            admission,
+            assumed=assumed,
+            timestamp=self._settings.queue_timestamp,
+            by_age=not self._settings.priority_sorting,
         )
 
     # --- workloads
@@ -132,10 +142,7 @@ class WorkloadFacts:
         if admission is not None and holds_quota(workload):
             self._leave_queues(key)
             self._confirmed.pop(key, None)
-            timestamp = self._settings.queue_timestamp
-            self._hold(
-                self._as_told(holder_of(workload, admission, assumed=False, timestamp=timestamp))
-            )
+            self._hold(self._as_told(self._holder(workload, admission, assumed=False)))
             return
         holder = self._state.cache.holder(key)
         if holder is not None:
@@ -261,8 +268,7 @@ class WorkloadFacts:
         workload = self._workloads.get(event.key)
         if workload is None or self._state.cache.holder(event.key) is not None:
             return
-        timestamp = self._settings.queue_timestamp
-        self.assume(holder_of(workload, event.admission, assumed=True, timestamp=timestamp))
+        self.assume(self._holder(workload, event.admission, assumed=True))
         self._note(event.key)
 
     def forgotten(self, event: events.Forgotten, now: float) -> None:

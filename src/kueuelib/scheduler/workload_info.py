@@ -153,6 +153,7 @@ def workload_info(
     runtime_classes: Mapping[str, RuntimeClass],
     *,
     timestamp: str = EVICTION,
+    by_age: bool = False,
 ) -> WorkloadInfo:
     """The computing form of a pending Workload.
 
@@ -161,6 +162,7 @@ def workload_info(
         limits: the LimitRanges of its namespace.
         runtime_classes: the RuntimeClasses that exist, by name.
         timestamp: the setting `requeuingStrategy.timestamp`, Eviction or Creation.
+        by_age: whether age alone decides between the heads of a cohort.
     """
     reclaimable = _reclaimable(workload)
     excessive: list[str] = []
@@ -183,7 +185,7 @@ def workload_info(
         workload=workload,
         local_queue=ObjectKey(workload.metadata.namespace, workload.spec.queue_name),
         priority=workload.spec.priority or 0,
-        order=order_of(workload, timestamp),
+        order=order_of(workload, timestamp, by_age=by_age),
         pod_sets=tuple(pod_sets),
         invalid=invalid,
         not_before=_not_before(workload),
@@ -224,11 +226,14 @@ def _reclaimable(workload: Workload) -> dict[str, int]:
     return {found.name: max(0, found.count) for found in workload.status.reclaimable_pods}
 
 
-def order_of(workload: Workload, timestamp: str = EVICTION) -> QueueOrder:
+def order_of(workload: Workload, timestamp: str = EVICTION, *, by_age: bool = False) -> QueueOrder:
     """The place of a Workload in its ClusterQueue (spec/scheduling 3.2).
 
     It keeps the place that its creation gave it, unless it was evicted because its pods did not get
     ready in time or because of a check, and the setting says Eviction.
+
+    Where age alone decides between the heads of a cohort, whoever was preempted by a borrower goes
+    behind it: otherwise the older one would borrow again at once and be preempted again, for ever.
     """
     created = workload.metadata.creation_timestamp
     queued_at = 0.0 if created is None else created
@@ -236,6 +241,10 @@ def order_of(workload: Workload, timestamp: str = EVICTION) -> QueueOrder:
         evicted = conditions.find(workload.status.conditions, names.EVICTED)
         if evicted and evicted.is_true and evicted.reason in _GO_TO_THE_BACK:
             queued_at = evicted.last_transition_time
+    if by_age:
+        lost = conditions.find(workload.status.conditions, names.PREEMPTED)
+        if lost and lost.is_true and lost.reason == names.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING:
+            queued_at = lost.last_transition_time + 0.001
     return queue_order(workload.spec.priority or 0, queued_at, workload.metadata.uid)
 
 
@@ -292,7 +301,12 @@ def _assigned(
 
 
 def holder_of(
-    workload: Workload, admission: Admission, *, assumed: bool, timestamp: str = EVICTION
+    workload: Workload,
+    admission: Admission,
+    *,
+    assumed: bool,
+    timestamp: str = EVICTION,
+    by_age: bool = False,
 ) -> Holder:
     """The charge of a Workload that holds quota, or is assumed to.
 
@@ -301,6 +315,7 @@ def holder_of(
         admission: the quota that it holds.
         assumed: whether the API server has yet to confirm it.
         timestamp: the setting `requeuingStrategy.timestamp`.
+        by_age: whether age alone decides between the heads of a cohort.
     """
     found = workload.status.conditions
     reserved = conditions.find(found, names.QUOTA_RESERVED)
@@ -311,7 +326,7 @@ def holder_of(
         cluster_queue=admission.cluster_queue,
         local_queue=ObjectKey(workload.metadata.namespace, workload.spec.queue_name),
         priority=workload.spec.priority or 0,
-        order=order_of(workload, timestamp),
+        order=order_of(workload, timestamp, by_age=by_age),
         usage=charge(workload, admission),
         reserved_at=reserved.last_transition_time if reserved and confirmed else None,
         admitted=confirmed and conditions.is_true(found, names.ADMITTED),
