@@ -12,7 +12,15 @@ from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, Resource, key_of, labels_of
 from kueuelib.app.wiring import queueing_version
-from kueuelib.errors import Forbidden, InvalidObject, InvalidSelector, NotFound
+from kueuelib.errors import (
+    ApiError,
+    Forbidden,
+    InvalidObject,
+    InvalidSelector,
+    KueuelibError,
+    NotFound,
+    TransportError,
+)
 from kueuelib.jobs.priority import PriorityClasses
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
@@ -66,15 +74,17 @@ async def read_cluster(client: Client, namespace: str) -> Cluster:
     """
     version = await queueing_version(client)
     found: dict[str, list[Obj]] = {}
+    errors: list[KueuelibError] = []
     notes: list[str] = []
 
     async def read(resource: Resource) -> None:
         asked = resource.at(version) if resource in QUEUEING else resource
         try:
             found[resource.kind] = [obj async for obj in client.list_all(asked)]
-        except (Forbidden, NotFound) as error:
-            if resource in _NEEDED:
-                raise
+        except (ApiError, TransportError) as error:
+            if resource in _NEEDED or not isinstance(error, Forbidden | NotFound):
+                errors.append(error)
+                return
             found[resource.kind] = []
             if resource is kinds.NAMESPACES:
                 # A world without the namespace would blame it for everything.
@@ -84,6 +94,8 @@ async def read_cluster(client: Client, namespace: str) -> Cluster:
     async with anyio.create_task_group() as group:
         for resource in (*QUEUEING, *AROUND):
             group.start_soon(read, resource)
+    if errors:
+        raise min(errors, key=str)
     reader = _Reader(notes)
     world = World(
         cluster_queues={

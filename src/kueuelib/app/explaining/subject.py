@@ -118,6 +118,8 @@ def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> ku
         if (group, kind) == (WORKLOADS.group, WORKLOADS.kind):
             raw = default_workload({key: value for key, value in obj.items() if key != "status"})
             _refuse(kind, meta["name"], validate_workload(raw))
+            if not (raw.get("spec") or {}).get("podSets"):
+                raise ConfigError(subject, "spec.podSets is missing", "name at least one pod set")
             return _created(raw, meta)
         if (group, kind) == (JOBS.group, JOBS.kind):
             decode(batch.Job, obj)

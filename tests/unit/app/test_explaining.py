@@ -1,0 +1,275 @@
+"""What `kueuelib explain` reads and how objects become the Workload in question."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from kueuelib.api.conversion import convert
+from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.app.explaining.asking import Answer, ask, ask_about
+from kueuelib.app.explaining.manifests import parse_manifests
+from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
+from kueuelib.cli.explain.data import answer_data
+from kueuelib.errors import ConfigError, Forbidden, NotFound
+from kueuelib.runtime.client import Client
+from kueuelib.scheduler.explain.trial import Verdict
+
+NOW = 1000.0
+
+
+class FakeClient:
+    """A cluster that only answers GET and LIST; everything else is an AttributeError."""
+
+    def __init__(
+        self, *objects: Obj, version: str = V1BETA2, forbidden: tuple[str, ...] = ()
+    ) -> None:
+        self._objects = objects
+        self._version = version
+        self._forbidden = forbidden
+        self.asked: set[str] = set()
+
+    async def served_versions(self, group: str) -> tuple[str, ...]:
+        assert group == KUEUE
+        return (self._version,) if self._version else ()
+
+    @property
+    def transport(self) -> Any:
+        async def endpoint() -> Any:
+            return SimpleNamespace(url="https://cluster")
+
+        return SimpleNamespace(endpoint=endpoint)
+
+    async def list_all(self, resource: Resource, namespace: str = "") -> AsyncIterator[Obj]:
+        self.asked.add(resource.api_version)
+        if resource.plural in self._forbidden:
+            raise Forbidden(f"may not list {resource.plural}")
+        for obj in self._objects:
+            found = obj["metadata"].get("namespace", "")
+            if obj["kind"] == resource.kind and (not namespace or found == namespace):
+                yield convert(obj, self._version) if resource.group == KUEUE else obj
+
+    async def get(self, resource: Resource, key: ObjectKey) -> Obj:
+        async for obj in self.list_all(resource, key.namespace):
+            if obj["metadata"]["name"] == key.name:
+                return obj
+        raise NotFound(f"{key} not found")
+
+
+def thing(kind: str, name: str, api: str = f"{KUEUE}/{V1BETA2}", **parts: Any) -> Obj:
+    meta = {"name": name, "uid": f"uid-{name}", **parts.pop("metadata", {})}
+    return {"apiVersion": api, "kind": kind, "metadata": meta, **parts}
+
+
+def cluster() -> list[Obj]:
+    quota = {"name": "cpu", "nominalQuota": "4"}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
+    return [
+        thing("Namespace", "ns", "v1"),
+        thing("ResourceFlavor", "f"),
+        thing(
+            "ClusterQueue",
+            "cq",
+            spec={"namespaceSelector": {}, "resourceGroups": [group], "cohortName": "all"},
+        ),
+        thing("LocalQueue", "lq", metadata={"namespace": "ns"}, spec={"clusterQueue": "cq"}),
+    ]
+
+
+def pod_spec(cpu: str = "1") -> Obj:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {"containers": [container], "restartPolicy": "Never"}
+
+
+def job(name: str = "train", pods: int = 3, cpu: str = "2", **labels: str) -> Obj:
+    found = {"kueue.x-k8s.io/queue-name": "lq", **labels}
+    meta = {"namespace": "ns", "labels": found}
+    spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod_spec(cpu)}}
+    return thing("Job", name, "batch/v1", metadata=meta, spec=spec)
+
+
+def workload(owner: Obj, name: str = "wl", **status: Any) -> Obj:
+    ref = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    meta = {
+        "namespace": "ns",
+        "ownerReferences": [ref],
+        "creationTimestamp": "1970-01-01T00:00:01Z",
+    }
+    pod_set = {"name": "main", "count": 3, "template": {"spec": pod_spec("2")}}
+    spec = {"queueName": "lq", "podSets": [pod_set], "priority": 0}
+    return thing("Workload", name, metadata=meta, spec=spec, status=status)
+
+
+async def asked(text: str, *objects: Obj, **rest: Any) -> Answer:
+    client = cast("Client", FakeClient(*cluster(), *objects, **rest))
+    return await ask(client, parse_reference(text), "ns", NOW)
+
+
+async def filed(text: str, *objects: Obj) -> tuple[Answer, ...]:
+    client = cast("Client", FakeClient(*cluster(), *objects))
+    return await ask_about(client, parse_manifests(text, "in.yaml", "", "ns"), NOW)
+
+
+def changes(answer: Answer) -> list[str]:
+    assert answer.explanation is not None
+    return [found.change.text for found in answer.explanation.changes]
+
+
+@pytest.mark.parametrize("version", [V1BETA1, V1BETA2])
+async def test_both_versions_give_the_same_answer(version: str) -> None:
+    train = job()
+    answer = await asked("job/train", train, workload(train), version=version)
+    assert answer.submitted
+    assert "raise nominalQuota of flavor f: cpu by 2 (to 6)" in changes(answer)
+    other = await asked("job/train", train, workload(train), version=V1BETA2)
+    data = answer_data(answer)
+    assert data == answer_data(other)
+    assert orjson.loads(orjson.dumps(data)) == data
+
+
+async def test_a_job_without_a_workload_is_answered_as_if_it_had_one() -> None:
+    answer = await asked("job/train", job())
+    assert not answer.submitted
+    assert "no Workload for it yet" in answer.notes[0]
+    assert "raise nominalQuota of flavor f: cpu by 2 (to 6)" in changes(answer)
+
+
+async def test_what_the_manager_said_is_repeated() -> None:
+    train = job()
+    told = {
+        "type": "QuotaReserved",
+        "status": "False",
+        "reason": "Pending",
+        "message": "by another manager",
+        "lastTransitionTime": "1970-01-01T00:00:01Z",
+    }
+    answer = await asked("workload/wl", train, workload(train, conditions=[told]))
+    assert answer.told is not None
+    assert answer.told.message == "by another manager"
+
+
+async def test_a_pod_leads_to_the_workload_of_its_job() -> None:
+    train = job()
+    ref = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "x", "controller": True}
+    meta = {"namespace": "ns", "ownerReferences": [ref]}
+    pod = thing("Pod", "train-1", "v1", metadata=meta, spec=pod_spec())
+    answer = await asked("pod/train-1", train, workload(train), pod)
+    assert answer.title == "Pod train-1 of Job train"
+    assert answer.explanation is not None
+    assert answer.explanation.key == ObjectKey("ns", "wl")
+
+
+async def test_an_incomplete_group_says_what_is_missing() -> None:
+    labels = {
+        "kueue.x-k8s.io/queue-name": "lq",
+        "kueue.x-k8s.io/pod-group-name": "g",
+        "kueue.x-k8s.io/managed": "true",
+    }
+    total = {"kueue.x-k8s.io/pod-group-total-count": "3"}
+    meta = {"namespace": "ns", "labels": labels, "annotations": total}
+    spec = {**pod_spec(), "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    answer = await asked("pod/one", thing("Pod", "one", "v1", metadata=meta, spec=spec))
+    assert answer.explanation is None
+    assert answer.problems[0].problem == "The group has 1 of 3 pods"
+    assert answer_data(answer)["verdict"] == "no workload"
+
+
+async def test_what_may_not_be_read_is_noted_and_what_is_needed_is_an_error() -> None:
+    answer = await asked("job/train", job(), forbidden=("namespaces", "limitranges"))
+    assert [note.split()[0] for note in answer.notes[1:]] == ["limitranges", "namespaces"]
+    assert answer.explanation is not None
+    assert answer.explanation.problems == ()
+    with pytest.raises(Forbidden, match="may not list clusterqueues"):
+        await asked("job/train", job(), forbidden=("clusterqueues", "workloads"))
+
+
+async def test_a_cluster_without_the_queueing_api_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="run kueuelib install first"):
+        await asked("job/train", version="")
+
+
+async def test_an_object_that_cannot_be_read_is_left_out_and_noted() -> None:
+    broken = thing("ClusterQueue", "broken", spec={"resourceGroups": "none"})
+    answer = await asked("job/train", job(), broken)
+    assert any("ClusterQueue broken cannot be read" in note for note in answer.notes)
+
+
+async def test_manifests_wait_for_each_other_in_their_order() -> None:
+    texts = [orjson.dumps(job(name, pods=2)).decode() for name in ("one", "two")]
+    first, second = await filed("\n---\n".join(texts))
+    assert first.explanation is not None
+    assert first.explanation.verdict is Verdict.ADMITTED
+    assert second.explanation is not None
+    assert second.explanation.verdict is Verdict.WAITS
+    assert second.explanation.ahead == (first.explanation.key,)
+
+
+async def test_a_pod_and_a_workload_may_be_manifests_too() -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "lq"}
+    pod = thing("Pod", "p", "v1", metadata={"labels": labels}, spec=pod_spec("5"))
+    pod_set = {"count": 1, "template": {"spec": pod_spec("1")}}
+    wl = thing("Workload", "w", spec={"queueName": "lq", "podSets": [pod_set]})
+    items = {"apiVersion": "v1", "kind": "List", "items": [pod, wl]}
+    big, small = await filed(orjson.dumps(items).decode())
+    assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in changes(big)
+    assert small.explanation is not None
+    assert small.explanation.verdict is Verdict.ADMITTED
+
+
+@pytest.mark.parametrize(
+    ("obj", "text"),
+    [
+        (thing("Deployment", "d", "apps/v1"), "objects of kind Deployment"),
+        (thing("Job", "j", "batch.volcano.sh/v1", spec={}), "objects of kind Job"),
+        (thing("Job", "j", "batch/v1", spec={}), "spec.template.spec.containers is missing"),
+        (
+            thing("Job", "j", "batch/v1", spec={"parallelism": "two"}),
+            "in.yaml, Job j: spec.parallelism",
+        ),
+        (thing("Workload", "w", spec={"podSets": []}), "spec.podSets"),
+        (thing("Workload", "w"), "spec.podSets"),
+        (job(**{"kueue.x-k8s.io/priority-class": "vip"}), 'WorkloadPriorityClass "vip"'),
+        (job(cpu="1x"), "cpu"),
+    ],
+)
+async def test_a_manifest_that_cannot_work_names_the_object_and_the_field(
+    obj: Obj, text: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        await filed(orjson.dumps(obj).decode())
+    assert text in str(error.value)
+    assert str(error.value).startswith(f"in.yaml, {obj['kind']} ")
+
+
+def test_references_are_written_as_for_kubectl() -> None:
+    assert parse_reference("po/x") == Reference(PODS, "x")
+    assert parse_reference("jobs.batch/a").resource.kind == "Job"
+    assert parse_reference("wl/a").resource.kind == "Workload"
+    for wrong in ("a", "/a", "job/", "job/a/b"):
+        with pytest.raises(ConfigError):
+            parse_reference(wrong)
+
+
+def test_the_newest_unfinished_workload_is_meant() -> None:
+    train = job()
+    finished = {"type": "Finished", "status": "True"}
+    old, new = workload(train, "old"), workload(train, "new", conditions=[finished])
+    assert workload_of(train, [old, new]) is old
+    assert workload_of(train, [new]) is new
+    assert workload_of(job("other"), [old, new]) is None
+
+
+def test_a_namespace_that_contradicts_is_refused() -> None:
+    with pytest.raises(ConfigError, match="metadata.namespace is ns, but other was asked for"):
+        parse_manifests(orjson.dumps(job()).decode(), "in.yaml", "other", "default")
