@@ -17,7 +17,7 @@ from kueuelib.embedded.patching.fieldsets import (
     items_by_element,
     without,
 )
-from kueuelib.embedded.schema.equality import canonical, same_json
+from kueuelib.embedded.schema.equality import same_json
 from kueuelib.embedded.schema.node import MISSING, SchemaNode
 
 
@@ -66,8 +66,8 @@ class _Walk:
             self.added.add(path)
         elif new is MISSING:
             self.removed.add(path)
-        elif old is new or (len(path) == 1 and canonical(old) == canonical(new)):
-            return  # whole sections are compared first: most writes change one
+        elif same_json(old, new):
+            return  # whole parts are compared first: most writes change few
         if _walkable(is_granular_map, node, old, new):
             before, after = _or_empty(old, {}), _or_empty(new, {})
             for name in {**before, **after}:
@@ -80,7 +80,7 @@ class _Walk:
             for name in {**before, **after}:
                 inner = (*path, name)
                 self.walk(node.item, before.get(name, MISSING), after.get(name, MISSING), inner)
-        elif old is not MISSING and new is not MISSING and not same_json(old, new):
+        elif old is not MISSING and new is not MISSING:
             self._replaced(node, old, new, path)
 
     def _replaced(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:

@@ -124,12 +124,11 @@ def with_ancestors(fields: Iterable[Path]) -> FieldSet:
 
 def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
     """The fields that are neither one of the prefixes nor below one."""
-    cut = tuple(prefixes)
+    cut = frozenset(prefixes)
     if not cut:
         return fields
-    return frozenset(
-        path for path in fields if not any(path[: len(prefix)] == prefix for prefix in cut)
-    )
+    lengths = sorted({len(prefix) for prefix in cut})
+    return frozenset(path for path in fields if not any(path[:length] in cut for length in lengths))
 
 
 def remove(node: SchemaNode, value: Any, fields: FieldSet, kept: FieldSet = NO_FIELDS) -> Any:
