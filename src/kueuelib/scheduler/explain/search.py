@@ -6,7 +6,8 @@ is reported was admitted there, and one unit less was not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from math import gcd
 
 import attrs
 
@@ -14,6 +15,7 @@ from kueuelib.api import conditions, kueue, names
 from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
@@ -50,6 +52,8 @@ from kueuelib.scheduler.workload_info import holds_quota
 
 MOST = 2**50
 """More than any cluster has of anything, in the units of amounts."""
+Sizes = dict[str, int]
+"""How much more, by resource."""
 MOST_TRIED = 20
 """How many workloads, queues and priorities are tried in the whole world."""
 
@@ -72,6 +76,35 @@ class Found:
         return self.outcome.victims
 
 
+def grains_of(world: World, now: float) -> dict[str, int]:
+    """Per resource the largest amount that divides all amounts: no threshold lies between.
+
+    Args:
+        world: the facts that count.
+        now: seconds since the epoch.
+    """
+    engine = world.engine(now)
+    grains: dict[str, int] = {}
+
+    def take(resource: str, amount: int | None) -> None:
+        grains[resource] = gcd(grains.get(resource, 0), amount or 0)
+
+    for name in engine.cache.names:
+        spec = engine.cache.spec(name)
+        for pair, limits in () if spec is None else spec.limits.items():
+            for amount in (limits.nominal, limits.borrowing, limits.lending):
+                take(pair.resource, amount)
+        for info in engine.pending(name):
+            for pod_set in info.pod_sets:
+                for resource, amount in pod_set.per_pod.items():
+                    take(resource, amount)
+    for holder in engine.cache.holders.values():
+        for pair, amount in holder.usage.items():
+            take(pair.resource, amount)
+    grains.pop(PODS, None)
+    return grains
+
+
 class Search:
     """The changes for one workload that waits.
 
@@ -90,6 +123,7 @@ class Search:
         self._workload = world.workloads[key]
         self._local_queue = world.local_queue_of(self._workload)
         self._queue = world.cluster_queue_of(self._workload)
+        self._grains = grains_of(world.narrowed(key), now)
 
     def run(self) -> tuple[Found, ...]:
         """All changes that were found, those of the set-up first."""
@@ -341,7 +375,7 @@ class Search:
         if not by or not admits_alone(by):
             return
         for test in (admits_alone, admits):
-            by = _lowered(dict(most), test)
+            by = _lowered(dict(most), self._grains, test)
             if any(by.values()) and self._is_least(by, admits):
                 yield Found(change(by), self._try(change(by)))
                 return
@@ -354,15 +388,33 @@ class Search:
         )
 
 
-def _lowered(by: dict[str, int], admits: Callable[[dict[str, int]], bool]) -> dict[str, int]:
-    """The sizes, each as small as it can be when the ones before it are."""
+def _lowered(
+    by: dict[str, int], grains: Mapping[str, int], admits: Callable[[dict[str, int]], bool]
+) -> dict[str, int]:
+    """The sizes, each as small as it can be when the ones before it are.
+
+    Args:
+        by: sizes that admit.
+        grains: per resource the size of the steps; 1 where it is not named.
+        admits: the test.
+    """
     for name, most in tuple(by.items()):
+        grain = grains.get(name) or 1
 
-        def enough(size: int, name: str = name, rest: dict[str, int] = by) -> bool:
-            return admits({**rest, name: size})
+        def enough(steps: int, name: str = name, grain: int = grain, rest: Sizes = by) -> bool:
+            return admits({**rest, name: steps * grain})
 
-        by = {**by, name: 0 if enough(0) else _bisect(0, most, enough)}
+        steps = -(-most // grain)
+        by = {**by, name: 0 if enough(0) else grain * _gallop(steps, enough)}
     return by
+
+
+def _gallop(most: int, test: Callable[[int], bool]) -> int:
+    """As `_bisect` from 0 to `most`, for results that are small in comparison."""
+    no, yes = 0, 1
+    while yes < most and not test(yes):
+        no, yes = yes, yes * 2
+    return _bisect(no, min(yes, most), test)
 
 
 def _bisect(no: int, yes: int, test: Callable[[int], bool]) -> int:
