@@ -2,8 +2,8 @@
 
 A table is a list of scenarios in the form of `kueuelib.testing.scenarios`. `expect` says per
 workload: `admit` (resource to flavor, or one such map per pod set), `counts` (pods per pod set),
-`pending` or `skipped` (the class of its reason), or `not-head`; `_order` is the order in which the
-heads were decided.
+`preempt` (its victims, each with the reason), `pending` or `skipped` (the class of its reason), or
+`not-head`; `_order` is the order in which the heads were decided.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ def wanted(scenario: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def outcome(cycle: dict[str, Any], name: str, want: Any) -> Any:
     """What happened to a workload, in the words in which the table asks for it."""
+    if "preempt" in want:
+        victims = cycle["preempted"].items()
+        return {"preempt": {key: one["reason"] for key, one in victims if one["by"] == name}}
     if name in cycle["pending"]:
         key = "skipped" if "skipped" in want else "pending"
         return {key: cycle["pending"][name]["class"]}
@@ -59,5 +62,10 @@ def outcome(cycle: dict[str, Any], name: str, want: Any) -> Any:
 
 
 def test_every_table_has_scenarios() -> None:
-    assert {table.stem for table in HERE.glob("*.yaml")} >= {"cohorts", "flavors", "partial"}
-    assert len(tables()) > 40
+    assert {table.stem for table in HERE.glob("*.yaml")} >= {
+        "cohorts",
+        "flavors",
+        "partial",
+        "preemption",
+    }
+    assert len(tables()) > 80

@@ -1,0 +1,487 @@
+"""What becomes of preemptors and victims between cycles, and what is told about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import events
+from kueuelib.scheduler.blockers import Mode, QuotaInUse
+from kueuelib.scheduler.cycle import Wait, decide
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.preemption.victims import Path, Preemption
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
+from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.standing import Where
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+RECLAIM = {"reclaimWithinCohort": "Any"}
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("ns", name)
+
+
+@attrs.define
+class Cluster:
+    """An engine and whoever writes for it; victims leave when the test says so."""
+
+    engine: Engine = attrs.field(factory=Engine)
+    workloads: dict[str, Workload] = attrs.field(factory=dict)
+    waits: dict[str, Wait] = attrs.field(factory=dict)
+    told: list[Preemption] = attrs.field(factory=list)
+    now: float = 1000.0
+
+    def tell(self, *found: events.Event) -> None:
+        self.engine.observe_all(found, self.now)
+
+    def queue(self, name: str, *groups: Any, **spec: Any) -> None:
+        self.tell(
+            events.ClusterQueueSet(make_cluster_queue(name, *groups, **spec)),
+            events.LocalQueueSet(make_local_queue(name, name)),
+        )
+
+    def put(self, found: Workload) -> Workload:
+        self.workloads[found.name] = found
+        self.tell(events.WorkloadSet(found))
+        return found
+
+    def submit(self, name: str, queue: str, gpu: int = 1, **more: Any) -> Workload:
+        return self.put(make_workload(name, queue, {"gpu": gpu}, **more))
+
+    def running(
+        self, name: str, queue: str, gpu: int = 1, at: float = 1.0, **more: Any
+    ) -> Workload:
+        assignment = make_assignment({"gpu": gpu}, "f")
+        return self.put(
+            make_workload(
+                name,
+                queue,
+                {"gpu": gpu},
+                conditions=[make_condition("QuotaReserved", at=at)],
+                status={"admission": {"clusterQueue": queue, "podSetAssignments": [assignment]}},
+                **more,
+            )
+        )
+
+    def change(self, name: str, *conditions: Any, **status: Any) -> None:
+        raw = encode(self.workloads[name])
+        old = raw.get("status", {})
+        types = {one["type"] for one in conditions}
+        kept = [one for one in old.get("conditions", ()) if one["type"] not in types]
+        merged = {**old, **status, "conditions": [*kept, *conditions]}
+        merged = {field: value for field, value in merged.items() if value is not None}
+        self.put(decode(Workload, {**raw, "status": merged}))
+
+    def hears(self, name: str) -> None:
+        self.change(name, make_condition("Evicted", reason="Preempted", at=self.now))
+
+    def leaves(self, name: str) -> None:
+        quota = make_condition("QuotaReserved", False)
+        evicted = make_condition("Evicted", reason="Preempted", at=self.now)
+        self.change(name, quota, evicted, admission=None)
+
+    def cycle(self) -> list[str]:
+        """One cycle; the admitted with a `+`, the victims that are told with a `-`."""
+        self.now += 1
+        found = self.engine.next_cycle(self.now)
+        if found is None:
+            return []
+        settled = self.engine.settle(decide(found, self.now), self.now)
+        self.told += settled.preemptions
+        self.waits = {wait.key.name: wait for wait in settled.waits}
+        for admit in settled.admissions:
+            quota = make_condition("QuotaReserved", at=self.now)
+            gone = make_condition("Evicted", False, at=self.now)
+            self.change(admit.key.name, quota, gone, admission=encode(admit.admission))
+        return [f"+{admit.key.name}" for admit in settled.admissions] + [
+            f"-{victim.key.name}" for one in settled.preemptions for victim in one.victims
+        ]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    found = Cluster()
+    found.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    return found
+
+
+def test_preemptor_is_admitted_when_its_victims_are_gone(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 2}}, preemption=LOWER)
+    cluster.running("low", "q", 2)
+    cluster.submit("high", "q", 2, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.hears("low")
+    assert cluster.cycle() == []
+    cluster.leaves("low")
+    assert cluster.cycle() == ["+high"]
+    assert cluster.engine.standing(key("low")).where is Where.PENDING
+
+
+def test_victims_are_told_once_and_the_preemptor_sleeps(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 2}}, preemption=LOWER)
+    cluster.running("low", "q", 2)
+    cluster.submit("high", "q", 2, priority=1)
+    assert cluster.cycle() == ["-low"]
+    assert cluster.cycle() == []
+    assert not cluster.engine.has_work(cluster.now)
+    cluster.engine.reconsider()
+    assert cluster.cycle() == []
+    assert len(cluster.told) == 1
+    assert isinstance(cluster.waits["high"].reason, Preempting)
+
+
+def test_victim_counts_as_leaving_before_anybody_sees_it(cluster: Cluster) -> None:
+    """Another state of the victim from before the eviction changes nothing."""
+    cluster.queue("q", {"f": {"gpu": 2}}, preemption=LOWER)
+    cluster.running("v1", "q", 1, at=5.0)
+    cluster.running("v2", "q", 1, at=1.0)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-v1"]
+    cluster.change("v1", make_condition("PodsReady"))
+    holder = cluster.engine.holder(key("v1"))
+    assert holder is not None
+    assert holder.evicted
+    cluster.submit("higher", "q", 1, priority=2)
+    cluster.engine.reconsider()
+    assert cluster.cycle() == []
+
+
+def test_victim_that_could_not_be_told_stays_and_another_one_may_go(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.tell(events.EvictionFailed(key("low")))
+    holder = cluster.engine.holder(key("low"))
+    assert holder is not None
+    assert not holder.evicted
+    assert cluster.cycle() == ["-low"]
+
+
+def test_failed_eviction_of_somebody_else_is_nothing(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.hears("low")
+    cluster.tell(events.EvictionFailed(key("low")), events.EvictionFailed(key("nobody")))
+    holder = cluster.engine.holder(key("low"))
+    assert holder is not None
+    assert holder.evicted
+
+
+def test_victim_that_is_gone_leaves_no_trace(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.tell(events.WorkloadGone(key("low")))
+    assert cluster.cycle() == ["+high"]
+    cluster.tell(events.WorkloadGone(key("high")))
+    cluster.running("low", "q", 1)
+    holder = cluster.engine.holder(key("low"))
+    assert holder is not None
+    assert not holder.evicted
+
+
+def test_best_effort_preemptor_is_not_overtaken(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.submit("higher", "q", 1, priority=2)
+    cluster.leaves("low")
+    assert cluster.cycle() == ["+high"]
+    assert cluster.cycle() == ["-high"]
+
+
+def test_strict_preemptor_is_overtaken(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER, queueingStrategy="StrictFIFO")
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.submit("higher", "q", 1, priority=2)
+    cluster.leaves("low")
+    assert cluster.cycle() == ["+higher"]
+
+
+def test_queue_that_becomes_strict_forgets_who_came_first(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER, queueingStrategy="StrictFIFO")
+    cluster.submit("higher", "q", 1, priority=2)
+    cluster.leaves("low")
+    assert cluster.cycle() == ["+higher"]
+
+
+def test_preemptor_that_leaves_is_not_waited_for(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.tell(events.WorkloadGone(key("high")))
+    cluster.submit("other", "q", 1)
+    cluster.leaves("low")
+    cluster.submit("higher", "q", 1, priority=3)
+    assert cluster.cycle() == ["+higher"]
+
+
+def test_preemptor_that_changes_in_flight_preempts_nobody(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    found = cluster.engine.next_cycle(cluster.now)
+    assert found is not None
+    plan = decide(found, cluster.now)
+    assert plan.preemptions
+    cluster.submit("high", "q", 1, priority=-1)
+    settled = cluster.engine.settle(plan, cluster.now)
+    assert settled.preemptions == ()
+    holder = cluster.engine.holder(key("low"))
+    assert holder is not None
+    assert not holder.evicted
+
+
+def test_victim_that_left_in_flight_is_not_told(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    found = cluster.engine.next_cycle(cluster.now)
+    assert found is not None
+    plan = decide(found, cluster.now)
+    cluster.leaves("low")
+    assert cluster.engine.settle(plan, cluster.now).preemptions == ()
+    assert cluster.cycle() == ["+high"]
+
+
+def test_deferred_head_fits_after_the_preemptions_of_others(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        cluster.queue(name, {"f": {"gpu": 2}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    cluster.running("big", "z", 4)
+    cluster.submit("p1", "a", 2, created=1)
+    cluster.submit("p2", "b", 2, created=2)
+    assert cluster.cycle() == ["-big"]
+    assert cluster.waits["p2"].reason == FitsAfterPreemptions((key("big"),))
+    assert cluster.waits["p2"].condition_reason == "WaitingForPreemptedWorkloads"
+    assert cluster.waits["p2"].message == (
+        "Workload has overlapping preemption targets with another workload, "
+        "but will fit after these preemptions complete"
+    )
+    cluster.leaves("big")
+    assert cluster.cycle() == ["+p1", "+p2"]
+
+
+def test_head_that_shares_a_victim_keeps_its_flavors(cluster: Cluster) -> None:
+    """Looking again in the same cycle does not make it jump to another flavor."""
+    cluster.tell(events.FlavorSet(make_flavor("g")))
+    for name in ("a", "b"):
+        groups = {"f": {"gpu": 2}, "g": {"gpu": 0}}
+        cluster.queue(name, groups, cohort="c", preemption=RECLAIM)
+    cluster.queue("z", {"f": {"gpu": 0}, "g": {"gpu": 0}}, cohort="c")
+    cluster.running("z1", "z", 1, at=1.0)
+    cluster.running("z2", "z", 3, at=2.0)
+    cluster.submit("p1", "a", 2, created=1)
+    cluster.submit("p2", "b", 2, created=2)
+    assert cluster.cycle() == ["-z2", "-z1"]
+    assert {one.key.name: len(one.victims) for one in cluster.told} == {"p1": 1, "p2": 1}
+
+
+def test_head_that_loses_its_room_preempts_in_the_next_cycle(cluster: Cluster) -> None:
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
+    cluster.running("v", "b", 1, priority=-5)
+    cluster.running("w", "b", 2, priority=9)
+    cluster.submit("p1", "a", 1, created=1)
+    cluster.submit("p2", "b", 1, created=2)
+    assert cluster.cycle() == ["+p1"]
+    assert isinstance(cluster.waits["p2"].reason, NoLongerFits)
+    assert cluster.cycle() == ["-v"]
+    cluster.leaves("v")
+    assert cluster.cycle() == ["+p2"]
+
+
+@pytest.mark.parametrize("reclaim", ["Never", "Any"])
+def test_who_can_always_reclaim_does_not_hold_others_back(cluster: Cluster, reclaim: str) -> None:
+    policy = {"reclaimWithinCohort": reclaim}
+    cluster.queue("a", {"f": {"gpu": 4}}, cohort="c", preemption=policy)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("r", "a", 3)
+    cluster.submit("blocked", "a", 4, created=1)
+    cluster.submit("borrows", "b", 3, created=2)
+    cluster.cycle()
+    taken = isinstance(cluster.waits.get("borrows", object()), Wait)
+    assert taken is (reclaim == "Never")
+    if taken:
+        assert isinstance(cluster.waits["borrows"].reason, NoLongerFits)
+
+
+def test_lost_write_of_a_victim_that_was_only_assumed(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.submit("low", "q", 1)
+    found = cluster.engine.next_cycle(cluster.now)
+    assert found is not None
+    cluster.engine.settle(decide(found, cluster.now), cluster.now)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.tell(events.Forgotten(key("low")))
+    assert cluster.cycle() == ["+high"]
+    assert cluster.engine.standing(key("low")).where in (Where.PENDING, Where.INADMISSIBLE)
+
+
+def test_messages_name_both_sides_and_the_path(cluster: Cluster) -> None:
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("b", {"f": {"gpu": 0}}, cohort="c")
+    cluster.running("theirs", "b", 2, priority=7)
+    wants = make_workload("mine", "a", {"gpu": 2}, priority=3)
+    meta = attrs.evolve(wants.metadata, labels={"kueue.x-k8s.io/job-uid": "j1"})
+    cluster.put(attrs.evolve(wants, metadata=meta))
+    assert cluster.cycle() == ["-theirs"]
+    (preemption,) = cluster.told
+    (victim,) = preemption.victims
+    assert victim.path is Path.IN_COHORT_RECLAMATION
+    assert preemption.message(victim) == (
+        "Preempted to accommodate a workload (UID: mine, JobUID: j1) due to reclamation within "
+        "the cohort; preemptor path: /c/a; preemptee path: /c/b"
+    )
+    assert preemption.ranks(victim) == (
+        "preemptor effective priority: 3 (base: 3, boost: 0); "
+        "preemptee effective priority: 7 (base: 7, boost: 0)"
+    )
+    wait = cluster.waits["mine"]
+    assert wait.condition_reason == "WaitingForPreemptedWorkloads"
+    assert wait.message == (
+        "couldn't assign flavors to pod set main: insufficient unused quota for gpu in flavor f, "
+        "2 more needed. Pending the preemption of 1 workload(s)"
+    )
+
+
+def test_message_without_a_job_and_without_a_cohort(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    cluster.cycle()
+    (preemption,) = cluster.told
+    assert preemption.message(preemption.victims[0]) == (
+        "Preempted to accommodate a workload (UID: high, JobUID: UNKNOWN) due to prioritization "
+        "in the ClusterQueue; preemptor path: /q; preemptee path: /q"
+    )
+
+
+def blocker_of(cluster: Cluster, name: str) -> QuotaInUse:
+    reason = cluster.waits[name].reason
+    if isinstance(reason, Preempting):
+        reason = reason.blocked
+    assert isinstance(reason, NoFlavors)
+    (blocker,) = reason.pod_sets[0].groups[0].attempts[0].blockers
+    assert isinstance(blocker, QuotaInUse)
+    return blocker
+
+
+def test_reason_tells_how_many_candidates_there_were_and_what_is_missing(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 6}}, preemption=LOWER)
+    cluster.running("low", "q", 1, priority=-1)
+    cluster.running("lower", "q", 1, priority=-2)
+    cluster.running("high", "q", 4, priority=5)
+    cluster.submit("p", "q", 4)
+    cluster.cycle()
+    outlook = blocker_of(cluster, "p").outlook
+    assert outlook is not None
+    assert (outlook.candidates, outlook.victims, outlook.lack) == (2, (), 2)
+    assert cluster.waits["p"].condition_reason == "WaitingForQuota"
+
+
+def test_reason_names_the_victims(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 2}}, preemption=LOWER)
+    cluster.running("low", "q", 2)
+    cluster.submit("p", "q", 1, priority=1)
+    cluster.cycle()
+    outlook = blocker_of(cluster, "p").outlook
+    assert outlook is not None
+    assert (outlook.candidates, outlook.victims, outlook.lack) == (1, (key("low"),), 0)
+
+
+def test_request_that_can_not_preempt_has_no_outlook(cluster: Cluster) -> None:
+    cluster.queue("a", {"f": {"gpu": 1}}, cohort="c", preemption=RECLAIM)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("theirs", "b", 2)
+    cluster.submit("p", "a", 2)
+    cluster.cycle()
+    assert blocker_of(cluster, "p").outlook is None
+
+
+def test_lowest_priority_follows_every_change(cluster: Cluster) -> None:
+    cluster.queue("q", {"f": {"gpu": 9}})
+    assert cluster.engine.lowest_priority("q") is None
+    for name, priority in (("a", 3), ("b", -2), ("c", -2)):
+        cluster.running(name, "q", 1, priority=priority)
+    assert cluster.engine.lowest_priority("q") == -2
+    cluster.tell(events.WorkloadGone(key("b")))
+    assert cluster.engine.lowest_priority("q") == -2
+    cluster.leaves("c")
+    assert cluster.engine.lowest_priority("q") == 3
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_pods_are_made_room_for_only_when_asked_to(counted: bool) -> None:
+    cluster = Cluster(Engine(Settings(preempt_for_pods=counted)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    cluster.queue("q", {"f": {"gpu": 4, "pods": 2}}, preemption=LOWER)
+    for name in ("v1", "v2"):
+        assignment = make_assignment({"gpu": 1, "pods": 1}, "f")
+        cluster.put(
+            make_workload(
+                name,
+                "q",
+                {"gpu": 1},
+                conditions=[make_condition("QuotaReserved")],
+                status={"admission": {"clusterQueue": "q", "podSetAssignments": [assignment]}},
+            )
+        )
+    cluster.put(make_workload("p", "q", priority=1, pod_sets=[make_pod_set({"gpu": 1}, count=2)]))
+    assert cluster.cycle() == (["-v1", "-v2"] if counted else [])
+
+
+def test_borrower_that_was_preempted_goes_behind_where_age_alone_counts() -> None:
+    """Otherwise the older borrower and its preemptor would take turns for ever."""
+    cluster = Cluster(Engine(Settings(priority_sorting=False)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    policy = {
+        "reclaimWithinCohort": "LowerPriority",
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    }
+    cluster.queue("a", {"f": {"gpu": 0}}, cohort="c", preemption=policy)
+    cluster.queue("b", {"f": {"gpu": 0}}, cohort="c")
+    cluster.queue("z", {"f": {"gpu": 1}}, cohort="c")
+    cluster.running("old", "b", 1, created=1)
+    cluster.submit("new", "a", 1, priority=1, created=2)
+    assert cluster.cycle() == ["-old"]
+    assert cluster.told[0].victims[0].path is Path.IN_COHORT_RECLAIM_WHILE_BORROWING
+    cluster.change(
+        "old",
+        make_condition("QuotaReserved", False),
+        make_condition("Evicted", reason="Preempted", at=cluster.now),
+        make_condition("Preempted", reason="InCohortReclaimWhileBorrowing", at=cluster.now),
+        admission=None,
+    )
+    assert cluster.cycle() == ["+new"]
+
+
+def test_modes_rank_what_preemption_can_do() -> None:
+    ranked = [Mode.NO_FIT, Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM, Mode.FIT]
+    assert sorted(ranked, reverse=True) == ranked[::-1]
