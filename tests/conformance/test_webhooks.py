@@ -207,7 +207,7 @@ async def test_the_policy_decides_over_a_hook_that_fails(api, hook):
     [
         (
             {"url": "https://127.0.0.1:1/x"},
-            'webhook: Post "https://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection refused',
+            'Post "https://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection refused',
         ),
         ({"service": {"namespace": "a", "name": "b"}}, "give the webhook by url"),
     ],

@@ -163,8 +163,9 @@ def _allow_tolerations(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]
 
 
 def _allow_ungating(rest: Obj, before: Mapping[str, Any]) -> list[FieldError]:
-    known = {gate["name"] for gate in listed(before, "schedulingGates")}
-    added = [g["name"] for g in listed(rest, "schedulingGates") if g.get("name") not in known]
+    known = {gate.get("name") for gate in listed(before, "schedulingGates")}
+    names = [gate.get("name") for gate in listed(rest, "schedulingGates")]
+    added = [name or "" for name in names if name not in known]
     _restore(rest, before, "schedulingGates")
     return [
         forbidden(
