@@ -19,7 +19,10 @@ from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.engine import Settled
-from kueuelib.scheduler.events import Confirmed, Effects, Forgotten
+from kueuelib.scheduler.events import Confirmed, Effects, EvictionFailed, Forgotten
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.ordering import queue_order
+from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.queues import Requeue
 from kueuelib.scheduler.reasons import ClusterQueueMissing
 
@@ -41,6 +44,31 @@ def workload(version: int = 1, generation: int = 1, uid: str = "u1", **status: A
         "spec": {"queueName": "main", "active": True, "podSets": []},
         "status": status,
     }
+
+
+def preemption() -> Preemption:
+    """The Workload has to make room for another one of its ClusterQueue."""
+    holder = Holder(
+        key=KEY,
+        uid="u1",
+        cluster_queue="cq",
+        local_queue=ObjectKey("ns", "main"),
+        priority=0,
+        order=queue_order(0, 0.0, "u1"),
+        usage={},
+        reserved_at=1.0,
+        admitted=True,
+        assumed=False,
+        evicted=False,
+        pods_ready=True,
+    )
+    other = decode(Workload, workload(uid="u9"))
+    victim = Victim(holder, Path.IN_CLUSTER_QUEUE)
+    return Preemption(ObjectKey("ns", "high"), "u9", other, "cq", "", (victim,))
+
+
+def running(version: int = 1, uid: str = "u1") -> Obj:
+    return states.reserve(workload(version, uid=uid), {"clusterQueue": "cq"}, [], 0.0)
 
 
 class FakeClient:
@@ -149,6 +177,9 @@ class Case:
             transient=transient,
         )
         self.submit(Settled((), (order,), Effects()))
+
+    def evict(self) -> None:
+        self.submit(Settled((), (), Effects(), (preemption(),)))
 
     def submit(self, settled: Settled) -> None:
         self.applier.submit(settled, self.controller)  # type: ignore[arg-type]
@@ -292,3 +323,108 @@ async def test_a_workload_with_quota_is_not_told_to_wait() -> None:
     case.wait()
     await case.run()
     assert case.client.patches == []
+
+
+async def test_an_eviction_is_one_patch_with_the_path_and_the_preemptor() -> None:
+    case = Case(running())
+    case.evict()
+    await case.run()
+    assert len(case.client.patches) == 1
+    stored = case.client.stored or {}
+    evicted, preempted = (states.condition(stored, name) for name in ("Evicted", "Preempted"))
+    assert (evicted["status"], evicted["reason"]) == ("True", "Preempted")
+    assert (preempted["status"], preempted["reason"]) == ("True", "InClusterQueue")
+    assert evicted["message"] == preempted["message"]
+    assert "UID: u9" in evicted["message"]
+    assert states.has_quota(stored)
+    assert case.recorder.events == ["EvictedDueToPreempted", "Preempted"]
+    assert case.told == []
+    await case.run()
+    assert len(case.client.patches) == 1
+
+
+async def test_a_victim_that_is_leaving_already_is_left_alone() -> None:
+    case = Case(states.evict(running(), "ClusterQueueStopped", "stopped", 0.0))
+    case.evict()
+    await case.run()
+    assert case.client.patches == []
+    assert case.told == []
+    assert case.recorder.events == []
+
+
+async def test_a_victim_whose_copy_is_stale_is_read_again() -> None:
+    case = Case(workload(1), running(5))
+    case.evict()
+    await case.run()
+    assert states.is_evicted(case.client.stored or {})
+    other = Case(running(1), running(5))
+    other.evict()
+    await other.run()
+    assert len(other.client.patches) == 2
+    assert states.is_evicted(other.client.stored or {})
+
+
+@pytest.mark.parametrize(
+    "now",
+    [workload(9), running(9, uid="u2"), states.finish(running(9), "Succeeded", "done", 0.0), None],
+    ids=["released", "recreated", "finished", "gone"],
+)
+async def test_a_victim_that_holds_nothing_any_more_lets_the_preemptor_look_again(
+    now: Obj | None,
+) -> None:
+    case = Case(None, now)
+    case.evict()
+    await case.run()
+    assert case.client.patches == []
+    assert case.told == [EvictionFailed(KEY)]
+
+
+async def test_an_eviction_without_an_answer_is_repeated() -> None:
+    case = Case(running())
+    case.client.failures = [TransportError("https://x", "reset"), ServerError("down", code=503)]
+    case.evict()
+    for error in (TransportError, ServerError):
+        with pytest.raises(error):
+            await case.run()
+    assert case.told == []
+    await case.run()
+    assert states.is_evicted(case.client.stored or {})
+
+
+async def test_a_victim_that_can_not_be_told_stays_after_a_few_tries() -> None:
+    case = Case(running())
+    case.client.failures = [Invalid("no") for _ in range(REFUSALS)]
+    case.evict()
+    for _ in range(REFUSALS - 1):
+        with pytest.raises(Invalid):
+            await case.run()
+    assert case.told == []
+    await case.run()
+    assert case.told == [EvictionFailed(KEY)]
+
+
+async def test_a_victim_whose_admission_nobody_began_to_write_is_forgotten() -> None:
+    case = Case(workload())
+    case.admit()
+    case.evict()
+    assert case.told == [Forgotten(KEY)]
+    await case.run()
+    assert case.client.patches == []
+
+
+async def test_an_eviction_follows_the_admission_that_is_being_written() -> None:
+    case = Case(workload())
+    case.admit()
+    patch = case.client.patch
+
+    async def patch_late(*args: Any, **more: Any) -> Obj:
+        case.client.patch = patch  # type: ignore[method-assign]
+        case.evict()
+        return await patch(*args, **more)
+
+    case.client.patch = patch_late  # type: ignore[method-assign]
+    await case.run()
+    assert not states.is_evicted(case.client.stored or {})
+    await case.run()
+    assert states.is_evicted(case.client.stored or {})
+    assert case.told == [Confirmed(KEY, "2")]
