@@ -234,6 +234,8 @@ class PodGroup(
         spec: Obj = {"podSets": [entry.raw() for entry in made.pod_sets], **priority.spec()}
         if self.queue_name:
             spec["queueName"] = self.queue_name
+        if self.maximum_execution_seconds is not None:
+            spec["maximumExecutionTimeSeconds"] = self.maximum_execution_seconds
         meta: Obj = {
             "name": facts.name,
             "namespace": facts.namespace,

@@ -80,6 +80,14 @@ def test_a_complete_group_makes_one_workload_of_its_name(pods, pair):
     assert event.reason == "CreatedWorkload"
 
 
+def test_the_workload_takes_over_limit_of_time_and_labels(pods, pair):
+    labels = {f"{KUEUE}/max-exec-time-seconds": "60", "team": "blue"}
+    found = [pods.waiting(name, group="group", total=2, labels=labels) for name in ("a", "b")]
+    create = pods.plan(*found, labels_to_copy=("team",))[0]
+    assert create.obj["spec"]["maximumExecutionTimeSeconds"] == 60
+    assert create.obj["metadata"]["labels"] == {"team": "blue"}
+
+
 def test_shapes_become_pod_sets_sorted_by_name(pods):
     found = [pods.waiting(f"p{cpu}", group="group", total=3, cpu=cpu) for cpu in ("1", "2", "3")]
     names = [entry["name"] for entry in pods.composed(*found)["spec"]["podSets"]]
