@@ -17,12 +17,14 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.status_writes import BUNDLE
 from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.commands import Wait as Later
+from kueuelib.jobs.pods.declaration import parse
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import Stage, stage_of
 from kueuelib.jobs.pods.role_hash import role_of
+from kueuelib.jobs.pods.roles import role_by_name
 from kueuelib.jobs.situation import Situation
 
 KUEUE = "kueue.x-k8s.io"
@@ -256,10 +258,13 @@ class GroupLife(RuleBasedStateMachine):
         server, workload = self.server, self.server.workload
         for pod in server.in_stage(Stage.DROPPED):
             raise AssertionError(f"{pod['metadata']['name']} never ran and is still there")
-        if workload is None or states.is_finished(workload):
-            held = [pod for pod in server.pods.values() if pod["metadata"].get("finalizers")]
-            assert all(stage_of(pod) in (Stage.GATED, Stage.LEAVING) for pod in held)
-            assert not server.in_stage(Stage.STARTED) or workload is not None
+        held = [pod for pod in server.pods.values() if pod["metadata"].get("finalizers")]
+        if workload is None:
+            assert not server.in_stage(Stage.STARTED)
+            assert not held or server.in_stage(Stage.GATED, Stage.LEAVING)
+            return
+        if states.is_finished(workload):
+            assert not held
             return
         if states.is_admitted(workload) and not states.is_evicted(workload):
             counts = {entry["name"]: entry["count"] for entry in workload["spec"]["podSets"]}
@@ -497,22 +502,24 @@ class DeclaredGroupLife(GroupLife):
 
     def send(self, cpu):
         if cpu == "2":
-            self.server.create("driver", "2", annotations={f"{KUEUE}/pod-group-sets": SETS})
+            self.server.create("driver", "2", annotations={f"{KUEUE}/pod-group-sets": self.sets()})
         elif cpu == "3":
             sets = {f"{KUEUE}/pod-group-sets": OTHER_SETS}
             self.server.create("other", "2", annotations=sets)
         else:
             self.server.create("worker", cpu, labels={f"{KUEUE}/pod-group-role": "worker"})
 
+    def sets(self):
+        """What a driver has to declare, given what the Workload was made from."""
+        notes = (self.server.workload or {"metadata": {}})["metadata"].get("annotations", {})
+        digest = notes.get(f"{KUEUE}/pod-group-sets-digest")
+        return OTHER_SETS if digest == parse(OTHER_SETS).digest else SETS
+
     @rule(role=st.sampled_from(["worker", "stranger"]))
     def a_wrong_worker_comes(self, role):
         self.server.create("wrong", "9", labels={f"{KUEUE}/pod-group-role": role})
 
-    @staticmethod
-    def role(pod):
-        from kueuelib.jobs.pods.roles import role_by_name
-
-        return role_by_name(pod)
+    role = staticmethod(role_by_name)
 
 
 GroupLife.TestCase.settings = hypothesis_settings(

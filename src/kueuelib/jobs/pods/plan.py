@@ -95,7 +95,8 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
         return (*dropped, *_before(group), *plan(situation))
     first = (*dropped, *_housekeeping(group, workload))
     if group.judgement.rewrite is not None:
-        return (*first, *_rewritten(group, workload))
+        # What still runs was counted by the old pod sets.
+        return first if group.is_active() else (*first, *_rewritten(group, workload))
     held = _held_back(situation, group, workload)
     if held:
         return (*first, *held)

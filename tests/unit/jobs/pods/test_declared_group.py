@@ -171,6 +171,15 @@ def test_without_quota_a_new_declaration_alone_rewrites_the_workload(pods, drive
     assert deleted(commands) == []
 
 
+def test_a_workload_is_not_rewritten_while_pods_of_the_old_declaration_leave(pods, driver, worker):
+    workload = pods.composed(driver())
+    new = driver(name="new", declared=sets(1))
+    commands = pods.plan(new, pods.deleted(worker("w", "running")), workload=workload)
+    assert [c for c in of(Change, commands) if c.new["kind"] == "Workload"] == []
+    commands = pods.plan(new, pods.deleted(worker("w", "over")), workload=workload)
+    assert len([c for c in of(Change, commands) if c.new["kind"] == "Workload"]) == 1
+
+
 def test_the_group_is_over_when_driver_and_present_workers_have_succeeded(
     pods, driver, worker, admitted
 ):
