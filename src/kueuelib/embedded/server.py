@@ -20,6 +20,7 @@ from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Auth
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.expiring import keep_expiring
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
@@ -256,6 +257,7 @@ class ApiServer:
         )
         await site.start()
         self._closers.append(self._service.close)
+        self._closers.append(_cancelling(asyncio.create_task(keep_expiring(service))))
         if self._simulate:
             from kueuelib.embedded.cluster.simulation import SimulatedCluster
 
@@ -292,6 +294,14 @@ async def _hang_up(runner: web.ServerRunner, server: web.Server) -> None:
         if isinstance(transport, asyncio.WriteTransport):
             transport.abort()
     await asyncio.sleep(0)
+
+
+def _cancelling(task: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:
+    async def cancel() -> None:
+        task.cancel()
+        await asyncio.wait((task,))
+
+    return cancel
 
 
 def _request(

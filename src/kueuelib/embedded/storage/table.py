@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import KueuelibError
 
 LOG_LENGTH = 8192
-LOG_BYTES = 8 * 2**20
+LOG_BYTES = 4 * 2**20
 KEPT_AT_LEAST = 256
 
 
