@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from kueuelib.api.kinds import CRDS, EVENTS
+from kueuelib.api.kinds import CRDS, EVENTS, PODS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.service import ApiService
 from kueuelib.machinery.store import Delta
 
@@ -28,6 +29,16 @@ def identity_only(obj: Obj) -> Obj:
         "deletionGracePeriodSeconds",
     )
     return {"metadata": {key: meta[key] for key in kept if key in meta}}
+
+
+def without_ended_specs(obj: Obj) -> Obj:
+    """A pod; of one that has ended nobody needs to know any more what it ran."""
+    obj["metadata"].pop("managedFields", None)
+    if is_terminal(obj):
+        spec = obj["spec"]
+        obj["spec"] = {key: spec[key] for key in ("nodeName",) if key in spec}
+        obj["status"].pop("containerStatuses", None)
+    return obj
 
 
 class Kinds:
@@ -102,7 +113,9 @@ class Kinds:
         for name, resource in present.items():
             if name in self.mirrors:
                 continue
-            if name in self._full:
+            if name == PODS.group_kind:
+                mirror = Mirror(self._service, resource, without_ended_specs)
+            elif name in self._full:
                 mirror = Mirror(self._service, resource)
             else:
                 mirror = Mirror(self._service, resource, identity_only)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 
 import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS, CRDS
 from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.embedded.cluster.kinds import without_ended_specs
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.machinery.store import DeltaKind
 
@@ -99,3 +101,16 @@ async def test_custom_resources_are_collected_from_the_moment_of_their_definitio
     await sandbox.delete(CONFIG_MAPS, "a")
     assert not await sandbox.exists(THINGS, "thing")
     assert not await sandbox.exists(CONFIG_MAPS, "child")
+
+
+def test_of_a_pod_that_has_ended_little_is_kept() -> None:
+    spec = {"nodeName": "n", "containers": [{"name": "c"}]}
+    running = {"metadata": {}, "spec": spec, "status": {"phase": "Running"}}
+    assert without_ended_specs(copy.deepcopy(running)) == running
+    ended = {"metadata": {"managedFields": [{}], "uid": "u"}, "spec": spec}
+    ended["status"] = {"phase": "Succeeded", "containerStatuses": [{}], "reason": "r"}
+    assert without_ended_specs(ended) == {
+        "metadata": {"uid": "u"},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Succeeded", "reason": "r"},
+    }
