@@ -3,7 +3,8 @@
 The snapshot follows the decisions: what a head gets is charged, and its victims are gone for those
 who come later, so several heads of a cohort may preempt in one cycle as long as they choose
 different victims. A head whose victims are taken already looks again, with these gone: it chooses
-others, or it fits when the others have left and waits for that.
+others, or it fits when the others have left and waits for that. Nobody is admitted into room that
+victims have yet to leave.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Turns:
 
     def __init__(self, snapshot: Snapshot, found: CycleInput, now: float) -> None:
         self._snapshot = snapshot
+        self._held = Snapshot(found.frozen)
         self._settings = found.settings
         self._all_ready = found.all_ready
         self._now = now
@@ -86,10 +88,13 @@ class Turns:
             self._preempt(entry)
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-        else:
+        elif not self._held.fits(entry.queue, assignment.usage):
             self._snapshot.add(entry.queue, assignment.usage)
+            reason = FitsAfterPreemptions(tuple(sorted(self._victims)))
+            self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
+        else:
             self._all_ready = False
-            self.admissions.append(_admit(entry, self._now))
+            self._admit(entry)
 
     def _look_again(self, entry: Entry) -> Entry:
         """The proposal for the same flavors, now that the victims of others are gone."""
@@ -121,7 +126,12 @@ class Turns:
         for victim in entry.proposal.victims:
             self._victims[victim.key] = victim
             self._snapshot.take_out(victim.holder)
-        self._snapshot.add(entry.queue, entry.proposal.assignment.usage)
+        self._admit(entry)
+
+    def _admit(self, entry: Entry) -> None:
+        usage = entry.proposal.assignment.usage
+        self._snapshot.add(entry.queue, usage)
+        self._held.add(entry.queue, usage)
         self.admissions.append(_admit(entry, self._now))
 
     def _preempt(self, entry: Entry) -> None:

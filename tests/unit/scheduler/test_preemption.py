@@ -287,6 +287,22 @@ def test_deferred_head_fits_after_the_preemptions_of_others(cluster: Cluster) ->
     assert cluster.cycle() == ["+p1", "+p2"]
 
 
+def test_nobody_is_admitted_into_room_that_a_victim_has_yet_to_leave(cluster: Cluster) -> None:
+    """One of two fits beside the victim, both fit when it is gone."""
+    cluster.queue("a", {"f": {"gpu": 6}}, cohort="c", preemption=LOWER)
+    for name in ("b", "d"):
+        cluster.queue(name, {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("victim", "a", 8, priority=-1)
+    cluster.submit("p", "a", 5, priority=1, created=1)
+    cluster.submit("q1", "b", 2, created=2)
+    cluster.submit("q2", "d", 2, created=3)
+    assert cluster.cycle() == ["+q1", "-victim"]
+    assert isinstance(cluster.waits["q2"].reason, FitsAfterPreemptions)
+    assert cluster.cycle() == []
+    cluster.leaves("victim")
+    assert cluster.cycle() == ["+p", "+q2"]
+
+
 def test_head_that_shares_a_victim_keeps_its_flavors(cluster: Cluster) -> None:
     """Looking again in the same cycle does not make it jump to another flavor."""
     cluster.tell(events.FlavorSet(make_flavor("g")))
