@@ -50,6 +50,12 @@ def unit(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Small faults in the decision engine, each of which has to make a test fail; takes minutes."""
+    session.run("python", "tests/mutants/run_mutants.py", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks: prints figures and ratios, asserts no times."""
     session.run("pytest", "-s", "-o", "python_files=bench_*.py", "tests/bench", *session.posargs)

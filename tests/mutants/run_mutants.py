@@ -1,0 +1,109 @@
+"""Tries every mutant of `mutants.yaml` on a copy of the sources; each has to make a test fail.
+
+    python tests/mutants/run_mutants.py [ID ...]
+
+Prints one line per mutant, and ends with exit code 1 when one survives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import attrs
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "kueuelib"
+TESTS = (
+    "tests/scenarios",
+    "tests/unit/scheduler",
+    "tests/properties/test_scheduler_preemption.py",
+    "tests/properties/test_scheduler_histories.py",
+    "tests/properties/test_scheduler_plans.py",
+)
+SECONDS = 600
+
+
+@attrs.frozen
+class Mutant:
+    """One fault.
+
+    Attributes:
+        id: its name.
+        file: where it is, below the decision engine.
+        old: what the file says.
+        new: what it says with the fault.
+    """
+
+    id: str
+    file: str
+    old: str
+    new: str
+
+    @property
+    def path(self) -> Path:
+        """The file, below the package."""
+        return Path("scheduler") / self.file
+
+
+def mutants() -> list[Mutant]:
+    """All of the list."""
+    found = yaml.safe_load((Path(__file__).parent / "mutants.yaml").read_text())
+    return [Mutant(**one) for one in found]
+
+
+def killed(mutant: Mutant, copy: Path) -> bool:
+    """Whether a test fails with the fault in place."""
+    file = copy / "kueuelib" / mutant.path
+    sound = file.read_text()
+    file.write_text(sound.replace(mutant.old, mutant.new))
+    try:
+        return run(copy) != 0
+    finally:
+        file.write_text(sound)
+
+
+def run(copy: Path) -> int:
+    """The exit code of the tests on a copy of the sources."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "examples"),
+    }
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"the tests could not run: {done.stdout.decode()[-2000:]}")
+    return done.returncode
+
+
+def main(names: list[str]) -> int:
+    """Tries the named mutants, or all."""
+    chosen = [one for one in mutants() if not names or one.id in names]
+    survivors = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        shutil.copytree(SOURCES, copy / "kueuelib", ignore=shutil.ignore_patterns("__pycache__"))
+        if run(copy) != 0:
+            sys.stdout.write("the tests fail without any mutant\n")
+            return 2
+        for mutant in chosen:
+            dead = killed(mutant, copy)
+            if not dead:
+                survivors.append(mutant.id)
+            sys.stdout.write(f"{'killed  ' if dead else 'SURVIVES'}  {mutant.id}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen) - len(survivors)} of {len(chosen)} killed\n")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
