@@ -155,8 +155,10 @@ async def test_a_pod_that_breaks_a_rule_is_refused_in_the_words_of_kubernetes(
     [
         (
             {"containers": {}},
-            "json: cannot unmarshal object into Go struct field PodSpec.spec.containers "
-            "of type []v1.Container",
+            (
+                "json: cannot unmarshal object into Go struct field PodSpec.spec.containers "
+                "of type []v1.Container"
+            ),
         ),
         ({"containers": ["c"]}, "unmarshal string into Go struct field PodSpec.spec.containers"),
         ({"containers": [{"stdin": 1}]}, "Go struct field Container.spec.containers.stdin of type"),

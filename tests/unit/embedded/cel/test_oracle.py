@@ -36,6 +36,7 @@ GIVEN: dict[str, Any] = {
     "d": {"n": 1, "t": "x", "l": [1, "a"], "nothing": None},
 }
 KNOWN = {
+    "m.map(k, k)": "the order of a map's keys is not defined",
     "string(duration('1m1.5s'))": "C++ writes groups of three digits, Go as many as needed",
 }
 VALUES = yaml.safe_load((HERE / "values.yaml").read_text())
