@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from real_server import RealServer, assets, running
 
 from kueuelib.embedded.server import ApiServer
 
@@ -36,7 +42,7 @@ class Answer:
 class Api:
     """One client with the administrator's token."""
 
-    def __init__(self, server: ApiServer, client: httpx.AsyncClient) -> None:
+    def __init__(self, server: Any, client: httpx.AsyncClient) -> None:
         self.server = server
         self.client = client
 
@@ -79,14 +85,37 @@ def config_map(name: str = "a", **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "1"}, **fields}
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as server:
-        yield server
+FLAVORS = ("embedded", "real") if assets() else ("embedded",)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "embedded: looks into the server, or at what it is alone in")
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    folder = assets()
+    assert folder is not None
+    with running(folder, tmp_path_factory.mktemp("real")) as found:
+        yield found
+
+
+@pytest.fixture(params=FLAVORS)
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """The server that is asked; where the programs are there, every test asks both."""
+    if request.param == "embedded":
+        async with ApiServer() as server:
+            yield server
+        return
+    if request.node.get_closest_marker("embedded"):
+        pytest.skip("it is about the embedded server alone")
+    real: RealServer = request.getfixturevalue("real_server")
+    real.clean()
+    yield real
 
 
 @asynccontextmanager
-async def opened(server: ApiServer, token: str = "") -> AsyncIterator[Api]:
+async def opened(server: Any, token: str = "") -> AsyncIterator[Api]:
     """A client with a token, by default the administrator's."""
     context = ssl.create_default_context(cadata=server.ca.decode())
     context.verify_flags |= ssl.VERIFY_X509_STRICT

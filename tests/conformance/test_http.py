@@ -32,6 +32,7 @@ async def test_strangers_are_turned_away(api):
     assert (await api.get("/version", headers={"Authorization": ""})).body["major"] == "1"
 
 
+@pytest.mark.embedded
 async def test_a_client_certificate_is_as_good_as_a_token(server, tmp_path):
     user = server.kubeconfig()["users"][0]["user"]
     import base64
@@ -193,6 +194,7 @@ async def test_those_who_are_in_may_do_everything(api):
     assert (await api.get(path)).status == 405
 
 
+@pytest.mark.embedded
 async def test_a_taken_port_is_named_with_the_way_out(server):
     with pytest.raises(ConfigError) as caught:
         async with ApiServer(port=server.port):
@@ -201,6 +203,7 @@ async def test_a_taken_port_is_named_with_the_way_out(server):
     assert "choose another port" in str(caught.value)
 
 
+@pytest.mark.embedded
 async def test_many_servers_are_strangers_to_each_other(api):
     async with ApiServer() as other:
         found = await api.get(f"{MAPS}", headers={"Authorization": f"Bearer {other.token}"})
@@ -254,6 +257,7 @@ async def test_a_method_that_http_does_not_have_is_not_allowed(api):
 @pytest.mark.parametrize(
     "line", [b"GARBAGE\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nA b: c\r\n\r\n"]
 )
+@pytest.mark.embedded
 async def test_what_is_no_request_is_a_bad_request_in_plain_words(server, line):
     context = ssl.create_default_context(cadata=server.ca.decode())
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)

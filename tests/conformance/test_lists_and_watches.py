@@ -115,7 +115,8 @@ async def test_a_watch_goes_on_from_a_version(api):
 
 
 async def test_a_watch_tells_of_changes_as_they_happen(api):
-    watching = asyncio.create_task(api.watch(MAPS, 1, resourceVersion="1"))
+    version = (await api.get(MAPS)).body["metadata"]["resourceVersion"]
+    watching = asyncio.create_task(api.watch(MAPS, 1, resourceVersion=version))
     await asyncio.sleep(0.05)
     await make(api, "a")
     assert told(await watching) == [("ADDED", "a")]
@@ -159,12 +160,14 @@ async def test_a_streamed_list_ends_with_a_bookmark(api):
 
 
 async def test_a_watch_ends_at_its_timeout_with_a_bookmark(api):
+    version = (await api.get(MAPS)).body["metadata"]["resourceVersion"]
     events = await api.watch(
-        MAPS, 5, resourceVersion="1", timeoutSeconds="1", allowWatchBookmarks="true"
+        MAPS, 5, resourceVersion=version, timeoutSeconds="1", allowWatchBookmarks="true"
     )
     assert [each["type"] for each in events] == ["BOOKMARK"]
 
 
+@pytest.mark.embedded
 async def test_a_forgotten_version_is_expired(api, server):
     version = (await make(api, "a"))["metadata"]["resourceVersion"]
     first = (await make(api, "b"))["metadata"]["resourceVersion"]
@@ -183,6 +186,7 @@ async def test_a_forgotten_version_is_expired(api, server):
     assert (await api.get(MAPS, params=past)).status == 410
 
 
+@pytest.mark.embedded
 async def test_a_watcher_that_left_is_forgotten(api, server):
     await api.watch(MAPS, 0, resourceVersion="1", timeoutSeconds="1")
     await make(api, "a")

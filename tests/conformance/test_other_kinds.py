@@ -144,6 +144,7 @@ async def running(api, **spec):
     await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
 
 
+@pytest.mark.embedded
 async def test_the_log_of_a_pod_is_empty_text(api):
     await running(api)
     found = await api.get(f"{PODS}/a/log", params={"follow": "true"})
@@ -155,6 +156,7 @@ async def test_the_log_of_a_pod_is_empty_text(api):
     assert (await api.post(f"{PODS}/a/log", {})).status == 405
 
 
+@pytest.mark.embedded
 async def test_the_log_of_one_of_several_containers_has_to_be_chosen(api):
     await running(api, containers=[CONTAINER, {**CONTAINER, "name": "d"}])
     found = await api.get(f"{PODS}/a/log")
@@ -164,6 +166,7 @@ async def test_the_log_of_one_of_several_containers_has_to_be_chosen(api):
     )
 
 
+@pytest.mark.embedded
 async def test_the_log_of_a_pending_pod_waits(api):
     await running(api)
     await api.patch(f"{PODS}/a/status", {"status": {"phase": "Pending"}})
@@ -174,6 +177,7 @@ async def test_the_log_of_a_pending_pod_waits(api):
 
 
 @pytest.mark.parametrize("what", ["exec", "attach", "portforward", "proxy", "proxy/x/y"])
+@pytest.mark.embedded
 async def test_nothing_runs_in_the_containers(api, what):
     await api.post(PODS, named(spec={"containers": [CONTAINER]}))
     unbound = await api.get(f"{PODS}/a/{what}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
@@ -13,6 +14,7 @@ from aiohttp import web
 from kueuelib.embedded.tls import Authority
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
+NOBODY = "https://127.0.0.1:1/x"
 MAPS = "/api/v1/namespaces/default/configmaps"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -32,7 +34,8 @@ class Hook:
     async def __aenter__(self):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.folder / "hook.pem")
-        self.runner = web.ServerRunner(web.Server(self.handle))
+        self.server = web.Server(self.handle)
+        self.runner = web.ServerRunner(self.server)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
@@ -40,7 +43,11 @@ class Hook:
         return self
 
     async def __aexit__(self, *exc):
+        open_ones = [each.transport for each in self.server.connections if each.transport]
         await self.runner.cleanup()
+        for transport in open_ones:
+            transport.abort()  # a server of another process keeps its connection
+        await asyncio.sleep(0)
 
     async def handle(self, request):
         review = await request.json()
@@ -206,8 +213,8 @@ async def test_the_policy_decides_over_a_hook_that_fails(api, hook):
     ("client", "text"),
     [
         (
-            {"url": "https://127.0.0.1:1/x"},
-            'Post "https://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection refused',
+            {"url": NOBODY},
+            f'Post "{NOBODY}": dial tcp 127.0.0.1:1: connect: connection refused',
         ),
         ({"service": {"namespace": "a", "name": "b"}}, "give the webhook by url"),
     ],
