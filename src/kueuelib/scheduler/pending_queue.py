@@ -209,13 +209,18 @@ class PendingQueue:
         """Why the shape was tried in vain; None when it was not, or when something moved since."""
         return self._hopeless.get(shape)
 
+    def revive(self, shape: Shape) -> None:
+        """Lets a shape be tried again."""
+        self._hopeless.pop(shape, None)
+        group = self._groups.get(shape)
+        if group is not None and not group.active:
+            group.active = True
+            self._offer(group)
+
     def move(self) -> None:
         """Something moved that may help: everything that it can help is to be tried again."""
-        self._hopeless.clear()
-        for group in self._groups.values():
-            if not group.active:
-                group.active = True
-                self._offer(group)
+        for shape in tuple(self._hopeless):
+            self.revive(shape)
         for key in tuple(self._asides[Aside.MOVE]):
             self.join(self.items[key])
 

@@ -17,7 +17,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue, is_unfinished
 from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, NoFlavors, Reason
-from kueuelib.scheduler.workload_info import WorkloadInfo
+from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 
 class Scope(NamedTuple):
@@ -40,7 +40,7 @@ class _ScopeState:
         woken: whether its parked workloads are to be moved before the next cycle.
         moved_in: the cycle after which something moved last.
         version: counts everything that may change a verdict.
-        late: parked workloads that start over after the next cycle.
+        late: parked shapes of ClusterQueues that start over after the next cycle.
     """
 
     __slots__ = ("late", "members", "moved_in", "version", "woken")
@@ -50,7 +50,7 @@ class _ScopeState:
         self.woken = False
         self.moved_in = -1
         self.version = 0
-        self.late: dict[ObjectKey, None] = {}
+        self.late: dict[tuple[str, Shape], None] = {}
 
 
 class Queues:
@@ -217,7 +217,7 @@ class Queues:
         if item.changed:
             self._enter(queue, item, now)
             return ()
-        resumed, began = item.since is not None, self._cycle if item.since is None else item.since
+        began = self._cycle if item.since is None else item.since
         if held_back and item.held_at is None:
             item.held_at = item.version
         item.reason, item.progress, item.since = reason, progress, None
@@ -238,10 +238,7 @@ class Queues:
         elif why is Requeue.GENERIC and queue.strict:
             queue.go_alone(item)
         else:
-            if state.moved_in >= began:
-                state.late[key] = None
-                self._due[self._scope_of[queue.name]] = None
-            return self._park(queue, item, why, reason, resumed=resumed)
+            return self._park(queue, item, why, reason, starts_over=state.moved_in >= began)
         return ()
 
     def _try_again_on_change(self, queue: PendingQueue, item: Pending) -> None:
@@ -254,18 +251,21 @@ class Queues:
         item.held_at = None
 
     def _park(
-        self, queue: PendingQueue, item: Pending, why: Requeue, reason: Reason, *, resumed: bool
+        self, queue: PendingQueue, item: Pending, why: Requeue, reason: Reason, *, starts_over: bool
     ) -> tuple[ObjectKey, ...]:
-        self.touch(self._scope_of[queue.name])
+        scope = self._scope_of[queue.name]
+        self.touch(scope)
         if why is Requeue.NAMESPACE_MISMATCH:
             queue.set_aside(item, Aside.NAMESPACE)
         elif why is Requeue.FAILED_CHECKS or isinstance(
             reason, InvalidResources | LimitRangeViolated
         ):
             queue.set_aside(item, Aside.OWN_CHANGE)
-        elif isinstance(reason, NoFlavors) and not resumed:
+        elif isinstance(reason, NoFlavors):
             alike = queue.give_up(item.info.shape, reason)
             queue.join(item)
+            if starts_over:
+                self._scopes[scope].late[queue.name, item.info.shape] = None
             return alike
         else:
             queue.set_aside(item, Aside.MOVE)
@@ -313,14 +313,9 @@ class Queues:
 
     def _start_over(self, scope: Scope, state: _ScopeState) -> None:
         late, state.late = state.late, {}
-        for key in late:
-            item = self.get(key)
-            if (
-                item is not None
-                and item.aside is Aside.MOVE
-                and self._scope_of[self._home[key]] == scope
-            ):
-                self._queues[self._home[key]].join(item)
+        for name, shape in late:
+            if self._scope_of.get(name) == scope:
+                self._queues[name].revive(shape)
                 self._due[scope] = None
 
     def _expire(self, now: float) -> None:
