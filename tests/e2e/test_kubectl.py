@@ -36,6 +36,7 @@ metadata: {name: web, labels: {app: web}}
 spec:
   containers: [{name: c, image: nginx}]
 """
+BRIEF = POD.replace("spec:", "spec:\n  terminationGracePeriodSeconds: 0")
 JOB = """
 apiVersion: batch/v1
 kind: Job
@@ -63,8 +64,11 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
         config.write_text(yaml.safe_dump(server.kubeconfig()))
         env = {**os.environ, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
 
-        async def run(*args: str, stdin: str = "", code: int = 0) -> str:
+        async def run(
+            *args: str, stdin: str = "", code: int = 0, through: tuple[str, ...] = ()
+        ) -> str:
             process = await asyncio.create_subprocess_exec(
+                *through,
                 "kubectl",
                 *args,
                 env=env,
@@ -267,3 +271,46 @@ async def test_kubectl_asks_for_others_and_uses_tokens_of_accounts(kubectl: Kube
     robot = ("--as", "system:serviceaccount:default:robot")
     assert await kubectl("auth", "can-i", "list", "jobs.batch", "-A", *robot) == "yes\n"
     assert await kubectl("auth", "can-i", "delete", "jobs.batch", "-A", *robot, code=1) == "no\n"
+
+
+async def test_a_pod_is_edited_replaced_evicted_and_waited_for(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=BRIEF)
+    await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+    assert await kubectl("logs", "web") == ""
+    assert "error dialing backend" in await kubectl("exec", "web", "--", "ls", code=1)
+    editor = ("env", "KUBE_EDITOR=sed -i s/nginx$/nginx:9/")
+    edited = await kubectl("edit", "pod", "web", through=editor)
+    assert edited == "pod/web edited\n"
+    assert (await read(kubectl, "pod", "web"))["spec"]["containers"][0]["image"] == "nginx:9"
+    forced = await kubectl("replace", "--force", "-f", "-", stdin=BRIEF)
+    assert forced == 'pod "web" deleted\npod/web replaced\n'
+    drained = await kubectl(
+        "drain", "-l", "kueuelib.dev/simulated=true", "--force", "--timeout=40s"
+    )
+    assert "pod/web evicted" in drained
+    assert "SchedulingDisabled" in await kubectl("get", "nodes")
+    absent = await kubectl("wait", "--for=delete", "pod/web", "--timeout=20s")
+    assert absent == ""
+
+
+async def test_dependents_stay_or_go_as_it_is_said(kubectl: Kubectl) -> None:
+    await kubectl("create", "job", "kept", "--image=busybox")
+    await kubectl("wait", "--for=jsonpath={.status.active}=1", "job/kept", "--timeout=20s")
+    await kubectl("delete", "job", "kept", "--cascade=orphan", "--timeout=20s")
+    left = await kubectl("get", "pods", "-l", "job-name=kept", "-o", "name")
+    assert left.startswith("pod/kept-")
+    await kubectl("delete", "pods", "-l", "job-name=kept", "--now")
+    await kubectl("apply", "-f", "-", stdin=JOB.replace('"0"', '"600"'))
+    await kubectl("wait", "--for=jsonpath={.status.active}=1", "job/sums", "--timeout=20s")
+    await kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+    await kubectl("delete", "job", "sums", "--cascade=foreground", "--timeout=50s")
+    assert "No resources found" in await kubectl("get", "jobs")
+
+
+async def test_numbers_of_replicas_are_scaled(kubectl: Kubectl) -> None:
+    await kubectl("create", "deployment", "d", "--image=nginx", "--replicas=2")
+    assert await kubectl("scale", "deployment", "d", "--replicas=3") == "deployment.apps/d scaled\n"
+    found = await read(kubectl, "deployment", "d")
+    assert (found["spec"]["replicas"], found["metadata"]["generation"]) == (3, 2)
+    await kubectl("expose", "deployment", "d", "--port=80")
+    assert "10.96." in await kubectl("get", "service", "d")
