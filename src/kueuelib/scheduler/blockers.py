@@ -33,8 +33,8 @@ class Outlook:
     """What preempting for one request would come to (spec/scheduling 5.4).
 
     Attributes:
-        candidates: how many workloads were considered as victims, in the widest round. None means
-            that the policies of the ClusterQueue protect all of them.
+        candidates: how many workloads were considered as victims, in the widest round; 0 when the
+            policies of the ClusterQueue protect all that use the flavor.
         victims: those that would have to leave, sorted; empty when it does not fit whoever leaves.
         lack: what would still be missing with all of them gone.
     """
