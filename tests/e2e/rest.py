@@ -99,7 +99,7 @@ def is_true(obj: Obj, type_: str) -> bool:
     return condition(obj, type_).get("status") == "True"
 
 
-def queues(rest: Rest, cpu: int) -> None:
+def queues(rest: Rest, cpu: int, *, local: bool = True) -> None:
     """The flavor, ClusterQueue and LocalQueue of the README, with that quota."""
     text = (Path(__file__).parents[2] / "examples/first_queue/queues.yaml").read_text()
     for obj in yaml.safe_load_all(text):
@@ -108,6 +108,8 @@ def queues(rest: Rest, cpu: int) -> None:
             "ClusterQueue": "clusterqueues",
             "LocalQueue": "namespaces/default/localqueues",
         }[obj["kind"]]
+        if obj["kind"] == "LocalQueue" and not local:
+            continue
         if obj["kind"] == "ClusterQueue":
             quota = obj["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
             quota["nominalQuota"] = str(cpu)

@@ -175,8 +175,6 @@ def test_what_is_missing_is_named_even_without_any_queue(rest: Rest, explain: Ex
     eventually(lambda: rest.items(WORKLOADS))
     found = explain.text("job/early")
     assert "LocalQueue default/team: does not exist; create it" in found
-    queues(rest, cpu=1)
-    rest.delete(f"{KUEUE}/namespaces/default/localqueues/team")
-    eventually(lambda: not rest.items(f"{KUEUE}/namespaces/default/localqueues"))
+    queues(rest, cpu=1, local=False)
     created = explain.text("job/early")
     assert "create LocalQueue default/team with spec.clusterQueue: team" in created
