@@ -423,15 +423,3 @@ def _missing(source: str, key: str) -> ConfigError:
     return ConfigError(
         source, f"{key} is not available in this version", "remove it (see docs/missing.md)"
     )
-
-
-def split_address(text: str, default_host: str = "") -> tuple[str, int]:
-    """Host and port of `host:port` or `:port`; an empty host means all interfaces.
-
-    Raises:
-        ValueError: the text has no port.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
-        raise ValueError(f"{text!r} is no address such as 127.0.0.1:8080 or :8080")
-    return host.strip("[]") or default_host, int(port)

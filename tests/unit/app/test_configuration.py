@@ -11,10 +11,10 @@ from kueuelib.app.configuration import (
     Configuration,
     load_configuration,
     parse_configuration,
-    split_address,
 )
 from kueuelib.app.decoding import parse_duration
 from kueuelib.errors import ConfigError
+from kueuelib.runtime.http import parse_address
 
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", "kind": "Configuration"}
 
@@ -145,11 +145,11 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_addresses() -> None:
-    assert split_address(":8080") == ("", 8080)
-    assert split_address("127.0.0.1:1") == ("127.0.0.1", 1)
-    assert split_address("[::1]:443") == ("::1", 443)
-    with pytest.raises(ValueError, match="is no address"):
-        split_address("8080")
+    assert parse_address(":8080", "metrics") == ("", 8080)
+    assert parse_address("127.0.0.1:1", "metrics") == ("127.0.0.1", 1)
+    assert parse_address("[::1]:443", "metrics") == ("::1", 443)
+    with pytest.raises(ConfigError, match="is no address"):
+        parse_address("8080", "metrics")
 
 
 @pytest.mark.parametrize(
