@@ -11,8 +11,11 @@ from kueuelib.cli.demo.story import Board
 Obj = dict[str, Any]
 
 
-def stored_job(index: int = 0, *, suspend: bool, flavor: str = "", **status: Any) -> Obj:
+def stored_job(
+    index: int = 0, *, suspend: bool, flavor: str = "", revision: int = 4, **status: Any
+) -> Obj:
     obj = copy.deepcopy(story.job(index))
+    obj["metadata"]["resourceVersion"] = str(revision)
     obj["spec"]["suspend"] = suspend
     if flavor:
         obj["spec"]["template"]["spec"]["nodeSelector"] = {story.POOL_LABEL: flavor}
@@ -21,7 +24,12 @@ def stored_job(index: int = 0, *, suspend: bool, flavor: str = "", **status: Any
 
 
 def workload(
-    index: int = 0, *, cpus: int = 0, flavor: str = "on-demand", finished: bool = False
+    index: int = 0,
+    *,
+    cpus: int = 0,
+    flavor: str = "on-demand",
+    finished: bool = False,
+    revision: int = 3,
 ) -> Obj:
     name = story.job(index)["metadata"]["name"]
     conditions = []
@@ -30,7 +38,12 @@ def workload(
         status["admission"] = {
             "clusterQueue": "red",
             "podSetAssignments": [
-                {"name": "main", "flavors": {"cpu": flavor}, "resourceUsage": {"cpu": str(cpus)}}
+                {
+                    "name": "main",
+                    "flavors": {"cpu": flavor},
+                    "resourceUsage": {"cpu": str(cpus)},
+                    "count": max(cpus, 1),
+                }
             ],
         }
         since = "2026-01-01T00:00:05Z"
@@ -45,6 +58,7 @@ def workload(
     return {
         "metadata": {
             "name": f"job-{name}-12345",
+            "resourceVersion": str(revision),
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "ownerReferences": [{"name": name}],
             "finalizers": [] if finished else ["kueue.x-k8s.io/resource-in-use"],
@@ -100,7 +114,30 @@ def test_a_job_that_runs_without_admission_is_reported() -> None:
     board = Board(("job-01",))
     board.see_job(stored_job(suspend=True))
     board.see_job(stored_job(suspend=False, active=1))
-    assert any("nothing has admitted it" in fault for fault in board.verdict())
+    assert "job-01 was never admitted" in board.verdict()
+
+
+def test_a_job_that_runs_before_its_admission_is_reported() -> None:
+    board = Board(("job-01",))
+    board.see_job(stored_job(suspend=True))
+    board.see_workload(workload(cpus=2, revision=5))
+    board.see_job(stored_job(suspend=False, active=1, revision=4))
+    assert "job-01 ran before anything had admitted it" in board.verdict()
+
+
+def test_the_two_watches_may_deliver_in_any_order() -> None:
+    """What counts is which write came first, not which watch was faster."""
+    board = Board(("job-01",))
+    board.see_workload(workload())
+    board.see_job(stored_job(suspend=True))
+    board.see_job(stored_job(suspend=False, flavor="on-demand", active=1))
+    board.see_job(stored_job(suspend=False, flavor="on-demand", **complete()))
+    board.see_workload(workload(cpus=2))
+    assert not board.done
+    board.see_workload(workload(cpus=2, finished=True))
+    assert board.done
+    assert board.verdict() == []
+    assert "job-01 admitted on on-demand" in board.lines
 
 
 def test_a_failed_job_is_reported() -> None:
@@ -116,6 +153,16 @@ def test_usage_above_the_quota_is_reported() -> None:
     board.see_job(stored_job(suspend=True))
     board.see_workload(workload(cpus=7))
     assert "on-demand: 7 CPUs in use, the cohort has 6" in board.verdict()
+
+
+def test_what_a_job_has_given_back_is_not_in_use() -> None:
+    board = Board(("job-01", "job-02"))
+    first = workload(cpus=4)
+    first["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    board.see_workload(first)
+    board.see_workload(workload(1, cpus=3))
+    assert board.peak == {"on-demand": 6}
+    assert not board.faults
 
 
 def test_the_wrong_nodes_are_reported() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -93,11 +93,15 @@ class Row:
     Attributes:
         state: `Created`, `Queued`, `Admitted`, `Running`, `Finished` or `Failed`.
         waited: seconds from the creation of the Workload to its admission, by the API's clock.
+        started_at: the server's revision when the Job was first seen without `suspend`.
+        admitted_at: the server's revision when its Workload was first seen admitted. The two
+            come on two watches, in either order; the demo's server counts revisions for all
+            kinds together, so they say which write was the first.
     """
 
     name: str
-    queue: str
-    request: str
+    queue: str = ""
+    request: str = ""
     state: str = "Created"
     flavors: str = ""
     note: str = ""
@@ -105,7 +109,8 @@ class Row:
     was_suspended: bool = False
     was_told_to_wait: bool = False
     selector: Mapping[str, str] = attrs.field(factory=dict)
-    admitted: bool = False
+    started_at: int | None = None
+    admitted_at: int | None = None
 
 
 @attrs.define
@@ -130,27 +135,23 @@ class Board:
     @property
     def done(self) -> bool:
         """Whether every Job has ended and every Workload has let go of its quota."""
-        ended = all(
-            name in self.rows and self.rows[name].state in ("Finished", "Failed")
-            for name in self.wanted
-        )
-        return ended and not self.usage and not self.leftovers
+        ended = all(row.state in ("Finished", "Failed") for row in self.rows.values())
+        seen = all(name in self.rows for name in self.wanted)
+        return seen and ended and not self.usage and not self.leftovers
 
     def see_job(self, obj: Obj) -> None:
         """A Job as a watch delivered it."""
         name = obj["metadata"]["name"]
         spec = obj["spec"]
-        row = self.rows.get(name)
-        if row is None:
-            container = spec["template"]["spec"]["containers"][0]
-            cpus = container["resources"]["requests"]["cpu"]
-            queue = obj["metadata"]["labels"][QUEUE_LABEL]
-            row = self.rows[name] = Row(name, queue, f"{spec['parallelism']} x {cpus} cpu")
+        row = self.rows.setdefault(name, Row(name))
+        cpus = spec["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        row.queue = obj["metadata"]["labels"][QUEUE_LABEL]
+        row.request = f"{spec['parallelism']} x {cpus} cpu"
         status = obj.get("status") or {}
         if spec.get("suspend"):
             row.was_suspended = True
-        elif not row.admitted and row.state != "Running":
-            self._fault(f"{name} runs although nothing has admitted it")
+        elif row.started_at is None:
+            row.started_at = int(obj["metadata"]["resourceVersion"])
         selector = spec["template"]["spec"].get("nodeSelector") or {}
         if selector:
             row.selector = dict(selector)
@@ -167,9 +168,9 @@ class Board:
         """A Workload as a watch delivered it."""
         meta = obj["metadata"]
         name = next((ref["name"] for ref in meta.get("ownerReferences") or ()), "")
-        row = self.rows.get(name)
-        if row is None:
+        if not name:
             return
+        row = self.rows.setdefault(name, Row(name))
         status = obj.get("status") or {}
         conditions = status.get("conditions")
         finished = find_condition(conditions, "Finished").get("status") == "True"
@@ -179,16 +180,17 @@ class Board:
         elif not deleted:
             self.leftovers.add(name)
         if admission and not finished and not deleted:
-            self._hold(row, admission)
+            self._hold(row, admission, status.get("reclaimablePods") or ())
         else:
             self.usage.pop(name, None)
         reserved = find_condition(conditions, "QuotaReserved")
         admitted = find_condition(conditions, "Admitted")
         if admitted.get("status") == "True":
-            row.admitted = True
-            if row.waited is None:
+            if row.admitted_at is None:
+                row.admitted_at = int(meta["resourceVersion"])
                 since = parse_time(meta["creationTimestamp"])
                 row.waited = parse_time(admitted["lastTransitionTime"]) - since
+                self.lines.append(f"{row.name} admitted on {row.flavors}")
             row.note = ""
             self._move(row, "Admitted")
         elif reserved.get("status") == "False":
@@ -206,13 +208,19 @@ class Board:
         counts = (status.get("pendingWorkloads", 0), status.get("admittedWorkloads", 0))
         self.queue_counts[obj["metadata"]["name"]] = counts
 
-    def _hold(self, row: Row, admission: Mapping[str, Any]) -> None:
-        """Counts quota and checks it against the cohort's limits."""
+    def _hold(self, row: Row, admission: Mapping[str, Any], reclaimable: Iterable[Obj]) -> None:
+        """Counts quota and checks it against the cohort's limits.
+
+        A pod that has succeeded gives its part back before the others have ended.
+        """
+        gone = {pods["name"]: pods["count"] for pods in reclaimable}
         held: dict[str, int] = {}
         for assignment in admission["podSetAssignments"]:
+            count = assignment["count"]
+            left = count - gone.get(assignment["name"], 0)
             for resource, flavor in assignment["flavors"].items():
                 amount = amount_of(resource, Quantity.parse(assignment["resourceUsage"][resource]))
-                held[flavor] = held.get(flavor, 0) + amount
+                held[flavor] = held.get(flavor, 0) + amount * left // count
         row.flavors = ", ".join(sorted(held))
         self.usage[row.name] = held
         for flavor in held:
@@ -227,8 +235,8 @@ class Board:
         if order.index(state) <= order.index(row.state):
             return
         row.state = state
-        where = f" on {row.flavors}" if state == "Admitted" and row.flavors else ""
-        self.lines.append(f"{row.name} {state.lower()}{where}")
+        if state != "Admitted":
+            self.lines.append(f"{row.name} {state.lower()}")
 
     def _fault(self, text: str) -> None:
         if text not in self.faults:
@@ -247,8 +255,10 @@ class Board:
                 found.append(f"{name} ended as {row.state}, not Finished")
             if not row.was_suspended:
                 found.append(f"{name} was never suspended")
-            if not row.admitted:
+            if row.admitted_at is None:
                 found.append(f"{name} was never admitted")
+            elif row.started_at is not None and row.started_at < row.admitted_at:
+                found.append(f"{name} ran before anything had admitted it")
             flavor = row.selector.get(POOL_LABEL)
             if row.flavors and flavor != row.flavors:
                 found.append(f"{name} got {row.flavors} and selected nodes of {flavor}")
