@@ -25,6 +25,7 @@ import yaml
 from figures import cpu_seconds, resident, show
 
 from kueuelib.api.crd import all_crds
+from kueuelib.embedded.tls import credentials
 
 COUNT = 3000
 CLIENTS = 16
@@ -110,14 +111,79 @@ async def measured(
     return count / seconds, count / max(cpu_seconds(served.pid) - cpu, 0.01)
 
 
+Call = tuple[str, str, str, str]
+"""Method, path, body, media type."""
+
+
+@attrs.frozen
+class Generated:
+    """What the load generator found.
+
+    Attributes:
+        rate: calls per second.
+        server: microseconds of the server's processor per call.
+        client: microseconds of the generator's processor per call.
+    """
+
+    rate: float
+    server: float
+    client: float
+
+
+def generated(folder: Path, served: Served, calls: list[Call]) -> Generated:
+    """Calls from a process of their own, see `generator.py`; all of them must succeed."""
+    host, _, port = served.url.removeprefix("https://").partition(":")
+    spec = {
+        "host": host,
+        "port": int(port),
+        "ca": served.ca,
+        "token": served.token,
+        "connections": CLIENTS,
+        "requests": calls,
+    }
+    path = folder / "calls.json"
+    path.write_text(json.dumps(spec))
+    before = cpu_seconds(served.pid)
+    command = [sys.executable, str(Path(__file__).with_name("generator.py")), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert all(status.startswith("2") for status in found["statuses"]), found["statuses"]
+    assert sum(found["statuses"].values()) == len(calls)
+    used, count = cpu_seconds(served.pid) - before, len(calls)
+    return Generated(count / found["seconds"], used / count * 1e6, found["cpu"] / count * 1e6)
+
+
+@contextmanager
+def echoing(folder: Path) -> Iterator[Served]:
+    """The bare server, see `echo_server.py`."""
+    made = credentials(time.time(), ("127.0.0.1",), "bench", "bench")
+    certificate, key = folder / "echo.pem", folder / "echo.key"
+    certificate.write_bytes(made.server_certificate)
+    key.write_bytes(made.server_key)
+    script = Path(__file__).with_name("echo_server.py")
+    command = [sys.executable, str(script), str(certificate), str(key)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            yield Served(f"https://127.0.0.1:{port}", "none", made.ca.decode(), process.pid)
+        finally:
+            process.terminate()
+
+
 def workload(index: int) -> dict[str, Any]:
     pod_set = {"name": "main", "count": 3, "template": TEMPLATE}
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
-        "metadata": {"name": f"w{index:05d}"},
+        "metadata": {"name": _name(index)},
         "spec": {"queueName": "q", "podSets": [pod_set]},
     }
+
+
+def _name(index: int) -> str:
+    return f"w{index:05d}"
 
 
 def condition(type_: str, text: str) -> dict[str, Any]:
@@ -141,7 +207,7 @@ def status(index: int, text: str) -> dict[str, Any]:
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
-        "metadata": {"name": f"w{index:05d}"},
+        "metadata": {"name": _name(index)},
         "status": {
             "conditions": [condition("QuotaReserved", text), condition("Admitted", text)],
             "admission": {"clusterQueue": "cq", "podSetAssignments": [assignment]},
@@ -149,73 +215,82 @@ def status(index: int, text: str) -> dict[str, Any]:
     }
 
 
-def rates(name: str, found: tuple[float, float]) -> tuple[str, str]:
-    wall, cpu = found
-    return name, f"{wall:7,.0f}/s   {cpu:7,.0f} per second of the server's processor"
+def applied(index: int, text: str) -> Call:
+    query = "fieldManager=bench&force=true"
+    path = f"{WORKLOADS}/{_name(index)}/status?{query}"
+    return "PATCH", path, json.dumps(status(index, text)), "application/apply-patch+yaml"
+
+
+def merged(index: int, text: str) -> Call:
+    body = json.dumps({"status": status(index, text)["status"]})
+    return "PATCH", f"{WORKLOADS}/{_name(index)}/status", body, "application/merge-patch+json"
+
+
+def created(path: str, obj: dict[str, Any]) -> Call:
+    return "POST", path, json.dumps(obj), "application/json"
+
+
+def small(index: int) -> Call:
+    return created(MAPS, {"metadata": {"name": f"m{index:05d}"}, "data": {"a": "b"}})
+
+
+async def stored_workloads(served: Served) -> list[dict[str, Any]]:
+    async with session_of(served) as session, session.get(WORKLOADS) as answer:
+        found: list[dict[str, Any]] = (await answer.json())["items"]
+        return found
+
+
+def check_applied(found: list[dict[str, Any]], text: str) -> None:
+    """Every Workload has what was applied last, and its manager owns exactly that."""
+    assert len(found) == COUNT
+    for obj in found:
+        index = int(obj["metadata"]["name"].removeprefix("w"))
+        assert obj["status"] == status(index, text)["status"]
+        (entry,) = [each for each in obj["metadata"]["managedFields"] if each["manager"] == "bench"]
+        assert (entry["operation"], entry["subresource"]) == ("Apply", "status")
+        owned = entry["fieldsV1"]["f:status"]
+        assert set(owned) == {"f:admission", "f:conditions"}
+        assert set(owned["f:conditions"]) == {
+            'k:{"type":"Admitted"}',
+            'k:{"type":"QuotaReserved"}',
+        }
+    versions = {obj["metadata"]["resourceVersion"] for obj in found}
+    assert len(versions) == COUNT
 
 
 async def test_writes_per_second(tmp_path: Path) -> None:
-    apply, merge = "application/apply-patch+yaml", "application/merge-patch+json"
-    plain = "application/json"
-    with serving(tmp_path) as served:
+    """Each row next to a bare HTTP server of the same kind: that tells how busy the machine is."""
+    with serving(tmp_path) as served, echoing(tmp_path) as echo:
         async with session_of(served) as session:
             for crd in all_crds():
                 crd["spec"].pop("conversion", None)
-                await send(session, "POST", CRDS, crd, plain)
-            query = "fieldManager=bench&force=true"
-            rows = [
-                rates(
-                    "small creates",
-                    await measured(
-                        served,
-                        COUNT,
-                        lambda i: send(
-                            session,
-                            "POST",
-                            MAPS,
-                            {"metadata": {"name": f"m{i:05d}"}, "data": {"a": "b"}},
-                            plain,
-                        ),
-                    ),
-                ),
-                rates(
-                    "creates of a Workload",
-                    await measured(
-                        served,
-                        COUNT,
-                        lambda i: send(session, "POST", WORKLOADS, workload(i), plain),
-                    ),
-                ),
-                rates(
-                    "applies of its status",
-                    await measured(
-                        served,
-                        COUNT,
-                        lambda i: send(
-                            session,
-                            "PATCH",
-                            f"{WORKLOADS}/w{i:05d}/status?{query}",
-                            status(i, "a"),
-                            apply,
-                        ),
-                    ),
-                ),
-                rates(
-                    "merge patches of it",
-                    await measured(
-                        served,
-                        COUNT,
-                        lambda i: send(
-                            session,
-                            "PATCH",
-                            f"{WORKLOADS}/w{i:05d}/status",
-                            {"status": status(i, "b")["status"]},
-                            merge,
-                        ),
-                    ),
-                ),
-            ]
-    show(f"writes, {CLIENTS} clients, {COUNT} of each", rows)
+                await send(session, "POST", CRDS, crd, "application/json")
+        rows = []
+
+        def measure(name: str, calls: list[Call]) -> None:
+            bare = generated(tmp_path, echo, calls)
+            rows.append(row(name, generated(tmp_path, served, calls), bare))
+
+        every = range(COUNT)
+        measure("small creates", [small(i) for i in every])
+        measure("creates of a Workload", [created(WORKLOADS, workload(i)) for i in every])
+        measure("first applies of its status", [applied(i, "a") for i in every])
+        check_applied(await stored_workloads(served), "a")
+        measure("further applies", [applied(i, "b") for i in every])
+        check_applied(await stored_workloads(served), "b")
+        measure("applies that change nothing", [applied(i, "b") for i in every])
+        measure("merge patches of it", [merged(i, "c") for i in every])
+        found = await stored_workloads(served)
+        assert all(o["status"] == status(0, "c")["status"] for o in found)
+    show(f"writes, {CLIENTS} connections, {COUNT} of each", rows)
+
+
+def row(name: str, found: Generated, bare: Generated) -> tuple[str, str]:
+    return name, (
+        f"{found.rate:6,.0f}/s, server {found.server:4.0f} us, client {found.client:3.0f} us"
+        f"; bare HTTP {bare.rate:6,.0f}/s, {bare.server:3.0f} us"
+        f"; ratio {found.rate / bare.rate:.2f}, of processor time {found.server / bare.server:.1f}"
+    )
 
 
 class Counting(asyncio.Protocol):
