@@ -217,6 +217,10 @@ def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
 
 def _pruned(nodes: Nodes, merged: Obj, version: str, entries: Entries, last: Entry) -> Steps[Obj]:
     """The merged object without what the manager owned before and nobody owns now."""
+    if all(each.api_version == version for each in (last, *entries.values())) and (
+        last.fields <= entries[last.identity].fields
+    ):
+        return merged  # it applies everything again, which is in the merged object
     node = nodes(last.api_version)
     start = yield from _converted(merged, version, last.api_version)
     if start is None:
@@ -299,7 +303,9 @@ def _settle(
         if lost:
             conflicts[entry] = lost
         fields = entry.fields - lost - change.removed
-        if fields:
+        if len(fields) == len(entry.fields) > 0:
+            left[identity] = entry
+        elif fields:
             left[identity] = attrs.evolve(entry, fields=fields)
     return left, conflicts
 

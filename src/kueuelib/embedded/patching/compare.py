@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -62,26 +62,42 @@ class _Walk:
         self.removed: set[Path] = set()
 
     def walk(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
-        if old is MISSING:
-            self.added.add(path)
-        elif new is MISSING:
-            self.removed.add(path)
-        elif same_json(old, new):
+        if same_json(old, new):
             return  # whole parts are compared first: most writes change few
-        if _walkable(is_granular_map, node, old, new):
-            before, after = _or_empty(old, {}), _or_empty(new, {})
-            for name in {**before, **after}:
-                inner = (*path, field(name))
-                child = node.child(name)
-                self.walk(child, before.get(name, MISSING), after.get(name, MISSING), inner)
-        elif _walkable(is_granular_list, node, old, new):
-            before = items_by_element(node, _or_empty(old, []), path)
-            after = items_by_element(node, _or_empty(new, []), path)
-            for name in {**before, **after}:
-                inner = (*path, name)
-                self.walk(node.item, before.get(name, MISSING), after.get(name, MISSING), inner)
-        elif old is not MISSING and new is not MISSING:
+        if is_granular_map(node, old) and is_granular_map(node, new):
+            for name, before in old.items():
+                after = new.get(name, MISSING)
+                if after is MISSING:
+                    self._alone(node.child(name), before, (*path, field(name)), self.removed)
+                elif after is not before:
+                    self.walk(node.child(name), before, after, (*path, field(name)))
+            for name in new.keys() - old.keys():
+                self._alone(node.child(name), new[name], (*path, field(name)), self.added)
+        elif is_granular_list(node, old) and is_granular_list(node, new):
+            olds = items_by_element(node, old, path)
+            news = items_by_element(node, new, path)
+            for name, before in olds.items():
+                if name in news:
+                    self.walk(node.item, before, news[name], (*path, name))
+                else:
+                    self._alone(node.item, before, (*path, name), self.removed)
+            for name in news.keys() - olds.keys():
+                self._alone(node.item, news[name], (*path, name), self.added)
+        else:
             self._replaced(node, old, new, path)
+
+    def _alone(self, node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None:
+        """A value that only one side has, with everything in it."""
+        found.add(path)
+        if is_granular_map(node, value):
+            for name, each in value.items():
+                if isinstance(each, dict | list):
+                    self._alone(node.child(name), each, (*path, field(name)), found)
+                else:
+                    found.add((*path, field(name)))
+        elif is_granular_list(node, value):
+            for name, item in items_by_element(node, value, path).items():
+                self._alone(node.item, item, (*path, name), found)
 
     def _replaced(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
         """A leaf got another value, or a value another shape."""
@@ -90,17 +106,6 @@ class _Walk:
         self.removed |= before - after - {path}
         self.added |= after - before - {path}
         self.modified.add(path)
-
-
-def _walkable(
-    is_granular: Callable[[SchemaNode, Any], bool], node: SchemaNode, old: Any, new: Any
-) -> bool:
-    """Whether every side that exists is owned part by part."""
-    return all(each is MISSING or is_granular(node, each) for each in (old, new))
-
-
-def _or_empty(value: Any, empty: Any) -> Any:
-    return empty if value is MISSING else value
 
 
 def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
@@ -115,11 +120,13 @@ def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
     if is_granular_map(node, new):
         merged = dict(old) if is_granular_map(node, old) else {}
         for name, value in new.items():
-            inner = (*path, field(name))
             if value is None:
                 merged.pop(name, None)
+            elif isinstance(value, dict | list):
+                present = merged.get(name, MISSING)
+                merged[name] = merge(node.child(name), present, value, (*path, field(name)))
             else:
-                merged[name] = merge(node.child(name), merged.get(name, MISSING), value, inner)
+                merged[name] = value
         return merged
     if is_granular_list(node, new):
         given = items_by_element(node, new, path, strict=True)

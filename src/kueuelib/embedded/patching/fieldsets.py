@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+import orjson
+
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.schema.equality import canonical
 from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
@@ -22,6 +24,11 @@ FieldSet = frozenset[Path]
 NO_FIELDS: Final[FieldSet] = frozenset()
 Tree = dict[str, "Tree"]
 _SELF: Final = "."
+_KNOWN: Final = 512
+"""How many JSON forms are remembered: objects of a kind are mostly owned in the same ways."""
+_LARGE: Final = 256
+_LARGE_TEXT: Final = 8192
+"""Sets of more fields, and longer forms, are not remembered."""
 
 
 def field(name: str) -> str:
@@ -70,9 +77,10 @@ def items_by_element(
         if strict and node.list_type is ListType.MAP:
             _check_key(node, item, path)
         name = element(node, item)
-        if name in found and strict:
+        if name not in found:
+            found[name] = item
+        elif strict:
             raise BadRequest(f"{show(path)}: duplicate entries for key {show_element(name)}")
-        found.setdefault(name, item)
     return found
 
 
@@ -100,10 +108,14 @@ def fields_of(node: SchemaNode, value: Any) -> FieldSet:
 
 def _collect(node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None:
     if is_granular_map(node, value):
+        properties = node.properties
         for name, each in value.items():
-            inner = (*path, field(name))
+            inner = (*path, "f:" + name)
+            if not isinstance(each, dict | list):
+                found.add(inner)
+                continue
             _collect(node.child(name), each, inner, found)
-            if name not in node.properties or each is None or each == {}:
+            if name not in properties or each == {}:
                 found.add(inner)
     elif is_granular_list(node, value):
         for name, item in items_by_element(node, value, path).items():
@@ -119,16 +131,24 @@ def _collect(node: SchemaNode, value: Any, path: Path, found: set[Path]) -> None
 
 def with_ancestors(fields: Iterable[Path]) -> FieldSet:
     """The fields and everything above them, without the root."""
-    return frozenset(path[:end] for path in fields for end in range(1, len(path) + 1))
+    found = set(fields)
+    layer = found
+    while layer:
+        layer = {path[:-1] for path in layer if len(path) > 1} - found
+        found |= layer
+    found.discard(())
+    return frozenset(found)
 
 
 def without(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
     """The fields that are neither one of the prefixes nor below one."""
     cut = frozenset(prefixes)
-    if not cut:
+    if not cut or not fields:
         return fields
-    lengths = sorted({len(prefix) for prefix in cut})
-    return frozenset(path for path in fields if not any(path[:length] in cut for length in lengths))
+    left: Iterable[Path] = fields
+    for length in {len(prefix) for prefix in cut}:
+        left = [path for path in left if path[:length] not in cut]
+    return frozenset(left)
 
 
 def remove(node: SchemaNode, value: Any, fields: FieldSet, kept: FieldSet = NO_FIELDS) -> Any:
@@ -179,7 +199,15 @@ def _tree(fields: FieldSet) -> Tree:
 
 def to_fields_v1(fields: FieldSet) -> Obj:
     """The JSON form, elements in a fixed order."""
-    return _shortened(_tree(fields))
+    if len(fields) > _LARGE:
+        return _shortened(_tree(fields))
+    found: Obj = orjson.loads(_written(fields))
+    return found
+
+
+@lru_cache(_KNOWN)
+def _written(fields: FieldSet) -> bytes:
+    return orjson.dumps(_shortened(_tree(fields)))
 
 
 def _shortened(tree: Tree) -> Obj:
@@ -194,8 +222,14 @@ def from_fields_v1(raw: Mapping[str, Any]) -> FieldSet:
     Raises:
         ValueError: it is none.
     """
+    text = orjson.dumps(raw)
+    return _read_text(text) if len(text) <= _LARGE_TEXT else _read_text.__wrapped__(text)
+
+
+@lru_cache(_KNOWN)
+def _read_text(text: bytes) -> FieldSet:
     found: set[Path] = set()
-    _read(raw, (), found)
+    _read(orjson.loads(text), (), found)
     return frozenset(found)
 
 
