@@ -226,9 +226,15 @@ class Histories(RuleBasedStateMachine):
         namespace=st.sampled_from(["ns1", "ns2"]),
         found=pod_sets(),
         priority=st.integers(-1, 1),
+        age=st.sampled_from([0.0, 0.0, 500.0]),
     )
     def workload_comes(
-        self, queue: str, namespace: str, found: list[dict[str, object]], priority: int
+        self,
+        queue: str,
+        namespace: str,
+        found: list[dict[str, object]],
+        priority: int,
+        age: float,
     ) -> None:
         self.serial += 1
         self.set_workload(
@@ -237,7 +243,7 @@ class Histories(RuleBasedStateMachine):
                 queue,
                 namespace=namespace,
                 priority=priority,
-                created=self.now,
+                created=self.now - age,
                 pod_sets=found,
             )
         )
@@ -538,7 +544,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def nothing_admissible_sleeps(self) -> None:
-        """When the engine is quiet, an engine that starts from the same facts admits nothing."""
+        """When the engine is quiet, one that starts from the same facts admits nobody, and sends
+        nobody away.
+        """
         for key in sorted(self.assumed):
             written = self.assumed.pop(key)
             self.set_workload(attrs.evolve(written, spec=self.world.workloads[key].spec))
@@ -563,6 +571,7 @@ class Histories(RuleBasedStateMachine):
         while (found := fresh.next_cycle(self.now)) is not None:
             plan = decide(found, self.now)
             assert plan.admissions == ()
+            assert plan.preemptions == ()
             fresh.settle(plan, self.now)
 
     def all_leave(self) -> bool:

@@ -125,6 +125,13 @@ class Engine:
         """
         self._queues.touch_all()
 
+    def revive(self, name: str) -> None:
+        """Lets all that wait in a ClusterQueue and its cohort be tried again, the parked ones too.
+
+        Not needed for progress either: who is helped by a change is revived by it.
+        """
+        self._state.wake(name)
+
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.
 

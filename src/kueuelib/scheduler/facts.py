@@ -13,7 +13,7 @@ from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.queue_spec import QueueSpec, flavor_of, queue_spec
-from kueuelib.scheduler.queues import scope_of
+from kueuelib.scheduler.scopes import scope_of
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.state import State
 from kueuelib.scheduler.workload_facts import WorkloadFacts
@@ -78,12 +78,8 @@ class Facts:
 
     def _sync_queue(self, spec: QueueSpec) -> None:
         activity = self.state.cache.activity(spec.name)
-        self.state.queues.set_queue(
-            spec.name,
-            cohort=spec.cohort,
-            strict=spec.strict,
-            active=activity is not None and activity.active,
-        )
+        active = activity is not None and activity.active
+        self.state.queues.set_queue(spec, active=active)
 
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
         before = self.state.cache.spec(event.name)

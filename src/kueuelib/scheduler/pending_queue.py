@@ -7,14 +7,17 @@ every workload were in the heap on its own (spec/scheduling 3.2, 9.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import heappop, heappush
 
+import attrs
+
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import PODS, FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.workload_info import Shape
+from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 
 class ShapeGroup:
@@ -57,6 +60,21 @@ class ShapeGroup:
         return None
 
 
+@attrs.frozen
+class Hopeless:
+    """A shape that was tried in vain.
+
+    Attributes:
+        reason: why.
+        queued_at: the age of the oldest workload of the shape that was tried.
+        resources: what the shape asks for; nothing else can change its verdict.
+    """
+
+    reason: Reason
+    queued_at: float
+    resources: frozenset[str]
+
+
 class PendingQueue:
     """What waits in one ClusterQueue; every workload is in one place.
 
@@ -64,6 +82,9 @@ class PendingQueue:
         name: the ClusterQueue.
         strict: whether its strategy is StrictFIFO.
         active: whether it offers heads.
+        by_age: whether a verdict depends on the age of a workload: the older one has more victims
+            (`LowerOrNewerEqualPriority`).
+        pairs: the flavors and resources that it has quota of.
         items: all workloads that wait here.
         in_flight: the one that is being tried.
         sticky: the one for which others were told to leave last; it stays first until it leaves
@@ -74,19 +95,24 @@ class PendingQueue:
         self.name = name
         self.strict = False
         self.active = True
+        self.by_age = False
+        self.pairs: Collection[FlavorResource] = ()
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self.sticky: ObjectKey | None = None
         self._turns = 0
         self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
         self._groups: dict[Shape, ShapeGroup] = {}
-        self._hopeless: dict[Shape, Reason] = {}
+        self._hopeless: dict[Shape, Hopeless] = {}
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
 
     # --- in and out
 
     def join(self, item: Pending) -> bool:
         """Lets a workload wait with others of its shape; whether it is to be tried."""
+        if self.hopeless(item.info) is None and item.info.shape in self._hopeless:
+            self.go_alone(item)
+            return True
         self._settle_in(item)
         group = self._groups.get(item.info.shape)
         if group is None:
@@ -188,26 +214,45 @@ class PendingQueue:
 
     # --- parking and waking
 
-    def give_up(self, shape: Shape, reason: Reason) -> tuple[ObjectKey, ...]:
-        """Parks all workloads of a shape, and those still to come, until something moves.
+    def give_up(self, item: Pending, reason: Reason) -> tuple[ObjectKey, ...]:
+        """Parks a workload and all of its shape, also those still to come, until something moves.
+
+        Where age counts, older ones are to be tried themselves.
 
         Returns:
             Those about which nothing was told yet.
         """
-        self._hopeless[shape] = reason
-        group = self._groups.get(shape)
+        info = item.info
+        group, known = self._groups.get(info.shape), self._hopeless.get(info.shape)
+        if self.by_age and group is not None and group.active:
+            first = group.first()
+            if first is not None and first[0].queued_at < info.order.queued_at:
+                self.set_aside(item, Aside.MOVE)
+                return ()
+        queued_at = info.order.queued_at
+        if known is not None:
+            queued_at = min(queued_at, known.queued_at)
+        self._hopeless[info.shape] = Hopeless(reason, queued_at, _resources(info))
+        if group is not None:
+            group.active = False
+        self.join(item)
         if group is None:
             return ()
-        group.active = False
         untold = tuple(group.untold)
         group.untold.clear()
         for key in untold:
             self.items[key].reason = reason
         return untold
 
-    def hopeless(self, shape: Shape) -> Reason | None:
-        """Why the shape was tried in vain; None when it was not, or when something moved since."""
-        return self._hopeless.get(shape)
+    def hopeless(self, info: WorkloadInfo) -> Reason | None:
+        """Why one of its shape was tried in vain, which holds for this workload as well.
+
+        None when none was, when something moved since, or when this one is older and age counts.
+        """
+        known = self._hopeless.get(info.shape)
+        if known is None or (self.by_age and info.order.queued_at < known.queued_at):
+            return None
+        return known.reason
 
     def revive(self, shape: Shape) -> None:
         """Lets a shape be tried again."""
@@ -217,10 +262,16 @@ class PendingQueue:
             group.active = True
             self._offer(group)
 
-    def move(self) -> None:
-        """Something moved that may help: everything that it can help is to be tried again."""
-        for shape in tuple(self._hopeless):
-            self.revive(shape)
+    def move(self, freed: Collection[FlavorResource] | None) -> None:
+        """Something moved: everything that it can help is to be tried again.
+
+        Args:
+            freed: what became free; None when something else moved, which may help all.
+        """
+        helps = None if freed is None else {one.resource for one in freed if one in self.pairs}
+        for shape, known in tuple(self._hopeless.items()):
+            if helps is None or not helps.isdisjoint(known.resources):
+                self.revive(shape)
         for key in tuple(self._asides[Aside.MOVE]):
             self.join(self.items[key])
 
@@ -247,3 +298,7 @@ class PendingQueue:
     def in_order(self) -> Iterator[Pending]:
         """All workloads that wait, wherever they are, in the order of the queue."""
         return iter(sorted(self.items.values(), key=lambda item: (item.info.order, item.info.key)))
+
+
+def _resources(info: WorkloadInfo) -> frozenset[str]:
+    return frozenset((PODS, *(name for found in info.pod_sets for name in found.per_pod)))

@@ -8,49 +8,19 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from typing import NamedTuple
 
+from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue, is_unfinished
 from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, NoFlavors, Reason
-from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
-
-
-class Scope(NamedTuple):
-    """The ClusterQueues that can influence each other: one cohort, or one ClusterQueue alone."""
-
-    cohort: str
-    cluster_queue: str
-
-
-def scope_of(cohort: str, cluster_queue: str) -> Scope:
-    """The scope of a ClusterQueue."""
-    return Scope(cohort, "") if cohort else Scope("", cluster_queue)
-
-
-class _ScopeState:
-    """What happened in one scope.
-
-    Attributes:
-        members: its ClusterQueues.
-        woken: whether its parked workloads are to be moved before the next cycle.
-        moved_in: the cycle after which something moved last.
-        version: counts everything that may change a verdict.
-        late: parked shapes of ClusterQueues that start over after the next cycle.
-    """
-
-    __slots__ = ("late", "members", "moved_in", "version", "woken")
-
-    def __init__(self) -> None:
-        self.members: dict[str, PendingQueue] = {}
-        self.woken = False
-        self.moved_in = -1
-        self.version = 0
-        self.late: dict[tuple[str, Shape], None] = {}
+from kueuelib.scheduler.scopes import Scope, ScopeState, scope_of
+from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
 class Queues:
@@ -64,7 +34,7 @@ class Queues:
         self._admits = admits
         self._queues: dict[str, PendingQueue] = {}
         self._scope_of: dict[str, Scope] = {}
-        self._scopes: dict[Scope, _ScopeState] = {}
+        self._scopes: dict[Scope, ScopeState] = {}
         self._due: dict[Scope, None] = {}
         self._home: dict[ObjectKey, str] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
@@ -73,18 +43,26 @@ class Queues:
 
     # --- ClusterQueues
 
-    def set_queue(self, name: str, *, cohort: str, strict: bool, active: bool) -> None:
-        """Takes over a new or changed ClusterQueue. Waking is the caller's decision."""
+    def set_queue(self, spec: QueueSpec, *, active: bool) -> None:
+        """Takes over a new or changed ClusterQueue. Waking is the caller's decision.
+
+        Args:
+            spec: the ClusterQueue.
+            active: whether it offers heads.
+        """
+        name = spec.name
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = PendingQueue(name)
-        scope = scope_of(cohort, name)
+        scope = scope_of(spec.cohort, name)
         if self._scope_of.get(name) != scope:
             self._leave_scope(name)
             self._scope_of[name] = scope
-            self._scopes.setdefault(scope, _ScopeState()).members[name] = queue
-        queue.strict, queue.active = strict, active
-        if strict:
+            self._scopes.setdefault(scope, ScopeState()).members[name] = queue
+        queue.strict, queue.active = spec.strict, active
+        queue.by_age = spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
+        queue.pairs = spec.limits.keys()
+        if spec.strict:
             queue.stick(None)
         self.touch(scope)
         queue.let_in(partial(self._admits, name))
@@ -163,7 +141,7 @@ class Queues:
             queue.set_aside(item, Aside.BACK_OFF)
             heappush(self._deadlines, (item.not_before, key))
             return
-        known = queue.hopeless(item.info.shape)
+        known = queue.hopeless(item.info)
         if known is not None and item.reason is None:
             item.reason = known
             self._untold[key] = None
@@ -262,8 +240,7 @@ class Queues:
         ):
             queue.set_aside(item, Aside.OWN_CHANGE)
         elif isinstance(reason, NoFlavors):
-            alike = queue.give_up(item.info.shape, reason)
-            queue.join(item)
+            alike = queue.give_up(item, reason)
             if starts_over:
                 self._scopes[scope].late[queue.name, item.info.shape] = None
             return alike
@@ -279,11 +256,21 @@ class Queues:
 
     # --- waking
 
-    def wake(self, scope: Scope) -> None:
-        """Something may help parked workloads of the scope: they move before the next cycle."""
+    def wake(self, scope: Scope, freed: Iterable[FlavorResource] | None = None) -> None:
+        """Something may help parked workloads of the scope: they move before the next cycle.
+
+        Args:
+            scope: where.
+            freed: what became free, so that only who asks for any of it moves; None when
+                something else happened, which may help everybody.
+        """
         state = self._scopes.get(scope)
         if state is not None:
-            state.woken, state.moved_in = True, self._cycle
+            state.moved_in = self._cycle
+            if freed is None:
+                state.woken = True
+            else:
+                state.freed.update(freed)
             self.touch(scope)
 
     def touch(self, scope: Scope) -> None:
@@ -306,12 +293,13 @@ class Queues:
             queue.items[queue.in_flight].changed = True
         self.touch(self._scope_of[name])
 
-    def _move(self, state: _ScopeState) -> None:
-        state.woken = False
+    def _move(self, state: ScopeState) -> None:
+        freed = None if state.woken else state.freed
         for queue in state.members.values():
-            queue.move()
+            queue.move(freed)
+        state.woken, state.freed = False, set()
 
-    def _start_over(self, scope: Scope, state: _ScopeState) -> None:
+    def _start_over(self, scope: Scope, state: ScopeState) -> None:
         late, state.late = state.late, {}
         for name, shape in late:
             if self._scope_of.get(name) == scope:
@@ -374,7 +362,7 @@ class Queues:
         heads = []
         for scope in due:
             state = self._scopes[scope]
-            if state.woken:
+            if state.woken or state.freed:
                 self._move(state)
             for name, queue in state.members.items():
                 item = queue.pop() if queue.offers else None

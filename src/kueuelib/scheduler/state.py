@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cache import Cache
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.grouping import Grouping
-from kueuelib.scheduler.queues import Queues, Scope, scope_of
+from kueuelib.scheduler.queues import Queues
+from kueuelib.scheduler.scopes import Scope, scope_of
 
 
 @attrs.define
@@ -72,11 +74,16 @@ class State:
         spec = self.cache.spec(cluster_queue)
         return scope_of(spec.cohort, cluster_queue) if spec is not None else None
 
-    def wake(self, cluster_queue: str) -> None:
-        """Something may help parked workloads of a ClusterQueue and its cohort."""
+    def wake(self, cluster_queue: str, freed: Iterable[FlavorResource] | None = None) -> None:
+        """Something may help parked workloads of a ClusterQueue and its cohort.
+
+        Args:
+            cluster_queue: where it happened.
+            freed: what became free; None when something else happened.
+        """
         scope = self.scope(cluster_queue)
         if scope is not None:
-            self.queues.wake(scope)
+            self.queues.wake(scope, freed)
 
     def note_all_in(self, cluster_queue: str) -> None:
         """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""

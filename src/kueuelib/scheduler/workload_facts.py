@@ -245,7 +245,7 @@ class WorkloadFacts:
             self._state.queues.touch(scope)
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
-            self._state.wake(before.cluster_queue)
+            self._state.wake(before.cluster_queue, before.usage)
         self._when_all_ready(ready)
 
     def _release(self, key: ObjectKey) -> None:
@@ -256,7 +256,7 @@ class WorkloadFacts:
         if holder is not None:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
-            self._state.wake(holder.cluster_queue)
+            self._state.wake(holder.cluster_queue, holder.usage)
         self._when_all_ready(ready)
 
     def _when_all_ready(self, before: bool) -> None:

@@ -22,8 +22,8 @@ from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Confirmed, Effects, EvictionFailed, Forgotten
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.ordering import queue_order
+from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
-from kueuelib.scheduler.queues import Requeue
 from kueuelib.scheduler.reasons import ClusterQueueMissing
 
 KEY = ObjectKey("ns", "wl")

@@ -239,6 +239,59 @@ def test_finished_workload_wakes_its_cohort_only(cluster: Cluster) -> None:
     assert cluster.where("r") is Where.FINISHED
 
 
+def test_what_becomes_free_wakes_only_those_who_ask_for_it(cluster: Cluster) -> None:
+    cluster.tell(
+        events.ClusterQueueSet(make_cluster_queue("q", {"f": {"gpu": 1}}, {"f": {"cpu": 4}})),
+        events.LocalQueueSet(make_local_queue("q", "q")),
+        events.WorkloadSet(holding("r", "q", 1)),
+    )
+    for number in range(3):
+        found = make_workload(f"c{number}", "q", {"cpu": 5 + number}, created=float(number))
+        cluster.tell(events.WorkloadSet(found))
+    cluster.submit("g", "q", 1)
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadGone(key("r")))
+    assert cluster.cycle() == ["+g"]
+    assert not cluster.engine.has_work(NOW) or cluster.cycle() == []
+    cluster.engine.revive("q")
+    assert cluster.cycle() == ["c0"]
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_older_workload_of_a_hopeless_shape_may_preempt_those_that_are_newer(
+    cluster: Cluster, strategy: str
+) -> None:
+    policy = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
+    cluster.queue("q", 1, preemption=policy, queueingStrategy=strategy)
+    cluster.tell(events.WorkloadSet(holding("r", "q", 1, created=50.0)))
+    cluster.submit("new", "q", created=100.0)
+    assert cluster.rest() == []
+    cluster.submit("old", "q", created=10.0)
+    cluster.submit("newest", "q", created=200.0)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    plan = decide(found, NOW)
+    assert [head.info.key for head in found.heads] == [key("old")]
+    assert [victim.key for one in plan.preemptions for victim in one.victims] == [key("r")]
+
+
+def test_older_workload_is_not_given_up_with_a_newer_one_that_was_tried_alone(
+    cluster: Cluster,
+) -> None:
+    policy = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
+    cluster.queue("q", 1, preemption=policy)
+    cluster.tell(events.WorkloadSet(holding("r", "q", 1, created=50.0)))
+    cluster.submit("new", "q", created=100.0)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    cluster.submit("old", "q", created=10.0)
+    cluster.engine.settle(decide(found, NOW), NOW)
+    found = cluster.engine.next_cycle(NOW)
+    assert found is not None
+    (preemption,) = decide(found, NOW).preemptions
+    assert preemption.key == key("old")
+
+
 @pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
 def test_quota_freed_while_a_head_is_tried_is_not_missed(cluster: Cluster, strategy: str) -> None:
     cluster.queue("q", 2, queueingStrategy=strategy)

@@ -1,0 +1,44 @@
+"""Who can influence whom: the ClusterQueues of one cohort, and what happened there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.workload_info import Shape
+
+
+class Scope(NamedTuple):
+    """The ClusterQueues that can influence each other: one cohort, or one ClusterQueue alone."""
+
+    cohort: str
+    cluster_queue: str
+
+
+def scope_of(cohort: str, cluster_queue: str) -> Scope:
+    """The scope of a ClusterQueue."""
+    return Scope(cohort, "") if cohort else Scope("", cluster_queue)
+
+
+class ScopeState:
+    """What happened in one scope, as `Queues` writes it down.
+
+    Attributes:
+        members: its ClusterQueues.
+        woken: whether all its parked workloads are to be moved before the next cycle.
+        freed: otherwise those are that ask for any of this, which became free.
+        moved_in: the cycle after which something moved last.
+        version: counts everything that may change a verdict.
+        late: parked shapes of ClusterQueues that start over after the next cycle.
+    """
+
+    __slots__ = ("freed", "late", "members", "moved_in", "version", "woken")
+
+    def __init__(self) -> None:
+        self.members: dict[str, PendingQueue] = {}
+        self.woken = False
+        self.freed: set[FlavorResource] = set()
+        self.moved_in = -1
+        self.version = 0
+        self.late: dict[tuple[str, Shape], None] = {}
