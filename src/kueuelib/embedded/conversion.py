@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.decoding import settle
+from kueuelib.embedded.decoding import copy_json, settle
 from kueuelib.embedded.registry.kind import Kind, Twin
 from kueuelib.embedded.storage import Entry, encoded
 from kueuelib.errors import KueuelibError, ServerError
@@ -67,7 +67,7 @@ class Converter:
                     found[i] = obj
         else:
             for i in pending:
-                found[i] = {**objs[i], "apiVersion": target}
+                found[i] = copy_json({**objs[i], "apiVersion": target})
         for i in pending:
             settle(kind.versions[version], found[i])
         return found

@@ -32,6 +32,7 @@ _META_MAPS = ("labels", "annotations")
 _META_KNOWN = frozenset(
     (*_META_TEXTS, *_META_NUMBERS, *_META_MAPS, "finalizers", "ownerReferences", "managedFields")
 )
+_HEAD = frozenset(("apiVersion", "kind", "metadata"))
 _REF_KNOWN = frozenset(("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"))
 
 
@@ -55,8 +56,22 @@ def settle(version: Version, obj: Obj) -> None:
         version.schema.default(obj)
 
 
-def decode(kind: Kind, version: Version, given: Mapping[str, Any], options: WriteOptions) -> Obj:
-    """A private copy of a client's object, checked, pruned and defaulted.
+def decode(
+    kind: Kind,
+    version: Version,
+    given: Mapping[str, Any],
+    options: WriteOptions,
+    settled: Mapping[str, Any] | None = None,
+) -> Obj:
+    """A copy of a client's object, checked, pruned and defaulted.
+
+    Args:
+        kind: of the object.
+        version: of the object.
+        given: the object.
+        options: of the request.
+        settled: an object that is pruned and defaulted already; of what `given` has from it, the
+            very values at the top, there is neither need to look at it again nor a copy.
 
     Raises:
         BadRequest: wrong apiVersion, kind or JSON types; unknown fields under strict validation.
@@ -66,7 +81,8 @@ def decode(kind: Kind, version: Version, given: Mapping[str, Any], options: Writ
             f"couldn't get version/kind; json parse error: an object is expected, "
             f"not {_json_type(given)}"
         )
-    obj: Obj = copy_json(given)
+    same = {} if settled is None else _same_parts(given, settled)
+    obj: Obj = copy_json(given if not same else _parts(given, same))
     expected = kind.api_version(version.name)
     found = obj.get("apiVersion") or expected
     if found != expected:
@@ -82,7 +98,22 @@ def decode(kind: Kind, version: Version, given: Mapping[str, Any], options: Writ
     unknown = check_metadata(kind, version, obj)
     redefine(kind, version, obj, unknown)
     report_unknown(kind, version, options, unknown)
-    return obj
+    if not same:
+        return obj
+    obj.update(same)
+    return {name: obj[name] for name in (*given, *(obj.keys() - given.keys())) if name in obj}
+
+
+def _same_parts(given: Mapping[str, Any], settled: Mapping[str, Any]) -> Obj:
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in _HEAD and settled.get(name) is value
+    }
+
+
+def _parts(given: Mapping[str, Any], without: Mapping[str, Any]) -> Obj:
+    return {name: value for name, value in given.items() if name not in without}
 
 
 def redefine(kind: Kind, version: Version, obj: Obj, unknown: list[str] | None = None) -> None:

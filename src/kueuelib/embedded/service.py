@@ -202,7 +202,8 @@ class ApiService:
         if not revision and not (kind.builtin and kind.unconditional):
             raise failures.invalid(kind, target.key.name, [_MUST_BE_SPECIFIED])
 
-        async def transform(_: Obj) -> Obj:
+        async def transform(_: Obj, *, settled: bool) -> Obj:
+            del settled
             return copy_json(wanted)  # type: ignore[no-any-return]
 
         return await self.writes.change(target, transform, options, given_version=revision)
@@ -240,9 +241,10 @@ class ApiService:
             raise failures.unsupported_media_type(self.patch_types(target.kind))
         node = self.managers.node(target.kind, target.version.name)
 
-        async def transform(old: Obj) -> Obj:
+        async def transform(old: Obj, *, settled: bool) -> Obj:
             wanted = patched(old, body, type_, node)
-            return decode(target.kind, target.version, wanted, options)
+            known = old if settled else None
+            return decode(target.kind, target.version, wanted, options, known)
 
         return await self.writes.change(target, transform, options), False
 
@@ -257,17 +259,17 @@ class ApiService:
         insisted = meta.pop("resourceVersion", "")
         target = attrs.evolve(target, applied=True)
 
-        async def applied(live: Obj | None) -> Obj:
+        async def applied(live: Obj | None, *, settled: bool) -> Obj:
             found = await self.managers.apply(
                 kind, version, live, config, target.subresource, options, self.now()
             )
-            return decode(kind, version, found, options)
+            return decode(kind, version, found, options, live if settled else None)
 
         for _ in range(2):
             if not target.subresource and self.commits.present(kind, key) is None:
                 if meta.get("uid") or insisted:
                     raise failures.conflict(kind, key.name, "uid or resourceVersion mismatch")
-                new = await applied(None)
+                new = await applied(None, settled=False)
                 try:
                     created = await self.writes.create(
                         kind, version, new, key.namespace, options, applied=True
@@ -292,7 +294,8 @@ class ApiService:
         """`pods/binding` with a whole Binding."""
         kind, version = self.registry.require(PODS)
 
-        async def transform(old: Obj) -> Obj:
+        async def transform(old: Obj, *, settled: bool) -> Obj:
+            del settled
             return subresources.bind(kind, old, binding, self.now())
 
         await self.writes.change(Target(kind, version, key, BINDING), transform, options)
@@ -303,7 +306,8 @@ class ApiService:
         """Sets the number of replicas by a whole `Scale`, or by a patch of one."""
         version = target.version
 
-        async def transform(old: Obj) -> Obj:
+        async def transform(old: Obj, *, settled: bool) -> Obj:
+            del settled
             given = body
             if type_ is not None:
                 scale = subresources.scale_of(version, old)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -19,7 +19,7 @@ from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.embedded.storage import StaleWrite
+from kueuelib.embedded.storage import Entry, StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import FieldError, MethodNotAllowed
 
@@ -27,8 +27,17 @@ ATTEMPTS = 5
 NAME_ATTEMPTS = 8
 STATUS = "status"
 
-Transform = Callable[[Obj], Awaitable[Obj]]
-"""From the stored object (at the version of the request; not to be changed) to the wanted one."""
+
+class Transform(Protocol):
+    """Makes the wanted object."""
+
+    def __call__(self, old: Obj, /, *, settled: bool) -> Awaitable[Obj]:
+        """The wanted object; it may share parts with the old one.
+
+        Args:
+            old: the stored object at the version of the request; not to be changed.
+            settled: whether it is pruned and defaulted by the present schema.
+        """
 
 
 @attrs.frozen
@@ -162,7 +171,7 @@ class Writes:
             if entry is None:
                 raise failures.not_found(kind, target.key.name)
             old = await self._converter.convert_one(kind, entry.obj(), version.name)
-            wanted = await transform(old)
+            wanted = await transform(old, settled=_is_settled(kind, version, entry))
             insisted = given_version or _insisted(wanted, old)
             self._check_preconditions(target, wanted, old, insisted)
             new = await self._prepare(target, wanted, old, options)
@@ -191,9 +200,10 @@ class Writes:
             await self._managers.track(
                 kind, version, old, wanted, subresource, options, request.now
             )
-        await self._mutate(kind, version, request)
+        mutated = await self._mutate(kind, version, request)
         new = _object_of(request)
-        self._keep_other_half(target, new, old)
+        if mutated or kind.builtin:
+            self._keep_other_half(target, new, old)
         identity.carry_over(new, old)
         kind.rules.prepare_update(new, old, request)
         identity.count_generation(kind, version, new, old)
@@ -217,18 +227,17 @@ class Writes:
             for key in new.keys() - old.keys() - {"status", "metadata"}:
                 del new[key]
             for key, value in old.items():
-                if key not in ("status", "metadata"):
+                if key not in ("status", "metadata") and new.get(key) is not value:
                     new[key] = copy_json(value)
             meta = new["metadata"]
-            kept = copy_json(old["metadata"])
             given: tuple[str, ...] = ("managedFields",)
             if target.kind.builtin:
                 given = ("managedFields", "labels", "annotations")
+            kept = {key: value for key, value in old["metadata"].items() if key not in given}
+            kept = copy_json(kept)
             for key in given:
                 if key in meta:
                     kept[key] = meta[key]
-                else:
-                    kept.pop(key, None)
             new["metadata"] = kept
 
     def _check_preconditions(self, target: Target, wanted: Obj, old: Obj, insisted: str) -> None:
@@ -264,10 +273,13 @@ class Writes:
 
     # ---- shared steps
 
-    async def _mutate(self, kind: Kind, version: Version, request: AdmissionRequest) -> None:
-        if await self._chain.mutate(kind, request):
+    async def _mutate(self, kind: Kind, version: Version, request: AdmissionRequest) -> bool:
+        """Whether a webhook changed the object."""
+        changed = await self._chain.mutate(kind, request)
+        if changed:
             check_metadata(kind, version, _object_of(request))
             redefine(kind, version, _object_of(request))
+        return changed
 
     def _request(
         self,
@@ -340,6 +352,13 @@ class Writes:
 _NAME_STAYS = FieldError(
     "metadata.name", "FieldValueInvalid", 'Invalid value: "": field is immutable'
 )
+
+
+def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:
+    """Whether a stored object, read at a version, is as the schema of the version wants it."""
+    if kind.builtin:
+        return False
+    return entry.version != version.name or entry.revision >= kind.since
 
 
 def _object_of(request: AdmissionRequest) -> Obj:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ LIMIT = 3 * 2**20
 NODE_LIMIT = 500_000
 
 JSON_TYPES = ("application/json", "text/json")
+_FIELD_ENDS = re.compile(rb'"\s*:')
 YAML_TYPES = ("application/yaml", "text/yaml", "application/apply-patch+yaml")
 
 
@@ -49,14 +51,30 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
         raise BadRequest(
             f"the object provided is unrecognized (must be of JSON form): {error}"
         ) from error
-    return data, _duplicates(body) if notice_duplicates else []
+    return data, _duplicates(body, data) if notice_duplicates else []
 
 
 class _Pairs(list[tuple[str, Any]]):
     """An object whose fields are kept in order, duplicates included."""
 
 
-def _duplicates(body: bytes) -> list[str]:
+def _is_unique(body: bytes, data: Any) -> bool:
+    """Whether it is certain that no field was given twice.
+
+    Every field ends with a quotation mark and a colon, and of a doubled one the data have but one.
+    """
+    if b"\\" in body:
+        return False  # a text may look like the end of a field
+    try:
+        kept = orjson.dumps(data)
+    except orjson.JSONEncodeError:
+        return False  # nested too deeply, for example
+    return len(_FIELD_ENDS.findall(body)) == len(_FIELD_ENDS.findall(kept))
+
+
+def _duplicates(body: bytes, data: Any) -> list[str]:
+    if _is_unique(body, data):
+        return []
     seen = False
 
     def check(pairs: list[tuple[str, Any]]) -> None:

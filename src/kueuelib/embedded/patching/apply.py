@@ -186,7 +186,8 @@ def apply_steps(
     after = merged
     if last is not None and last.fields:
         after = yield from _pruned(nodes, merged, version, entries, last)
-        after = merge(node, after, config)  # maps and lists that are applied empty stay
+        if after is not merged:
+            after = merge(node, after, config)  # maps and lists that are applied empty stay
     views = _Views(nodes, version, before, after, write.ignored)
     entries, conflicts = yield from _settle(views, entries, mine.identity)
     if conflicts and not force:

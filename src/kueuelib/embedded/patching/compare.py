@@ -101,11 +101,13 @@ class _Walk:
 
     def _replaced(self, node: SchemaNode, old: Any, new: Any, path: Path) -> None:
         """A leaf got another value, or a value another shape."""
+        self.modified.add(path)
+        if not isinstance(old, dict | list) and not isinstance(new, dict | list):
+            return
         before = {(*path, *below) for below in fields_of(node, old)}
         after = {(*path, *below) for below in fields_of(node, new)}
         self.removed |= before - after - {path}
         self.added |= after - before - {path}
-        self.modified.add(path)
 
 
 def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:

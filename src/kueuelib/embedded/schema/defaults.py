@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.schema.node import MISSING, SchemaNode
+from kueuelib.embedded.schema.node import SchemaNode
 
 
 def apply_defaults(node: SchemaNode, obj: Obj) -> None:
@@ -18,20 +18,26 @@ def apply_defaults(node: SchemaNode, obj: Obj) -> None:
 
 def _default(node: SchemaNode, value: Any) -> None:
     if isinstance(value, dict):
-        for name in [name for name, each in value.items() if each is None]:
-            known = node.properties.get(name) or node.additional
-            if known is not None and not (known.nullable or known.preserve_unknown):
-                del value[name]
-        for name, child in node.properties.items():
-            if name not in value and child.default is not MISSING:
-                value[name] = _copy(child.default)
+        if None in value.values():
+            _drop_nulls(node, value)
+        for name, default in node.defaults:
+            if name not in value:
+                value[name] = _copy(default)
         for name, each in value.items():
-            known = node.properties.get(name) or node.additional
-            if known is not None:
-                _default(known, each)
+            if isinstance(each, dict | list):
+                known = node.properties.get(name) or node.additional
+                if known is not None:
+                    _default(known, each)
     elif isinstance(value, list) and node.items is not None:
         for item in value:
             _default(node.items, item)
+
+
+def _drop_nulls(node: SchemaNode, value: dict[str, Any]) -> None:
+    for name in [name for name, each in value.items() if each is None]:
+        known = node.properties.get(name) or node.additional
+        if known is not None and not (known.nullable or known.preserve_unknown):
+            del value[name]
 
 
 def _copy(value: Any) -> Any:

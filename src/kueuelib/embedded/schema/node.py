@@ -63,6 +63,7 @@ class SchemaNode:
         patch_merge_key: the field by which it matches items; empty: items are scalars.
         rules: the raw `x-kubernetes-validations` of the value.
         ruled: whether there are rules here or anywhere below.
+        defaults: the properties that have a default, and the default.
     """
 
     type: str = ""
@@ -101,6 +102,15 @@ class SchemaNode:
     patch_merge_key: str = ""
     rules: tuple[Mapping[str, Any], ...] = ()
     ruled: bool = False
+    defaults: tuple[tuple[str, Any], ...] = attrs.field(init=False, repr=False)
+
+    @defaults.default
+    def _defaults(self) -> tuple[tuple[str, Any], ...]:
+        return tuple(
+            (name, child.default)
+            for name, child in self.properties.items()
+            if child.default is not MISSING
+        )
 
     def child(self, name: str) -> SchemaNode:
         """The node of a field's value; `ANYTHING` when nothing is known of it."""

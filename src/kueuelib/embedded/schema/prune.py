@@ -36,9 +36,11 @@ def _prune_map(node: SchemaNode, value: Obj, path: str, removed: list[str], *, h
         if head and name in _HEAD:
             continue
         known = node.properties.get(name) or node.additional
-        inner = f"{path}.{name}" if path else name
         if known is not None:
-            _prune(known, value[name], inner, removed, head=False)
+            each = value[name]
+            if isinstance(each, dict | list):
+                inner = f"{path}.{name}" if path else name
+                _prune(known, each, inner, removed, head=False)
         elif not (node.preserve_unknown or node.int_or_string):
             del value[name]
-            removed.append(inner)
+            removed.append(f"{path}.{name}" if path else name)

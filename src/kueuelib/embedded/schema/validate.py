@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import duplicate, invalid, not_supported, required, too_long
@@ -23,49 +23,58 @@ def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldEr
         obj: a pruned and defaulted object; its `metadata` is not looked at.
         old: the state before a change: values that did not change are not held against it.
     """
-    return list(_check(node, obj, MISSING if old is None else old, "", head=True))
+    errors: list[FieldError] = []
+    _check(node, obj, MISSING if old is None else old, "", errors, head=True)
+    return errors
 
 
 def _check(
-    node: SchemaNode, value: Any, old: Any, path: str, *, head: bool = False
-) -> Iterator[FieldError]:
+    node: SchemaNode,
+    value: Any,
+    old: Any,
+    path: str,
+    errors: list[FieldError],
+    *,
+    head: bool = False,
+) -> None:
     if old is not MISSING and same_json(value, old):
         return
     if value is None and node.nullable:
         return
     wrong = _type_error(node, value, path)
     if wrong is not None:
-        yield wrong
+        errors.append(wrong)
         return
     if node.enum is not None and not any(same_json(value, each) for each in node.enum):
-        yield not_supported(path, value, [_shown_plain(each) for each in node.enum])
+        errors.append(not_supported(path, value, [_shown_plain(each) for each in node.enum]))
     if isinstance(value, str):
-        yield from _check_text(node, value, path)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _check_number(node, value, path)
-    elif isinstance(value, list):
-        yield from _check_list(node, value, old, path)
+        _check_text(node, value, path, errors)
     elif isinstance(value, dict):
-        yield from _check_map(node, value, old, path, head=head)
-    yield from _check_junctors(node, value, path)
+        _check_map(node, value, old, path, errors, head=head)
+    elif isinstance(value, list):
+        _check_list(node, value, old, path, errors)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        _check_number(node, value, path, errors)
+    if node.all_of or node.any_of or node.one_of or node.not_ is not None:
+        _check_junctors(node, value, path, errors)
 
 
 # ---- types --------------------------------------------------------------------------------------
 
+_TYPE_NAMES: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    str: "string",
+    list: "array",
+}
+
 
 def type_name(value: Any) -> str:
     """The JSON type of a value in the words of OpenAPI."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return "integer"
     if isinstance(value, float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
+        return "integer" if value.is_integer() else "number"
+    return _TYPE_NAMES.get(type(value), "object")
 
 
 def _type_error(node: SchemaNode, value: Any, path: str) -> FieldError | None:
@@ -89,39 +98,45 @@ def _type_invalid(path: str, value: str, text: str) -> FieldError:
 # ---- leaves -------------------------------------------------------------------------------------
 
 
-def _check_text(node: SchemaNode, value: str, path: str) -> Iterator[FieldError]:
+def _check_text(node: SchemaNode, value: str, path: str, errors: list[FieldError]) -> None:
     if node.max_length is not None and len(value) > node.max_length:
-        yield too_long(path, node.max_length)
+        errors.append(too_long(path, node.max_length))
     if node.min_length is not None and len(value) < node.min_length:
         text = f"{_named(path)} should be at least {node.min_length} chars long"
-        yield invalid(path, value, text)
+        errors.append(invalid(path, value, text))
     if node.pattern is not None and not node.pattern.search(value):
-        yield invalid(path, value, f"{_named(path)} should match '{node.pattern_text}'")
+        errors.append(invalid(path, value, f"{_named(path)} should match '{node.pattern_text}'"))
     if node.format and not fits(node.format, value):
         text = f"{_named(path)} must be of type {node.format}: {_quoted(value)}"
-        yield _type_invalid(path, value, text)
+        errors.append(_type_invalid(path, value, text))
 
 
-def _check_number(node: SchemaNode, value: float, path: str) -> Iterator[FieldError]:
+def _check_number(node: SchemaNode, value: float, path: str, errors: list[FieldError]) -> None:
     low, high, step = node.minimum, node.maximum, node.multiple_of
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         words = "greater than" if node.exclusive_minimum else "greater than or equal to"
-        yield invalid(path, value, f"{_named(path)} should be {words} {_number(low)}")
+        errors.append(invalid(path, value, f"{_named(path)} should be {words} {_number(low)}"))
     if high is not None and (value > high or (node.exclusive_maximum and value == high)):
         words = "less than" if node.exclusive_maximum else "less than or equal to"
-        yield invalid(path, value, f"{_named(path)} should be {words} {_number(high)}")
+        errors.append(invalid(path, value, f"{_named(path)} should be {words} {_number(high)}"))
     if step and not float(value / step).is_integer():
-        yield invalid(path, value, f"{_named(path)} should be a multiple of {_number(step)}")
+        errors.append(
+            invalid(path, value, f"{_named(path)} should be a multiple of {_number(step)}")
+        )
 
 
 # ---- lists and maps -----------------------------------------------------------------------------
 
 
-def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str) -> Iterator[FieldError]:
+def _check_list(
+    node: SchemaNode, value: list[Any], old: Any, path: str, errors: list[FieldError]
+) -> None:
     if node.max_items is not None and len(value) > node.max_items:
-        yield _too_many(path, len(value), node.max_items)
+        errors.append(_too_many(path, len(value), node.max_items))
     if node.min_items is not None and len(value) < node.min_items:
-        yield invalid(path, value, f"{_named(path)} should have at least {node.min_items} items")
+        errors.append(
+            invalid(path, value, f"{_named(path)} should have at least {node.min_items} items")
+        )
     before = _items_by_key(node, old)
     seen: set[str] = set()
     for index, item in enumerate(value):
@@ -130,11 +145,11 @@ def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str) -> Iter
         if key is not None:
             text = canonical(key)
             if text in seen:
-                yield duplicate(inner, key)
+                errors.append(duplicate(inner, key))
             seen.add(text)
         earlier = MISSING if key is None else before.get(canonical(key), MISSING)
         if node.items is not None:
-            yield from _check(node.items, item, earlier, inner)
+            _check(node.items, item, earlier, inner, errors)
 
 
 def item_key(node: SchemaNode, item: Any) -> Any:
@@ -160,42 +175,47 @@ def _items_by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
 
 
 def _check_map(
-    node: SchemaNode, value: Obj, old: Any, path: str, *, head: bool
-) -> Iterator[FieldError]:
+    node: SchemaNode, value: Obj, old: Any, path: str, errors: list[FieldError], *, head: bool
+) -> None:
     if node.max_properties is not None and len(value) > node.max_properties:
-        yield _too_many(path, len(value), node.max_properties)
+        errors.append(_too_many(path, len(value), node.max_properties))
     if node.min_properties is not None and len(value) < node.min_properties:
         text = f"{_named(path)} should have at least {node.min_properties} properties"
-        yield invalid(path, value, text)
-    for name in node.required:
-        if name not in value:
-            yield required(_inside(path, name))
+        errors.append(invalid(path, value, text))
+    errors += [required(_inside(path, name)) for name in node.required if name not in value]
     before = old if isinstance(old, dict) else {}
     for name, each in value.items():
         if name in _HEAD and (head or node.embedded):
             continue
         known = node.properties.get(name) or node.additional
         if known is not None:
-            yield from _check(known, each, before.get(name, MISSING), _inside(path, name))
+            inner = f"{path}.{name}" if path else name
+            _check(known, each, before.get(name, MISSING), inner, errors)
 
 
 # ---- junctors -----------------------------------------------------------------------------------
 
 
-def _check_junctors(node: SchemaNode, value: Any, path: str) -> Iterator[FieldError]:
-    holds: Callable[[SchemaNode], bool] = lambda sub: not any(_check(sub, value, MISSING, path))  # noqa: E731
+def _check_junctors(node: SchemaNode, value: Any, path: str, errors: list[FieldError]) -> None:
+    def holds(sub: SchemaNode) -> bool:
+        found: list[FieldError] = []
+        _check(sub, value, MISSING, path, found)
+        return not found
+
     for sub in node.all_of:
-        yield from _check(sub, value, MISSING, path)
+        _check(sub, value, MISSING, path, errors)
     if node.any_of and not any(holds(sub) for sub in node.any_of):
-        yield invalid(path, "", f"{_quoted(path)} must validate at least one schema (anyOf)")
+        errors.append(
+            invalid(path, "", f"{_quoted(path)} must validate at least one schema (anyOf)")
+        )
     if node.one_of:
         count = sum(holds(sub) for sub in node.one_of)
         if count != 1:
             found = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
             text = f"{_quoted(path)} must validate one and only one schema (oneOf). {found}"
-            yield invalid(path, "", text)
+            errors.append(invalid(path, "", text))
     if node.not_ is not None and holds(node.not_):
-        yield invalid(path, "", f"{_quoted(path)} must not validate the schema (not)")
+        errors.append(invalid(path, "", f"{_quoted(path)} must not validate the schema (not)"))
 
 
 # ---- wording ------------------------------------------------------------------------------------
