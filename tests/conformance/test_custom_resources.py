@@ -277,3 +277,19 @@ async def test_a_definition_can_come_back(api, defined):
             break
         await asyncio.sleep(0.01)
     assert (await api.get(WIDGETS)).body["items"] == []
+
+
+async def test_what_the_definition_does_not_know_any_more_goes_at_the_next_write(api, defined):
+    await api.post(WIDGETS, widget(parts=[{"name": "a", "count": 1}]))
+    new = version()
+    fields = new["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del fields["parts"]
+    fields["shape"] = {"type": "string", "default": "round"}
+    changed = await api.patch(f"{CRDS}/widgets.example.com", {"spec": {"versions": [new]}})
+    assert changed.status == 200
+    labelled = await api.patch(f"{WIDGETS}/w", {"metadata": {"labels": {"a": "b"}}})
+    assert labelled.status == 200
+    assert labelled.body["spec"] == {"size": 1, "color": "red", "shape": "round"}
+    again = await api.patch(f"{WIDGETS}/w", {"metadata": {"labels": {"a": "c"}}})
+    assert again.body["spec"] == labelled.body["spec"]
+    assert (await api.get(f"{WIDGETS}/w")).body["spec"] == labelled.body["spec"]

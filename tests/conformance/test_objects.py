@@ -422,3 +422,23 @@ async def test_a_broken_label_is_named_once(api):
     assert found.body["message"].count(text) == 1
     assert found.body["message"].count('metadata.labels: Invalid value: "b d": name part') == 1
     assert len(found.body["details"]["causes"]) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        r'{"x": "\"y\":", "x": "2"}',
+        '{"x" : ": z", "x":"2"}',
+        r'{"x": "1", "\u0078": "2"}',
+    ],
+)
+async def test_duplicate_fields_are_seen_however_they_are_written(api, data):
+    body = f'{{"metadata": {{"name": "m"}}, "data": {data}}}'
+    strict = await api.post(MAPS, body, params={"fieldValidation": "Strict"})
+    assert 'strict decoding error: duplicate field "data.x"' in strict.body["message"]
+
+
+async def test_texts_that_look_like_fields_are_none(api):
+    body = r'{"metadata": {"name": "m"}, "data": {"x": "\"x\":", "y": ": \"x\" :", "z": ":"}}'
+    made = await api.post(MAPS, body, params={"fieldValidation": "Strict"})
+    assert made.status == 201

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.crd import all_crds
+from kueuelib.embedded.schema import patterns
 from kueuelib.embedded.schema.builtin import BUILTIN, builtin_node, custom_node
 from kueuelib.embedded.schema.node import ListType, PatchStrategy, from_openapi
 from kueuelib.embedded.schema.structural import StructuralSchema
@@ -272,6 +273,31 @@ def test_metadata_and_heads_of_embedded_objects_are_not_looked_at():
     obj = {"apiVersion": 1, "kind": "K", "metadata": {"odd": 1}, "spec": {"x": inner}}
     assert errors(found, obj) == []
     assert found.prune(obj) == []
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(x+x+)+y", "(a|a)*(a|aa)*(x*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"]
+)
+def test_a_hostile_pattern_is_matched_all_the_same(pattern):
+    found = schema(properties={"x": {"type": "string", "pattern": pattern}})
+    (error,) = errors(found, {"spec": {"x": "x" * 5_000}})
+    assert error.endswith(f"should match '{pattern}'")
+
+
+def test_matching_ends_when_it_takes_too_long(monkeypatch):
+    monkeypatch.setattr(patterns, "OBJECT_SECONDS", -1.0)
+    hostile = {"type": "string", "pattern": "(x+x+)+y"}
+    found = schema(properties={"x": hostile, "y": hostile, "z": {"type": "integer"}})
+    texts = errors(found, {"spec": {"x": "x" * 200_000, "y": "x" * 200_000, "z": "1"}})
+    assert ["takes too long to match" in text for text in texts] == [True, True, False]
+
+
+def test_patterns_are_those_of_go():
+    found = schema(properties={"x": {"type": "string", "pattern": r"^\pL+\z"}})
+    assert errors(found, {"spec": {"x": "äß"}}) == []
+    assert len(errors(found, {"spec": {"x": "ä\n"}})) == 1
+    with pytest.raises(ValueError, match="is no pattern"):
+        from_openapi({"type": "string", "pattern": "(?=a)"})
 
 
 def test_a_schema_that_is_none_is_refused():

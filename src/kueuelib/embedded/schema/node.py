@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
 import attrs
+
+from kueuelib.embedded.cel.regex import BadPattern, Pattern, compile_pattern
 
 NO_NODES: Final[Mapping[str, SchemaNode]] = {}
 MISSING: Final = object()
@@ -84,8 +85,7 @@ class SchemaNode:
     multiple_of: float | None = None
     min_length: int | None = None
     max_length: int | None = None
-    pattern: re.Pattern[str] | None = None
-    pattern_text: str = ""
+    pattern: Pattern | None = None
     format: str = ""
     min_items: int | None = None
     max_items: int | None = None
@@ -175,7 +175,6 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     if raw.get("enum") is not None:
         found["enum"] = tuple(raw["enum"])
     if raw.get("pattern"):
-        found["pattern_text"] = raw["pattern"]
         found["pattern"] = _compiled(raw["pattern"])
     for keyword, name in (("allOf", "all_of"), ("anyOf", "any_of"), ("oneOf", "one_of")):
         if raw.get(keyword):
@@ -194,11 +193,8 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     return SchemaNode(**found)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A Go pattern: its final `$` matches the very end only, never before a last line break."""
-    if pattern.endswith("$") and not pattern.endswith("\\$"):
-        pattern = pattern[:-1] + r"\Z"
+def _compiled(pattern: str) -> Pattern:
     try:
-        return re.compile(pattern, re.ASCII)
-    except re.error as error:
+        return compile_pattern(pattern)
+    except BadPattern as error:
         raise ValueError(f"{pattern!r} is no pattern: {error}") from error

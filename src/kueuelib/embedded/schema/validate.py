@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import duplicate, invalid, not_supported, required, too_long
+from kueuelib.embedded.cel.errors import BudgetExceeded
 from kueuelib.embedded.schema.equality import canonical, same_json
 from kueuelib.embedded.schema.formats import fits
 from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
+from kueuelib.embedded.schema.patterns import Matcher
 from kueuelib.errors import FieldError
 
 _HEAD = frozenset({"apiVersion", "kind", "metadata"})
@@ -23,9 +25,17 @@ def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldEr
         obj: a pruned and defaulted object; its `metadata` is not looked at.
         old: the state before a change: values that did not change are not held against it.
     """
-    errors: list[FieldError] = []
+    errors = _Errors(Matcher())
     _check(node, obj, MISSING if old is None else old, "", errors, head=True)
-    return errors
+    return list(errors)
+
+
+class _Errors(list[FieldError]):
+    """What was found so far, and what matches patterns for all of it."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        super().__init__()
+        self.matcher = matcher
 
 
 def _check(
@@ -33,7 +43,7 @@ def _check(
     value: Any,
     old: Any,
     path: str,
-    errors: list[FieldError],
+    errors: _Errors,
     *,
     head: bool = False,
 ) -> None:
@@ -98,20 +108,25 @@ def _type_invalid(path: str, value: str, text: str) -> FieldError:
 # ---- leaves -------------------------------------------------------------------------------------
 
 
-def _check_text(node: SchemaNode, value: str, path: str, errors: list[FieldError]) -> None:
+def _check_text(node: SchemaNode, value: str, path: str, errors: _Errors) -> None:
     if node.max_length is not None and len(value) > node.max_length:
         errors.append(too_long(path, node.max_length))
     if node.min_length is not None and len(value) < node.min_length:
         text = f"{_named(path)} should be at least {node.min_length} chars long"
         errors.append(invalid(path, value, text))
-    if node.pattern is not None and not node.pattern.search(value):
-        errors.append(invalid(path, value, f"{_named(path)} should match '{node.pattern_text}'"))
+    if node.pattern is not None:
+        try:
+            text = "" if errors.matcher.matches(node.pattern, value) else "should match"
+        except BudgetExceeded:
+            text = "takes too long to match"
+        if text:
+            errors.append(invalid(path, value, f"{_named(path)} {text} '{node.pattern.text}'"))
     if node.format and not fits(node.format, value):
         text = f"{_named(path)} must be of type {node.format}: {_quoted(value)}"
         errors.append(_type_invalid(path, value, text))
 
 
-def _check_number(node: SchemaNode, value: float, path: str, errors: list[FieldError]) -> None:
+def _check_number(node: SchemaNode, value: float, path: str, errors: _Errors) -> None:
     low, high, step = node.minimum, node.maximum, node.multiple_of
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         words = "greater than" if node.exclusive_minimum else "greater than or equal to"
@@ -128,9 +143,7 @@ def _check_number(node: SchemaNode, value: float, path: str, errors: list[FieldE
 # ---- lists and maps -----------------------------------------------------------------------------
 
 
-def _check_list(
-    node: SchemaNode, value: list[Any], old: Any, path: str, errors: list[FieldError]
-) -> None:
+def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str, errors: _Errors) -> None:
     if node.max_items is not None and len(value) > node.max_items:
         errors.append(_too_many(path, len(value), node.max_items))
     if node.min_items is not None and len(value) < node.min_items:
@@ -175,7 +188,7 @@ def _items_by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
 
 
 def _check_map(
-    node: SchemaNode, value: Obj, old: Any, path: str, errors: list[FieldError], *, head: bool
+    node: SchemaNode, value: Obj, old: Any, path: str, errors: _Errors, *, head: bool
 ) -> None:
     if node.max_properties is not None and len(value) > node.max_properties:
         errors.append(_too_many(path, len(value), node.max_properties))
@@ -196,9 +209,9 @@ def _check_map(
 # ---- junctors -----------------------------------------------------------------------------------
 
 
-def _check_junctors(node: SchemaNode, value: Any, path: str, errors: list[FieldError]) -> None:
+def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) -> None:
     def holds(sub: SchemaNode) -> bool:
-        found: list[FieldError] = []
+        found = _Errors(errors.matcher)
         _check(sub, value, MISSING, path, found)
         return not found
 
