@@ -88,15 +88,21 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
 
 
 @st.composite
-def pod_sets(draw: st.DrawFn) -> list[dict[str, object]]:
+def one_pod_set(draw: st.DrawFn, name: str) -> dict[str, object]:
     count = draw(st.integers(1, 3))
-    found = make_pod_set(
+    return make_pod_set(
         {"cpu": draw(st.integers(0, 4)), "gpu": draw(st.integers(0, 1))},
+        name=name,
         count=count,
         min_count=draw(st.none() | st.integers(1, count)),
         nodeSelector=draw(st.sampled_from([{}, {}, {"kind": "one"}])),
     )
-    return [found]
+
+
+@st.composite
+def pod_sets(draw: st.DrawFn) -> list[dict[str, object]]:
+    names = draw(st.sampled_from([("main",), ("main",), ("driver", "workers")]))
+    return [draw(one_pod_set(name)) for name in names]
 
 
 @attrs.define

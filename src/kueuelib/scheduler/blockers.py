@@ -37,11 +37,46 @@ class Outlook:
             policies of the ClusterQueue protect all that use the flavor.
         victims: those that would have to leave, sorted; empty when it does not fit whoever leaves.
         lack: what would still be missing with all of them gone.
+        named: the first of the candidates, in the order in which they would leave, when all of them
+            do not suffice.
     """
 
     candidates: int
     victims: tuple[ObjectKey, ...]
     lack: int
+    named: tuple[ObjectKey, ...] = ()
+
+
+@attrs.frozen
+class Together:
+    """What preempting for the whole request came to, although each pair of it could be freed.
+
+    Attributes:
+        candidates: how many workloads were considered as victims, in the widest round.
+        named: the first of them, in the order in which they would leave.
+        borrowing: whether that round let the workload borrow in the end; whoever reclaims for one
+            resource may have to stay within nominal quota in all.
+        lacks: what would still be missing with all of them gone: flavor, resource, amount.
+    """
+
+    candidates: int
+    named: tuple[ObjectKey, ...]
+    borrowing: bool
+    lacks: tuple[tuple[str, str, int], ...]
+
+    @property
+    def text(self) -> str:
+        """One sentence for people; no part of the condition message."""
+        missing = ", ".join(
+            f"{format_amount(resource, amount)} of {resource} in flavor {flavor}"
+            for flavor, resource, amount in self.lacks
+        )
+        names = ", ".join(str(key) for key in self.named)
+        if len(self.named) < self.candidates:
+            names += f" and {self.candidates - len(self.named)} more"
+        gone = f"With {names} gone" if self.candidates else "Nobody may be preempted for it, and"
+        limit = "" if self.borrowing else " within nominal quota"
+        return f"{gone} it would still lack {missing}{limit}"
 
 
 class Severity(IntEnum):

@@ -119,11 +119,12 @@ class Engine:
         return self._queues.next_deadline()
 
     def reconsider(self) -> None:
-        """Lets the heads of all ClusterQueues be tried again, although nothing changed.
+        """Lets the heads of all ClusterQueues be tried again, although nothing changed, and with
+        them those whose search for flavors came round.
 
         Not needed for progress: what can change a verdict causes a new try by itself.
         """
-        self._queues.touch_all()
+        self._queues.reconsider()
 
     def revive(self, name: str) -> None:
         """Lets all that wait in a ClusterQueue and its cohort be tried again, the parked ones too.

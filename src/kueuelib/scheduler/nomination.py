@@ -11,14 +11,14 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.scheduler.amounts import PODS
-from kueuelib.scheduler.blockers import Mode
+from kueuelib.scheduler.blockers import Mode, Together
 from kueuelib.scheduler.flavors import Assignment, assign
 from kueuelib.scheduler.ordering import EntryOrder, entry_order
 from kueuelib.scheduler.partial import can_shrink, search
 from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.plan import Head, Wait
 from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.preemption.search import Search, find_victims
 from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.reasons import (
     ChecksFailed,
@@ -39,10 +39,12 @@ class Proposal:
     Attributes:
         assignment: the flavors.
         victims: who has to leave first, empty when nobody has to, or when it would not help.
+        together: why it would not help, where each pair of flavor and resource could be freed.
     """
 
     assignment: Assignment
     victims: tuple[Victim, ...] = ()
+    together: Together | None = None
 
 
 @attrs.frozen(eq=False)
@@ -122,8 +124,9 @@ def propose(
         needed = found.usage
         if not settings.preempt_for_pods:
             needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
-        victims = find_victims(snapshot, preemptor, found.contested, needed).victims
-        return Proposal(found, victims)
+        sought = find_victims(snapshot, preemptor, found.contested, needed)
+        hopeful = not sought.victims and found.mode in (Mode.PREEMPT, Mode.RECLAIM)
+        return Proposal(found, sought.victims, _together(sought) if hopeful else None)
 
     def attempt(counts: tuple[int, ...]) -> Proposal | None:
         found = try_with(counts)
@@ -133,6 +136,11 @@ def propose(
     if _is_possible(full) or not settings.partial_admission or not can_shrink(info.pod_sets):
         return full
     return search(info.pod_sets, attempt) or full
+
+
+def _together(found: Search) -> Together:
+    lacks = tuple(sorted((pair.flavor, pair.resource, lack) for pair, lack in found.lacks.items()))
+    return Together(found.candidates, found.named, found.borrowing, lacks)
 
 
 def _is_possible(proposal: Proposal) -> bool:

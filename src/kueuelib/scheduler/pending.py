@@ -76,6 +76,9 @@ class Pending:
         overtaken: whether others had a turn between its last two.
         generation: what its ClusterQueue and cohort were like when it was tried last.
         since: the cycle in which the current pass over the flavors began.
+        seen: how far the flavors were tried at the end of each try of that pass. The pass is over
+            when one comes again: several pod sets may never be through at the same time.
+        came_round: the cycle in which that happened; None when it did not.
         version: the version of its scope when it was popped.
         held_at: that version when a blocked head kept it from quota that nobody used; None if none
             did in the current pass.
@@ -93,6 +96,8 @@ class Pending:
     overtaken: bool = False
     generation: Generation | None = None
     since: int | None = None
+    seen: tuple[Progress, ...] = ()
+    came_round: int | None = None
     version: int = 0
     held_at: int | None = None
     reason: Reason | None = None
@@ -114,14 +119,19 @@ class Pending:
         counts only while nothing happened (spec/scheduling 5.6).
         """
         if self.overtaken and generation != self.generation:
-            self.progress, self.since = (), None
+            self.start_over()
         self.generation = generation
         return self.progress
 
     def void(self) -> None:
         """Forgets what was tried, because the workload changed."""
-        self.progress, self.since, self.held_at = (), None, None
+        self.start_over()
+        self.held_at = None
         self.reason = None
+
+    def start_over(self) -> None:
+        """Lets the next try begin with the first flavor."""
+        self.progress, self.since, self.seen, self.came_round = (), None, (), None
 
 
 class Counts(NamedTuple):

@@ -39,6 +39,7 @@ class Queues:
         self._home: dict[ObjectKey, str] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
         self._untold: dict[ObjectKey, None] = {}
+        self._came_round: dict[ObjectKey, None] = {}
         self._cycle = 0
 
     # --- ClusterQueues
@@ -171,9 +172,10 @@ class Queues:
     ) -> tuple[ObjectKey, ...]:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
-        It returns to the heap if flavors are left to try, or if something that could help moved
-        while it was tried; otherwise its strategy and `why` decide. If something moved earlier in
-        its pass over the flavors, it starts over when others have had their turn.
+        It returns to the heap if flavors are left to try that were not tried in this pass, or if
+        something that could help moved while it was tried; otherwise its strategy and `why` decide.
+        If something moved earlier in its pass over the flavors, it starts over when others have had
+        their turn.
 
         Args:
             key: the head; nothing happens when it left meanwhile.
@@ -199,17 +201,24 @@ class Queues:
         if held_back and item.held_at is None:
             item.held_at = item.version
         item.reason, item.progress, item.since = reason, progress, None
+        goes_on = is_unfinished(progress) and progress not in item.seen
+        if not is_unfinished(progress):
+            item.seen = ()
+        elif not goes_on:
+            item.came_round = self._cycle
+            self._came_round[key] = None
         if why is Requeue.PENDING_PREEMPTION:
             item.held_at = None
             if not queue.strict:
                 queue.stick(key)
             queue.go_alone(item)
-        elif is_unfinished(progress):
-            item.since = began
+        elif goes_on:
+            item.since, item.seen = began, (*item.seen, progress)
             queue.go_alone(item)
             self._due[self._scope_of[queue.name]] = None
         elif state.moved_in >= self._cycle:
             item.held_at = None
+            item.start_over()
             self._enter(queue, item, now)
         elif why is Requeue.FAILED_AFTER_NOMINATION or item.held_at is not None:
             self._try_again_on_change(queue, item)
@@ -284,6 +293,16 @@ class Queues:
         """Something changed that matters everywhere."""
         for scope in self._scopes:
             self.touch(scope)
+
+    def reconsider(self) -> None:
+        """Lets everybody go on as if nothing had ended: also who was through with all flavors."""
+        for key in self._came_round:
+            item, home = self.get(key), self._home.get(key)
+            if item is not None and home is not None:
+                item.came_round = None
+                self._queues[home].revive(item.info.shape)
+        self._came_round.clear()
+        self.touch_all()
 
     def let_in(self, name: str, namespace: str) -> None:
         """A namespace changed: a ClusterQueue may let its workloads in now."""
@@ -368,6 +387,8 @@ class Queues:
                 item = queue.pop() if queue.offers else None
                 if item is not None:
                     item.version = state.version
+                    if item.came_round is not None and state.moved_in >= item.came_round:
+                        item.start_over()
                     heads.append((name, item))
             self._start_over(scope, state)
         return tuple(sorted(heads, key=lambda head: head[0]))

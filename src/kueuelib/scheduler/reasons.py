@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
-from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity
+from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity, Together
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
@@ -40,10 +40,13 @@ class NoFlavors:
     Attributes:
         pod_sets: the pod sets that are blocked, in the order of the workload.
         mode: the verdict.
+        together: why no victims suffice for the whole request, where each single pair of flavor
+            and resource could be freed.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
     mode: Mode
+    together: Together | None = None
 
     @property
     def needs_preemption(self) -> bool:

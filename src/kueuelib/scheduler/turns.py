@@ -160,7 +160,7 @@ class Turns:
 
     def _blocked(self, entry: Entry) -> None:
         assignment, queue = entry.proposal.assignment, entry.queue
-        reason = NoFlavors(assignment.blocked, assignment.mode)
+        reason = NoFlavors(assignment.blocked, assignment.mode, entry.proposal.together)
         if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
             kept = self._reserved(entry)
             self._snapshot.add(queue, kept)

@@ -239,6 +239,30 @@ def test_finished_workload_wakes_its_cohort_only(cluster: Cluster) -> None:
     assert cluster.where("r") is Where.FINISHED
 
 
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_pod_sets_that_take_turns_in_finding_a_flavor_come_to_rest(
+    cluster: Cluster, strategy: str
+) -> None:
+    groups = {"small": {"gpu": 2}, "f": {"gpu": 8}}
+    cluster.tell(
+        events.FlavorSet(make_flavor("small")),
+        events.ClusterQueueSet(make_cluster_queue("q", groups, queueingStrategy=strategy)),
+        events.LocalQueueSet(make_local_queue("q", "q")),
+        events.WorkloadSet(holding("r", "q", 8)),
+    )
+    pod_sets = [
+        make_pod_set({"gpu": 1}, name="driver", count=2),
+        make_pod_set({"gpu": 1}, name="workers", count=1),
+    ]
+    cluster.tell(events.WorkloadSet(make_workload("two", "q", pod_sets=pod_sets, created=1.0)))
+    cluster.submit("other", "q", 1, created=2.0)
+    blocks = strategy == "StrictFIFO"
+    assert cluster.rest() == ([] if blocks else ["other"])
+    assert not cluster.engine.has_work(NOW)
+    cluster.tell(events.WorkloadGone(key("r")))
+    assert cluster.rest() == (["two", "other"] if blocks else ["two"])
+
+
 def test_what_becomes_free_wakes_only_those_who_ask_for_it(cluster: Cluster) -> None:
     cluster.tell(
         events.ClusterQueueSet(make_cluster_queue("q", {"f": {"gpu": 1}}, {"f": {"cpu": 4}})),

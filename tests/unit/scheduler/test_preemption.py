@@ -11,7 +11,7 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.blockers import Mode, QuotaInUse
+from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.cycle import Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.preemption.victims import Path, Preemption
@@ -419,6 +419,7 @@ def test_reason_tells_how_many_candidates_there_were_and_what_is_missing(cluster
     outlook = blocker_of(cluster, "p").outlook
     assert outlook is not None
     assert (outlook.candidates, outlook.victims, outlook.lack) == (2, (), 2)
+    assert outlook.named == (key("lower"), key("low"))
     assert cluster.waits["p"].condition_reason == "WaitingForQuota"
 
 
@@ -430,6 +431,40 @@ def test_reason_names_the_victims(cluster: Cluster) -> None:
     outlook = blocker_of(cluster, "p").outlook
     assert outlook is not None
     assert (outlook.candidates, outlook.victims, outlook.lack) == (1, (key("low"),), 0)
+
+
+def test_reason_says_why_what_can_be_freed_one_by_one_cannot_be_freed_together(
+    cluster: Cluster,
+) -> None:
+    quota = {"f": {"gpu": 4, "memory": 4}}
+    policy = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+    cluster.queue("a", quota, cohort="c", preemption=policy)
+    cluster.queue("b", quota, cohort="c")
+    for name, queue, amounts, priority in (
+        ("high", "a", {"memory": 3}, 9),
+        ("low", "a", {"memory": 1}, 0),
+        ("other", "b", {"gpu": 8}, 0),
+        ("more", "b", {"memory": 3}, 0),
+    ):
+        admission = {
+            "clusterQueue": queue,
+            "podSetAssignments": [make_assignment(amounts, "f")],
+        }
+        held = make_workload(
+            name,
+            queue,
+            amounts,
+            priority=priority,
+            conditions=[make_condition("QuotaReserved")],
+            status={"admission": admission},
+        )
+        cluster.tell(events.WorkloadSet(held))
+    cluster.tell(events.WorkloadSet(make_workload("p", "a", {"gpu": 2, "memory": 2}, priority=5)))
+    cluster.cycle()
+    reason = cluster.waits["p"].reason
+    assert isinstance(reason, NoFlavors)
+    assert reason.together == Together(1, (key("low"),), True, (("f", "gpu", 2),))
+    assert reason.together.text == ("With ns/low gone it would still lack 2 of gpu in flavor f")
 
 
 def test_request_that_can_not_preempt_has_no_outlook(cluster: Cluster) -> None:

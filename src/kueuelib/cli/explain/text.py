@@ -10,12 +10,12 @@ from rich.text import Text
 
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer, Told
-from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
+from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse, Together
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.search import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
-from kueuelib.scheduler.reasons import condition_reason, render
+from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
 WIDTH = 120
 """Columns where the output is no terminal."""
@@ -112,6 +112,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
             yield _why(found.outcome)
             if found.when_first is not None:
                 yield "If it were first in its ClusterQueue: " + _then(found.when_first)
+            yield from _victims(found.when_first or found.outcome)
         case Verdict.UNKNOWN:
             yield "It is being deleted."
 
@@ -133,6 +134,29 @@ def _why(outcome: Outcome) -> str:
     if not outcome.evaluated:
         return "It waits behind others: its ClusterQueue does not get as far as to try it."
     return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"
+
+
+def _victims(outcome: Outcome) -> Iterator[str]:
+    """Why preemption does not help, where that was looked into."""
+    reason = outcome.reason
+    if not isinstance(reason, NoFlavors):
+        return
+    if reason.together is not None:
+        yield f"No victims suffice: {reason.together.text}"
+        return
+    for blocked in reason.pod_sets:
+        for one in (
+            blocker
+            for group in blocked.groups
+            for attempt in group.attempts
+            for blocker in attempt.blockers
+        ):
+            if isinstance(one, QuotaInUse) and one.outlook is not None and one.outlook.candidates:
+                found = one.outlook
+                if not found.victims:
+                    lacks = ((one.flavor, one.resource, found.lack),)
+                    told = Together(found.candidates, found.named, borrowing=True, lacks=lacks)
+                    yield f"No victims suffice for pod set {blocked.pod_set}: {told.text}"
 
 
 def _then(outcome: Outcome) -> str:

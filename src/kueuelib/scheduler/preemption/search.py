@@ -11,11 +11,15 @@ from collections.abc import Mapping
 
 import attrs
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.preemption.candidates import Borrowing, Candidate, Candidates, Preemptor
 from kueuelib.scheduler.preemption.room import Room
 from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.snapshot import Snapshot
+
+MOST_NAMED = 5
+"""How many of the candidates that do not suffice a reason names; all are counted."""
 
 
 @attrs.frozen(eq=False)
@@ -26,11 +30,15 @@ class Search:
         victims: a minimal set, empty when the preemptor does not fit whoever leaves.
         candidates: how many candidates were considered, in the widest round.
         lacks: what is still missing with all of them gone, empty when there are victims.
+        named: the first `MOST_NAMED` of them, when they do not suffice.
+        borrowing: whether that round would have let the preemptor borrow in the end.
     """
 
     victims: tuple[Victim, ...]
     candidates: int
     lacks: Mapping[FlavorResource, int]
+    named: tuple[ObjectKey, ...] = ()
+    borrowing: bool = True
 
 
 def find_victims(
@@ -49,14 +57,15 @@ def find_victims(
     """
     needed = {pair: amount for pair, amount in needed.items() if amount > 0}
     candidates = Candidates(snapshot, preemptor, contested, needed)
-    considered, lacks = -1, {}
+    widest: Search | None = None
     for borrowing in _rounds(snapshot, preemptor, contested, candidates):
         found = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
         if found.victims:
             return found
-        if found.candidates > considered:
-            considered, lacks = found.candidates, dict(found.lacks)
-    return Search((), considered, lacks)
+        if widest is None or found.candidates > widest.candidates:
+            widest = found
+    assert widest is not None, "there is always a round"
+    return widest
 
 
 def _rounds(
@@ -107,7 +116,8 @@ def _round(
             kept = _bring_back(room, removed)
             victims = tuple(Victim(one.holder, one.path) for one in kept)
             return Search(victims, len(removed), {})
-    return Search((), len(removed), room.lacks())
+    named = tuple(one.holder.key for one in removed[:MOST_NAMED])
+    return Search((), len(removed), room.lacks(), named, may_borrow)
 
 
 def _bring_back(room: Room, removed: list[Candidate]) -> list[Candidate]:
