@@ -364,6 +364,34 @@ async def test_a_failing_conversion_is_told(api, hook, boxes):
     assert (await api.get(f"{boxes.format('v2')}/b")).status == 200
 
 
+async def test_lists_at_another_version_go_on_while_the_conversion_is_away(api, hook, boxes):
+    """The watch cache of a version holds objects that were converted when they were written."""
+    old, new = boxes.format("v1"), boxes.format("v2")
+    assert (await api.get(old)).body["items"] == []
+    made = await api.post(new, {"metadata": {"name": "b"}, "spec": {"title": "x"}})
+    await api.patch(f"{new}/b", {"spec": {"title": "y"}})
+    assert [each["spec"] for each in (await api.get(old)).body["items"]] == [{"name": "y"}]
+    failed = {"result": {"status": "Failed", "message": "away"}, "convertedObjects": []}
+    hook.answers["/convert"] = lambda _: failed
+    listed = await api.get(old)
+    assert (listed.status, len(listed.body["items"])) == (200, 1)
+    (found,) = listed.body["items"]
+    assert (found["apiVersion"], found["spec"]) == ("example.com/v1", {"name": "y"})
+    assert found["metadata"]["uid"] == made.body["metadata"]["uid"]
+    stored = (await api.get(f"{new}/b")).body["metadata"]
+    assert found["metadata"]["resourceVersion"] == stored["resourceVersion"]
+
+
+async def test_a_write_is_stored_while_the_conversion_for_others_is_away(api, hook, boxes):
+    old, new = boxes.format("v1"), boxes.format("v2")
+    assert (await api.get(old)).status == 200
+    failed = {"result": {"status": "Failed", "message": "away"}, "convertedObjects": []}
+    hook.answers["/convert"] = lambda _: failed
+    body = {"metadata": {"name": "b"}, "spec": {"title": "x"}}
+    assert (await api.post(new, body)).status == 201
+    assert (await api.get(new)).body["items"][0]["spec"] == {"title": "x"}
+
+
 async def test_a_hook_for_one_version_sees_writes_of_the_other(api, hook, boxes):
     hook.answers["/hook"] = lambda asked: {"allowed": asked["object"]["spec"] == {"name": "x"}}
     rules = [rule(resources=("boxes",), groups=("example.com",))]

@@ -13,6 +13,7 @@ from kueuelib.testing.processes import LocalCluster
 QUOTA = 8
 COUNT = 50
 KILLS = 20
+OLD_WORKLOADS = WORKLOADS.replace("v1beta2", "v1beta1")
 
 
 class Watchman:
@@ -56,9 +57,11 @@ def test_a_manager_killed_at_random_moments_loses_nothing(cluster: LocalCluster)
         for index, name in enumerate(names):
             pods = 1 + index % 3
             rest.create(JOBS, job(name, seconds=0.5 + index % 4 * 0.3, pods=pods))
+        rest.items(OLD_WORKLOADS)
         for _ in range(KILLS):
             time.sleep(chance.uniform(0.02, 0.9))
             cluster.processes.kill("manager")
+            rest.items(OLD_WORKLOADS)  # converted by the manager, before it died
             cluster.start_manager()
             if chance.random() < 0.7:  # else it is killed while it starts
                 cluster.wait_for_manager()

@@ -4,12 +4,19 @@ A custom resource with several versions is converted by its webhook (`spec.conve
 objects per call; with the strategy `None` only the version is replaced. Afterwards the schema of
 the new version prunes and defaults (spec/api 7.3). What a state looks like at another version is
 kept beside it.
+
+A Kubernetes API server keeps a watch cache for each version of a kind, with objects that were
+converted when they were written. So lists and watches go on while a conversion webhook is away.
+Here it is the same for every version that somebody lists or watches: its form of a new state is
+made just before the state is stored.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kueuelib.api.meta import Obj
@@ -20,6 +27,14 @@ from kueuelib.errors import KueuelibError, ServerError
 
 BATCH = 500
 REVIEW_VERSIONS = ("v1", "v1beta1")
+
+ANSWER_SECONDS = 30.0
+AHEAD_SECONDS = 1.0
+"""A write waits no longer for a form that others have asked for."""
+HANG_UP_SECONDS = 0.02
+"""A webhook that has just died was perhaps the writer, too: so long its request may still end."""
+READER_SECONDS = 600.0
+"""A version counts as read so long after the last list or batch of a watch."""
 
 
 class HookFailed(KueuelibError):
@@ -47,9 +62,19 @@ class Converter:
 
     def __init__(self, hooks: HookCaller) -> None:
         self._hooks = hooks
+        self._read: dict[str, dict[str, float]] = {}
+        """When each version of a kind, by table, was last listed or watched."""
 
-    async def convert(self, kind: Kind, objs: Sequence[Obj], version: str) -> list[Obj]:
+    async def convert(
+        self, kind: Kind, objs: Sequence[Obj], version: str, seconds: float = ANSWER_SECONDS
+    ) -> list[Obj]:
         """The objects at a version; the given ones are left as they are.
+
+        Args:
+            kind: their kind.
+            objs: at any versions.
+            version: the name of the wanted one.
+            seconds: for which the webhook is waited for, per batch.
 
         Raises:
             ServerError: the conversion webhook failed.
@@ -62,7 +87,7 @@ class Converter:
         if pending and self._by_webhook(kind):
             for start in range(0, len(pending), BATCH):
                 part = pending[start : start + BATCH]
-                converted = await self._ask(kind, [objs[i] for i in part], target)
+                converted = await self._ask(kind, [objs[i] for i in part], target, seconds)
                 for i, obj in zip(part, converted, strict=True):
                     found[i] = obj
         else:
@@ -85,8 +110,58 @@ class Converter:
         return await self.convert_one(kind, obj, kind.storage)
 
     async def views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
-        """Stored states as JSON at a version, in the given order."""
-        mark = f"{version if kind.twin is None else kind.group}@{kind.epoch}"
+        """Stored states as JSON at a version, in the given order, for a list or a watch."""
+        if version != kind.storage and self._by_webhook(kind):
+            now = asyncio.get_running_loop().time()
+            self._read.setdefault(kind.table, {})[version] = now
+        return await self._views(kind, entries, version)
+
+    async def ahead(self, kind: Kind, stored: Obj) -> Mapping[str, Obj]:
+        """A state that is about to be stored, at each other version that somebody reads.
+
+        A version whose webhook fails is left out: who lists it is told then.
+        """
+        found: dict[str, Obj] = {}
+        for version in self._readers(kind):
+            try:
+                (found[version],) = await self.convert(kind, [stored], version, AHEAD_SECONDS)
+            except ServerError:
+                await asyncio.sleep(HANG_UP_SECONDS)
+        return found
+
+    async def renew(self, kind: Kind, entries: Sequence[Entry]) -> None:
+        """Makes all forms that somebody reads anew, after a change of the definition.
+
+        A version whose webhook fails is left out: who lists it is told then.
+        """
+        for version in self._readers(kind):
+            with contextlib.suppress(ServerError):
+                await self._views(kind, entries, version)
+
+    def _readers(self, kind: Kind) -> list[str]:
+        """The versions, beside the stored one, that were read lately."""
+        read = self._read.get(kind.table)
+        if not read:
+            return []
+        since = asyncio.get_running_loop().time() - READER_SECONDS
+        for version, last in list(read.items()):
+            if last < since or version not in kind.versions or version == kind.storage:
+                del read[version]
+        return list(read)
+
+    @staticmethod
+    def keep(kind: Kind, entry: Entry, forms: Mapping[str, Obj]) -> None:
+        """Puts what `ahead` has made beside the state that has been stored."""
+        if not forms:
+            return
+        views = dict(entry.views or {})
+        for version, obj in forms.items():
+            meta = {**obj["metadata"], "resourceVersion": str(entry.revision)}
+            views[_mark(kind, version)] = encoded({**obj, "metadata": meta})
+        entry.views = views
+
+    async def _views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
+        mark = _mark(kind, version)
         missing = [
             entry
             for entry in entries
@@ -113,13 +188,13 @@ class Converter:
         """One stored state as JSON at a version."""
         if _as_stored(kind, entry, version):
             return entry.raw
-        return (await self.views(kind, [entry], version))[0]
+        return (await self._views(kind, [entry], version))[0]
 
     @staticmethod
     def _by_webhook(kind: Kind) -> bool:
         return kind.conversion is not None and kind.conversion.get("strategy") == "Webhook"
 
-    async def _ask(self, kind: Kind, objs: list[Obj], target: str) -> list[Obj]:
+    async def _ask(self, kind: Kind, objs: list[Obj], target: str, seconds: float) -> list[Obj]:
         assert kind.conversion is not None
         hook = kind.conversion.get("webhook") or {}
         accepted = hook.get("conversionReviewVersions") or REVIEW_VERSIONS
@@ -135,7 +210,7 @@ class Converter:
             "request": {"uid": uid, "desiredAPIVersion": target, "objects": objs},
         }
         try:
-            answer = await self._hooks.call(hook.get("clientConfig") or {}, body, seconds=30)
+            answer = await self._hooks.call(hook.get("clientConfig") or {}, body, seconds=seconds)
         except HookFailed as error:
             raise ServerError(failed + str(error)) from error
         return _converted(answer, uid, objs, target, failed)
@@ -172,6 +247,10 @@ def _keep_identity(old: Obj, new: Obj) -> None:
         if given:
             kept[part] = given
     new["metadata"] = kept
+
+
+def _mark(kind: Kind, version: str) -> str:
+    return f"{version if kind.twin is None else kind.group}@{kind.epoch}"
 
 
 def _as_stored(kind: Kind, entry: Entry, version: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import attrs
 
@@ -31,6 +31,7 @@ class Definitions:
         commits: told of every change.
         deletes: removes the objects of a definition that goes.
         withdrawn: called for a kind that is served no more.
+        changed: called, in the background, for a kind whose definition has changed.
     """
 
     def __init__(
@@ -40,18 +41,21 @@ class Definitions:
         commits: Commits,
         deletes: Deletes,
         withdrawn: Callable[[Kind], None],
+        changed: Callable[[Kind], Awaitable[None]],
     ) -> None:
         self._storage = storage
         self._registry = registry
         self._commits = commits
         self._deletes = deletes
         self._withdrawn = withdrawn
+        self._changed = changed
         self._cleaning: dict[str, asyncio.Task[None]] = {}
+        self._renewing: dict[str, asyncio.Task[None]] = {}
         commits.listen(self._notice)
 
     async def close(self) -> None:
-        """Stops removing."""
-        tasks = list(self._cleaning.values())
+        """Stops what runs in the background."""
+        tasks = [*self._cleaning.values(), *self._renewing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -83,9 +87,22 @@ class Definitions:
         if not is_established(crd):
             return
         previous = self._registry.by_plural(group, plural)
-        self._registry.install(kind_of(crd, change.revision, previous))
+        installed = kind_of(crd, change.revision, previous)
+        self._registry.install(installed)
         if crd["metadata"].get("deletionTimestamp"):
             self._begin_cleaning(crd)
+        elif previous is not None:
+            self._begin_renewing(installed, crd["metadata"]["name"])
+
+    def _begin_renewing(self, kind: Kind, name: str) -> None:
+        task = self._renewing.pop(name, None)
+        if task is not None:
+            task.cancel()
+        task = asyncio.get_running_loop().create_task(self._renew(kind))
+        self._renewing[name] = task
+
+    async def _renew(self, kind: Kind) -> None:
+        await self._changed(kind)
 
     def _begin_cleaning(self, crd: Obj) -> None:
         name = crd["metadata"]["name"]

@@ -61,6 +61,7 @@ class Deletes:
                 return old, gone
             if obj == entry.obj() and not gone:
                 return old, False
+            forms = {} if gone else await self._converter.ahead(kind, obj)
             try:
                 if gone:
                     latest = self._commits.remove(kind, obj, entry)
@@ -68,6 +69,7 @@ class Deletes:
                     latest = self._commits.put(kind, key, obj, entry)
             except StaleWrite:
                 continue
+            self._converter.keep(kind, latest, forms)
             await self._commits.saved(latest)
             return await self._converter.convert_one(kind, latest.obj(), version.name), gone
         raise failures.conflict(kind, key.name)

@@ -96,7 +96,7 @@ class ApiService:
         self.tokens = Tokens(self.reader)
         self._aggregation = Aggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
-            self.storage, self.registry, self.commits, self.deletes, self._withdrawn
+            self.storage, self.registry, self.commits, self.deletes, self._withdrawn, self._renew
         )
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
@@ -107,6 +107,9 @@ class ApiService:
         self._aggregation.close()
         await self.definitions.close()
         await self.storage.close()
+
+    async def _renew(self, kind: Kind) -> None:
+        await self.converter.renew(kind, list(self.storage.table(kind.table).entries()))
 
     def _withdrawn(self, kind: Kind) -> None:
         for stream in list(self._streams):

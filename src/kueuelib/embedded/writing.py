@@ -132,12 +132,14 @@ class Writes:
                     raise failures.already_exists(kind, name)
                 return new
             stored = await self._converter.to_stored(kind, new)
+            forms = await self._converter.ahead(kind, stored)
             try:
                 entry = self._commits.put(kind, final, stored, None)
             except StaleWrite as error:
                 if not prefix or attempt == NAME_ATTEMPTS - 1:
                     raise failures.already_exists(kind, name) from error
                 continue
+            self._converter.keep(kind, entry, forms)
             await self._commits.saved(entry)
             new["metadata"]["resourceVersion"] = str(entry.revision)
             return new
@@ -180,12 +182,14 @@ class Writes:
             if options.dry_run:
                 return new
             stored = await self._converter.to_stored(kind, new)
+            forms = await self._converter.ahead(kind, stored)
             try:
                 latest = self._commits.replace(kind, target.key, stored, entry)
             except StaleWrite as error:
                 if insisted:
                     raise failures.conflict(kind, target.key.name) from error
                 continue
+            self._converter.keep(kind, latest, forms)
             await self._commits.saved(latest)
             new["metadata"]["resourceVersion"] = str(latest.revision)
             return new
