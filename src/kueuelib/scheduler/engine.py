@@ -149,6 +149,7 @@ class Engine:
                     name,
                     self._state.namespaces.get(item.info.key.namespace),
                     self._progress(name, item),
+                    item.promised,
                 )
                 for name, item in popped
             )
@@ -184,6 +185,7 @@ class Engine:
                 wait.progress,
                 now=now,
                 held_back=wait.held_back,
+                promised=wait.promised,
             )
             waits += self._alike(alike)
             touched[wait.key] = wait.cluster_queue

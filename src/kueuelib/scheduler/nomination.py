@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kueuelib.api import conditions, names
 from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.blockers import Mode, Together
 from kueuelib.scheduler.flavors import Assignment, assign
@@ -30,6 +31,7 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
 @attrs.frozen(eq=False)
@@ -84,8 +86,13 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> Entry | Wait
     if info.invalid is not None:
         return _refuse(head, info.invalid, Requeue.GENERIC)
     proposal = propose(snapshot, queue, head, settings)
+    level = proposal.assignment.borrowing
+    if head.promised and proposal.assignment.mode is Mode.FIT:
+        # Room was made for it. That all of its pods fit now, by borrowing, must not put it behind
+        # those who left: they would take the room back, and be preempted again.
+        level = 0
     order = entry_order(
-        proposal.assignment.borrowing,
+        level,
         info.order,
         head.cluster_queue,
         priority_first=settings.priority_sorting,
@@ -132,10 +139,23 @@ def propose(
         found = try_with(counts)
         return found if _is_possible(found) else None
 
+    def within_nominal(counts: tuple[int, ...]) -> Proposal | None:
+        found = try_with(counts)
+        return (
+            found if found.assignment.mode is Mode.FIT and not found.assignment.borrowing else None
+        )
+
     full = try_with(None)
+    if head.promised and full.assignment.borrowing and _was_preempted(info):
+        # Borrowing for all pods made it a victim before; what room was made for does not.
+        return search(info.pod_sets, within_nominal) or full
     if _is_possible(full) or not settings.partial_admission or not can_shrink(info.pod_sets):
         return full
     return search(info.pod_sets, attempt) or full
+
+
+def _was_preempted(info: WorkloadInfo) -> bool:
+    return conditions.is_true(info.workload.status.conditions, names.PREEMPTED)
 
 
 def _together(found: Search) -> Together:

@@ -79,6 +79,8 @@ class Pending:
         seen: how far the flavors were tried at the end of each try of that pass. The pass is over
             when one comes again: several pod sets may never be through at the same time.
         came_round: the cycle in which that happened; None when it did not.
+        lost: whether it lost the flavor that it had chosen to another head in this pass.
+        promised: whether others were told to leave so that it gets fewer pods within nominal quota.
         version: the version of its scope when it was popped.
         held_at: that version when a blocked head kept it from quota that nobody used; None if none
             did in the current pass.
@@ -98,6 +100,8 @@ class Pending:
     since: int | None = None
     seen: tuple[Progress, ...] = ()
     came_round: int | None = None
+    lost: bool = False
+    promised: bool = False
     version: int = 0
     held_at: int | None = None
     reason: Reason | None = None
@@ -126,12 +130,13 @@ class Pending:
     def void(self) -> None:
         """Forgets what was tried, because the workload changed."""
         self.start_over()
-        self.held_at = None
+        self.held_at, self.promised = None, False
         self.reason = None
 
     def start_over(self) -> None:
         """Lets the next try begin with the first flavor."""
         self.progress, self.since, self.seen, self.came_round = (), None, (), None
+        self.lost = False
 
 
 class Counts(NamedTuple):

@@ -25,12 +25,14 @@ class Head:
         cluster_queue: the queue.
         namespace_labels: the labels of its namespace, None when the namespace is not known.
         progress: the flavors that earlier attempts tried already.
+        promised: whether others were told to leave so that it gets fewer pods within nominal quota.
     """
 
     info: WorkloadInfo
     cluster_queue: str
     namespace_labels: Mapping[str, str] | None
     progress: Progress = ()
+    promised: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -91,6 +93,7 @@ class Wait:
         progress: the flavors that were tried.
         skipped: whether it would have fit, had another head not been first.
         held_back: whether that other head got nothing itself, but kept its own quota free.
+        promised: whether others are told to leave so that it gets fewer pods within nominal quota.
         transient: whether the reason is a passing state of the caches, not worth a status write.
     """
 
@@ -103,6 +106,7 @@ class Wait:
     progress: Progress = ()
     skipped: bool = False
     held_back: bool = False
+    promised: bool = False
     transient: bool = False
 
     @property

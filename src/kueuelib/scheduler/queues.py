@@ -169,6 +169,7 @@ class Queues:
         *,
         now: float,
         held_back: bool = False,
+        promised: bool = False,
     ) -> tuple[ObjectKey, ...]:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
@@ -184,6 +185,7 @@ class Queues:
             progress: the flavors that were tried.
             now: seconds since the epoch.
             held_back: whether it would have got quota, had a blocked head not kept it.
+            promised: whether others leave so that it gets fewer pods within nominal quota.
 
         Returns:
             Workloads that were parked with it, because they ask for the same, and about which
@@ -207,8 +209,10 @@ class Queues:
         elif not goes_on:
             item.came_round = self._cycle
             self._came_round[key] = None
+        item.lost = item.lost or why is Requeue.FAILED_AFTER_NOMINATION
         if why is Requeue.PENDING_PREEMPTION:
             item.held_at = None
+            item.promised = item.promised or promised
             if not queue.strict:
                 queue.stick(key)
             queue.go_alone(item)
@@ -225,7 +229,9 @@ class Queues:
         elif why is Requeue.GENERIC and queue.strict:
             queue.go_alone(item)
         else:
-            return self._park(queue, item, why, reason, starts_over=state.moved_in >= began)
+            starts_over = item.lost or state.moved_in >= began
+            item.lost = item.promised = False
+            return self._park(queue, item, why, reason, starts_over=starts_over)
         return ()
 
     def _try_again_on_change(self, queue: PendingQueue, item: Pending) -> None:

@@ -156,7 +156,7 @@ class Turns:
         )
         blocked = NoFlavors(assignment.blocked, assignment.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
-        self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promised=_is_promise(entry))
 
     def _blocked(self, entry: Entry) -> None:
         assignment, queue = entry.proposal.assignment, entry.queue
@@ -209,6 +209,16 @@ class Turns:
                 **details,
             )
         )
+
+
+def _is_promise(entry: Entry) -> bool:
+    """Whether a head preempts for fewer pods than all, and stays within nominal quota with them."""
+    assignment = entry.proposal.assignment
+    fewer = any(
+        choice.count < pod_set.count
+        for choice, pod_set in zip(assignment.choices, entry.head.info.pod_sets, strict=True)
+    )
+    return fewer and not assignment.borrowing
 
 
 def _admit(entry: Entry, now: float) -> Admit:

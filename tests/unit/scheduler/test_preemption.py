@@ -536,3 +536,37 @@ def test_borrower_that_was_preempted_goes_behind_where_age_alone_counts() -> Non
 def test_modes_rank_what_preemption_can_do() -> None:
     ranked = [Mode.NO_FIT, Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM, Mode.FIT]
     assert sorted(ranked, reverse=True) == ranked[::-1]
+
+
+def test_who_preempts_for_fewer_pods_does_not_lose_the_room_to_its_victim(
+    cluster: Cluster,
+) -> None:
+    policy = {"reclaimWithinCohort": "Any"}
+    cluster.queue("a", {"f": {"gpu": 4}}, cohort="c", preemption=policy)
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=policy)
+    cluster.running("stays", "a", 3, priority=5)
+    cluster.running("victim", "a", 3, at=2.0, created=1.0)
+    pod_sets = [make_pod_set({"gpu": 1}, count=3, min_count=2)]
+    cluster.put(make_workload("p", "b", pod_sets=pod_sets, created=2.0))
+    assert cluster.cycle() == ["-victim"]
+    cluster.leaves("victim")
+    assert cluster.cycle() == ["+p"]
+    for _ in range(10):
+        assert cluster.cycle() == []
+
+
+def test_who_was_a_victim_because_it_borrowed_takes_the_pods_that_it_preempts_for(
+    cluster: Cluster,
+) -> None:
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption={"reclaimWithinCohort": "Any"})
+    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c")
+    cluster.running("theirs", "b", 4, priority=9)
+    preempted = make_condition("Preempted", reason="InCohortReclaimWhileBorrowing")
+    pod_sets = [make_pod_set({"gpu": 1}, count=4, min_count=1)]
+    cluster.put(make_workload("p", "a", pod_sets=pod_sets, conditions=[preempted]))
+    assert cluster.cycle() == ["-theirs"]
+    cluster.tell(events.WorkloadGone(key("theirs")))
+    assert cluster.cycle() == ["+p"]
+    holder = cluster.engine.holder(key("p"))
+    assert holder is not None
+    assert list(holder.usage.values()) == [2]
