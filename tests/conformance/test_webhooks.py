@@ -380,6 +380,7 @@ async def test_lists_at_another_version_go_on_while_the_conversion_is_away(api, 
     assert found["metadata"]["uid"] == made.body["metadata"]["uid"]
     stored = (await api.get(f"{new}/b")).body["metadata"]
     assert found["metadata"]["resourceVersion"] == stored["resourceVersion"]
+    assert (await api.get(f"{old}/b")).status == 500  # it reads the storage
 
 
 async def test_a_write_is_stored_while_the_conversion_for_others_is_away(api, hook, boxes):
