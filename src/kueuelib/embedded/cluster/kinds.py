@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from kueuelib.api.kinds import CRDS, EVENTS, PODS
+from kueuelib.api.kinds import CRDS, EVENTS, JOBS, PODS
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.embedded.cluster.job_facts import is_finished
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.service import ApiService
@@ -38,6 +39,14 @@ def without_ended_specs(obj: Obj) -> Obj:
         spec = obj["spec"]
         obj["spec"] = {key: spec[key] for key in ("nodeName",) if key in spec}
         obj["status"].pop("containerStatuses", None)
+    return obj
+
+
+def without_ended_templates(obj: Obj) -> Obj:
+    """A Job; one that is over makes no pods any more."""
+    obj["metadata"].pop("managedFields", None)
+    if is_finished(obj):
+        obj["spec"].pop("template", None)
     return obj
 
 
@@ -115,6 +124,8 @@ class Kinds:
                 continue
             if name == PODS.group_kind:
                 mirror = Mirror(self._service, resource, without_ended_specs)
+            elif name == JOBS.group_kind:
+                mirror = Mirror(self._service, resource, without_ended_templates)
             elif name in self._full:
                 mirror = Mirror(self._service, resource)
             else:

@@ -10,6 +10,7 @@ from typing import Self
 from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS
 from kueuelib.embedded.cluster.clock import Clock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
+from kueuelib.embedded.cluster.ended_pods import ENDED_LIMIT, EndedPods
 from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.job_controller import POD_LIMIT, JobController
 from kueuelib.embedded.cluster.job_facts import Backoff
@@ -44,6 +45,7 @@ class SimulatedCluster:
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         pod_limit: int = POD_LIMIT,
+        ended_limit: int = ENDED_LIMIT,
     ) -> None:
         """Args:
         service: the API.
@@ -51,6 +53,7 @@ class SimulatedCluster:
         clock: the time of the cluster.
         backoff: how long failures delay new pods of Jobs.
         pod_limit: pods that have not ended, beyond which Jobs get no further ones.
+        ended_limit: pods that have ended, beyond which the oldest are deleted.
         """
         self._service = service
         self._node_count = nodes
@@ -72,6 +75,7 @@ class SimulatedCluster:
             self._jobs.loop,
             self._collector.loop,
             namespaces.loop,
+            EndedPods(service, pods, self._clock, ended_limit).loop,
             AccountController(service, self._kinds, self._clock).loop,
         )
         self._task: asyncio.Task[None] | None = None

@@ -1,0 +1,85 @@
+"""The pod collector: of the pods that have ended, so many are kept, as in Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import nsmallest
+from typing import Final
+
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import DeleteOptions
+from kueuelib.errors import Conflict, NotFound
+from kueuelib.machinery.store import Delta
+
+ENDED_LIMIT: Final = 12_500
+"""As `--terminated-pod-gc-threshold` of kube-controller-manager by default."""
+
+PERIOD: Final = 20.0
+"""Seconds between two looks, and that a pod has ended for before it may go: until then whoever
+counts it has done so."""
+
+_BATCH: Final = 50
+_ALL: Final = ""
+
+
+class EndedPods:
+    """Deletes the oldest pods that have ended when there are too many.
+
+    Attributes:
+        loop: the work queue; run it.
+    """
+
+    def __init__(
+        self, service: ApiService, pods: Mirror, clock: Clock, limit: int = ENDED_LIMIT
+    ) -> None:
+        """Args:
+        service: the API.
+        pods: all pods.
+        clock: the time.
+        limit: how many ended pods are kept.
+        """
+        self._service = service
+        self._pods = pods
+        self._clock = clock
+        self._limit = limit
+        self._ended: dict[ObjectKey, float] = {}
+        self.loop: Loop[str] = Loop("ended pods", self._reconcile, clock, workers=1)
+        pods.add_handler(self._on_pod)
+
+    def _on_pod(self, delta: Delta[Obj]) -> None:
+        if delta.new is None or not is_terminal(delta.new):
+            self._ended.pop(delta.key, None)
+        elif delta.key not in self._ended:
+            self._ended[delta.key] = self._clock.now()
+            if len(self._ended) == self._limit + 1:
+                self.loop.add(_ALL, after=PERIOD)
+
+    async def _reconcile(self, _: str) -> float | None:
+        now = self._clock.now()
+        surplus = len(self._ended) - self._limit
+        settled = [key for key, since in self._ended.items() if since + PERIOD <= now]
+        for number, key in enumerate(nsmallest(max(0, surplus), settled, self._age), 1):
+            await self._delete(key)
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)
+        return now + PERIOD if len(self._ended) > self._limit else None
+
+    def _age(self, key: ObjectKey) -> tuple[str, ObjectKey]:
+        pod = self._pods.get(key)
+        return (pod["metadata"]["creationTimestamp"] if pod is not None else ""), key
+
+    async def _delete(self, key: ObjectKey) -> None:
+        pod = self._pods.get(key)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        options = DeleteOptions(grace_period=0, uid=pod["metadata"]["uid"])
+        try:
+            self._pods.written(await self._service.delete(PODS, key, options))
+        except (NotFound, Conflict):
+            return  # it is gone, or another pod has its name: the watch tells
