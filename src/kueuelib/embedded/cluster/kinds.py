@@ -38,7 +38,10 @@ def without_ended_specs(obj: Obj) -> Obj:
     if is_terminal(obj):
         spec = obj["spec"]
         obj["spec"] = {key: spec[key] for key in ("nodeName",) if key in spec}
-        obj["status"].pop("containerStatuses", None)
+        status = obj["status"]
+        obj["status"] = {
+            key: status[key] for key in ("phase", "reason", "startTime") if key in status
+        }
     return obj
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS, CRDS
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.embedded.cluster.kinds import without_ended_specs
+from kueuelib.embedded.cluster.kinds import without_ended_specs, without_ended_templates
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.machinery.store import DeltaKind
 
@@ -108,9 +108,16 @@ def test_of_a_pod_that_has_ended_little_is_kept() -> None:
     running = {"metadata": {}, "spec": spec, "status": {"phase": "Running"}}
     assert without_ended_specs(copy.deepcopy(running)) == running
     ended = {"metadata": {"managedFields": [{}], "uid": "u"}, "spec": spec}
-    ended["status"] = {"phase": "Succeeded", "containerStatuses": [{}], "reason": "r"}
+    ended["status"] = {"phase": "Succeeded", "conditions": [{}], "reason": "r"}
     assert without_ended_specs(ended) == {
         "metadata": {"uid": "u"},
         "spec": {"nodeName": "n"},
         "status": {"phase": "Succeeded", "reason": "r"},
     }
+
+
+def test_of_a_job_that_is_over_the_template_is_not_kept() -> None:
+    job = {"metadata": {"uid": "u"}, "spec": {"suspend": False, "template": {"spec": {}}}}
+    assert without_ended_templates(copy.deepcopy(job)) == job
+    over = {**job, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    assert without_ended_templates(copy.deepcopy(over))["spec"] == {"suspend": False}
