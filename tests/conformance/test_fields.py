@@ -138,7 +138,7 @@ async def test_an_apply_never_owns_what_nobody_knows(api, validation):
     found = await api.patch(f"{MAPS}/m", body, APPLY, params=params)
     assert found.status == 500
     assert found.body["message"] == (
-        "failed to create typed patch object (default/m; v1, Kind=ConfigMap): "
+        "failed to create typed patch object (/m; /v1, Kind=ConfigMap): "
         ".dota: field not declared in schema"
     )
     assert "reason" not in found.body

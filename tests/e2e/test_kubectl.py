@@ -109,6 +109,23 @@ async def test_a_server_side_apply_finds_conflicts(kubectl: Kubectl) -> None:
     assert forced == "configmap/settings serverside-applied\n"
 
 
+async def test_who_applied_on_the_clients_side_may_go_on_at_the_server(kubectl: Kubectl) -> None:
+    both = MAP.replace("red}", "red, size: big}")
+    await kubectl("apply", "-f", "-", stdin=both)
+    args = ("apply", "--server-side", "-f", "-")
+    said = await kubectl(*args, stdin=both.replace("red", "blue"))
+    assert said == "configmap/settings serverside-applied\n"
+    found = await read(kubectl, "cm", "settings", "--show-managed-fields")
+    assert found["data"] == {"color": "blue", "size": "big"}
+    owners = {(e["manager"], e["operation"]) for e in found["metadata"]["managedFields"]}
+    assert owners == {("kubectl", "Apply"), ("kubectl-last-applied", "Apply")}
+    await kubectl(*args, stdin=MAP)
+    assert (await read(kubectl, "cm", "settings"))["data"] == {"color": "red"}
+    back = await kubectl("apply", "-f", "-", stdin=MAP.replace("color: red", "size: small"))
+    assert back == "configmap/settings configured\n"
+    assert (await read(kubectl, "cm", "settings"))["data"] == {"size": "small"}
+
+
 async def test_commands_that_make_objects_work(kubectl: Kubectl) -> None:
     assert await kubectl("create", "namespace", "lab") == "namespace/lab created\n"
     await kubectl("create", "configmap", "c", "--from-literal=a=b", "-n", "lab")

@@ -36,6 +36,14 @@ _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 _REF_KNOWN = frozenset(("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"))
 
 
+_ENTRY_KNOWN = {
+    **dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "subresource"), str),
+    "time": str,
+    "fieldsV1": dict,
+}
+_GO_NAMES: Mapping[type, str] = {str: "string", dict: "v1.FieldsV1"}
+
+
 class Schema(Protocol):
     """What a structural schema does to an object, in place."""
 
@@ -246,5 +254,12 @@ def _check_lists(meta: Obj, wrong: Any, unknown: list[str]) -> None:
     managed = meta.get("managedFields", [])
     if not isinstance(managed, list) or not all(isinstance(entry, dict) for entry in managed):
         raise wrong("metadata.managedFields", managed, "[]v1.ManagedFieldsEntry")
-    if "managedFields" in meta and not managed:
-        del meta["managedFields"]
+    for i, entry in enumerate(managed):
+        for key in [key for key in entry if key not in _ENTRY_KNOWN or entry[key] is None]:
+            if key not in _ENTRY_KNOWN:
+                unknown.append(f"metadata.managedFields[{i}].{key}")
+            del entry[key]
+        for key, value in entry.items():
+            want = _ENTRY_KNOWN[key]
+            if not isinstance(value, want):
+                raise wrong(f"metadata.managedFields.{key}", value, _GO_NAMES[want])

@@ -9,12 +9,14 @@ import weakref
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, report_unknown
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
+from kueuelib.embedded.patching.fieldsets import Ambiguous
+from kueuelib.embedded.patching.last_applied import renewed
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.builtin import builtin_node, custom_node
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
@@ -81,14 +83,26 @@ class Managers:
         version: Version,
         live: Obj | None,
         config: Obj,
+        given: Obj,
         subresource: str,
         options: WriteOptions,
         now: float,
     ) -> Obj:
         """The object after an apply, owners included.
 
+        Args:
+            kind: of the object.
+            version: of the apply.
+            live: the present state, None for a new object.
+            config: the checked configuration.
+            given: the configuration as the client has written it.
+            subresource: through which it is applied.
+            options: of the request.
+            now: seconds since the epoch.
+
         Raises:
             Conflict: other managers own fields, and the apply is not forced.
+            ApiError: lists in it have equal items.
         """
         write = FieldWrite(
             options.field_manager, format_time(now), subresource, has_status=version.status
@@ -100,7 +114,11 @@ class Managers:
             write,
             force=options.force,
         )
-        return await self._drive(kind, steps)
+        try:
+            found = await self._drive(kind, steps)
+        except Ambiguous as error:
+            raise _untyped(config["apiVersion"], kind, given, str(error)) from error
+        return renewed(found, given, options.field_manager)
 
     async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R]) -> R:
         answer: Obj | None = None
@@ -116,9 +134,7 @@ class Managers:
             return found
 
 
-def configuration(
-    kind: Kind, version: Version, key: ObjectKey, body: Any, options: WriteOptions
-) -> Obj:
+def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions) -> Obj:
     """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
 
     Raises:
@@ -159,18 +175,24 @@ def configuration(
     if version.schema is not None:
         unknown += version.schema.prune(config)
     if unknown:
-        raise _undeclared(expected, kind, key, unknown)
+        raise _undeclared(expected, kind, config, unknown)
     report_unknown(kind, version, options, ())
     return config
 
 
-def _undeclared(api_version: str, kind: Kind, key: ObjectKey, paths: Sequence[str]) -> ApiError:
+def _undeclared(api_version: str, kind: Kind, config: Obj, paths: Sequence[str]) -> ApiError:
     """An apply cannot own what its schema does not know, whatever the field validation."""
-    name = f"{key.namespace}/{key.name}"
     lines = [f".{path}: field not declared in schema" for path in paths]
     text = lines[0] if len(lines) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in lines)
+    return _untyped(api_version, kind, config, text)
+
+
+def _untyped(api_version: str, kind: Kind, config: Obj, text: str) -> ApiError:
+    meta = config["metadata"]
+    name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+    version = api_version if "/" in api_version else f"/{api_version}"
     return ApiError(
-        f"failed to create typed patch object ({name}; {api_version}, Kind={kind.kind}): {text}",
+        f"failed to create typed patch object ({name}; {version}, Kind={kind.kind}): {text}",
         code=500,
         reason="",
     )

@@ -253,7 +253,7 @@ class ApiService:
 
     async def _apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
         kind, version, key = target.kind, target.version, target.key
-        config = configuration(kind, version, key, body, options)
+        config = configuration(kind, version, body, options)
         meta = config["metadata"]
         if meta.setdefault("name", key.name) != key.name:
             raise failures.mismatch(key, meta["name"])
@@ -264,7 +264,7 @@ class ApiService:
 
         async def applied(live: Obj | None, *, settled: bool) -> Obj:
             found = await self.managers.apply(
-                kind, version, live, config, target.subresource, options, self.now()
+                kind, version, live, config, body, target.subresource, options, self.now()
             )
             return decode(kind, version, found, options, live if settled else None)
 

@@ -402,6 +402,7 @@ def test_owners_in_a_version_that_is_gone_are_forgotten():
             "manager": "ghost",
             "operation": "Apply",
             "apiVersion": "g/v0",
+            "fieldsType": "FieldsV1",
             "fieldsV1": {"f:spec": {"f:cohortName": {}}},
         }
     ]
@@ -430,16 +431,16 @@ def test_an_applied_configuration_has_no_managed_fields():
         apply(None, config)
 
 
-def test_unreadable_entries_are_left_out():
+def test_one_unreadable_entry_makes_all_owners_unknown():
     live = deployment(replicas=1)
-    live["metadata"]["managedFields"] = [
-        {"manager": "x", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {"bad": {}}},
-        {
-            "manager": "y",
-            "operation": "Update",
-            "apiVersion": "apps/v1",
-            "fieldsV1": {"f:spec": {"f:replicas": {}}},
-        },
-    ]
+    good = {
+        "manager": "y",
+        "operation": "Update",
+        "apiVersion": "apps/v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:replicas": {}}},
+    }
+    bad = {**good, "manager": "x", "fieldsV1": {"bad": {}}}
+    live["metadata"]["managedFields"] = [bad, good]
     found = apply(live, deployment(paused=True))
-    assert set(owners(found)) == {("one", "Apply", ""), ("y", "Update", "")}
+    assert set(owners(found)) == {("one", "Apply", ""), ("before-first-apply", "Update", "")}

@@ -6,6 +6,7 @@ import pytest
 
 from kueuelib.embedded.patching.compare import interleave, merge
 from kueuelib.embedded.patching.fieldsets import (
+    Ambiguous,
     element,
     fields_of,
     from_fields_v1,
@@ -15,7 +16,6 @@ from kueuelib.embedded.patching.fieldsets import (
 )
 from kueuelib.embedded.schema.builtin import builtin_node
 from kueuelib.embedded.schema.node import ANYTHING
-from kueuelib.errors import BadRequest
 
 POD = builtin_node("", "Pod")
 SAMPLE = {
@@ -67,7 +67,7 @@ def test_the_json_form_is_read_whatever_its_spelling():
     assert from_fields_v1(spelled) == {("f:x", 'k:{"a":2,"b":1}')}
 
 
-@pytest.mark.parametrize("raw", [{"x:a": {}}, {"f:a": 1}, {"k:{": {}}])
+@pytest.mark.parametrize("raw", [{"a": {}}, {"f:a": 1}, {"k:{": {}}])
 def test_what_is_no_field_set_is_refused(raw):
     with pytest.raises(ValueError, match="element|Expecting"):
         from_fields_v1(raw)
@@ -141,9 +141,12 @@ def test_merging_follows_the_applied_order_and_keeps_strangers():
             [{"name": "a"}, {"name": "a"}],
             r'\.spec\.containers: duplicate entries for key \[name="a"\]',
         ),
-        ([{"image": "x"}], 'omits key field "name"'),
+        (
+            [{"name": "a", "ports": [{"containerPort": 1}, {"containerPort": 1}]}],
+            r'ports: duplicate entries for key \[containerPort=1,protocol="TCP"\]',
+        ),
     ],
 )
 def test_ambiguous_applied_lists_are_refused(containers, problem):
-    with pytest.raises(BadRequest, match=problem):
+    with pytest.raises(Ambiguous, match=problem):
         merge(POD, {}, {"spec": {"containers": containers}})

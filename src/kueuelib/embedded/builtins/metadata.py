@@ -20,6 +20,7 @@ from kueuelib.embedded.builtins.fields import (
 from kueuelib.errors import FieldError
 
 ANNOTATIONS_LIMIT = 256 * 1024
+MANAGER_LIMIT = 128
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 _qualified_name = lru_cache(4096)(naming.qualified_name)
@@ -123,6 +124,11 @@ def validate_metadata(
         errors.append(forbidden(f"{path}.namespace", "not allowed on this type"))
     errors += validate_labels(meta.get("labels"), f"{path}.labels")
     errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
+    errors += [
+        too_long(f"{path}.managedFields[{i}].manager", MANAGER_LIMIT)
+        for i, entry in enumerate(meta.get("managedFields") or ())
+        if len(entry.get("manager", "")) > MANAGER_LIMIT
+    ]
     errors += _owner_references(meta, path)
     errors += _finalizers(meta, path, builtin=builtin)
     return errors

@@ -35,6 +35,7 @@ from kueuelib.embedded.patching.fieldsets import (
     remove,
     with_ancestors,
 )
+from kueuelib.embedded.patching.last_applied import given_up
 from kueuelib.embedded.patching.managers import (
     APPLY,
     BEFORE_FIRST_APPLY,
@@ -120,15 +121,17 @@ def track_steps(nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite) -> S
     Args:
         nodes: the schema by apiVersion.
         old: the state before, None for a create.
-        new: the state after, at the same version; its own `managedFields` are honoured only when
-            they ask to forget every owner.
+        new: the state after, at the same version; its own `managedFields`, when they can be read,
+            replace those of `old`, unless it is written through a subresource.
         write: who writes.
+
+    Returns:
+        empty when the owners are not known, or are to be forgotten: then the first apply will make
+        somebody the owner of what was there before.
     """
-    if is_reset(new.get("metadata", {}).get("managedFields")):
+    entries = _known_entries(old, new, write)
+    if not entries and old is not None:
         return []
-    entries = entries_of((old or {}).get("metadata", {}).get("managedFields"))
-    if old is None:
-        entries = entries_of(new.get("metadata", {}).get("managedFields"))
     before, after = _bare(old or {"metadata": {}}), _bare(new)
     version = new["apiVersion"]
     mine = Entry(write.manager, UPDATE, version, NO_FIELDS, write.subresource, write.time)
@@ -142,6 +145,15 @@ def track_steps(nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite) -> S
     if not fields:
         entries.pop(mine.identity, None)
     return raw_entries(capped(entries).values())
+
+
+def _known_entries(old: Obj | None, new: Obj, write: FieldWrite) -> Entries:
+    """The owners before the write: as the request says, else as they were."""
+    before = (old or {}).get("metadata", {}).get("managedFields")
+    given = new.get("metadata", {}).get("managedFields")
+    if write.subresource or given is None or given is before:
+        return entries_of(before)
+    return {} if is_reset(given) else entries_of(given) or entries_of(before)
 
 
 # ---- apply --------------------------------------------------------------------------------------
@@ -166,7 +178,8 @@ def apply_steps(
 
     Raises:
         Conflict: others own fields that would change, and `force` is off.
-        BadRequest: the configuration carries `managedFields`, or its lists are ambiguous.
+        BadRequest: the configuration carries `managedFields`.
+        Ambiguous: its lists have equal items.
     """
     version = config["apiVersion"]
     node = nodes(version)
@@ -191,7 +204,10 @@ def apply_steps(
     views = _Views(nodes, version, before, after, write.ignored)
     entries, conflicts = yield from _settle(views, entries, mine.identity)
     if conflicts and not force:
-        raise apply_conflict(conflicts)
+        taken = given_up(node, live, write.manager, version)
+        left = {entry: lost - taken for entry, lost in conflicts.items()}
+        if any(left.values()):
+            raise apply_conflict({entry: lost for entry, lost in left.items() if lost})
     fields = owned(applied)
     changed = not same_json(before, after)
     if last is not None and not changed and last.fields == fields and last.api_version == version:

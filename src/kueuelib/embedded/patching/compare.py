@@ -117,7 +117,7 @@ def merge(node: SchemaNode, old: Any, new: Any, path: Path = ()) -> Any:
     replaced. Null drops a field.
 
     Raises:
-        BadRequest: a granular list of `new` has equal items, or items without a key.
+        Ambiguous: a granular list of `new` has equal items, or items without a key.
     """
     if is_granular_map(node, new):
         merged = dict(old) if is_granular_map(node, old) else {}

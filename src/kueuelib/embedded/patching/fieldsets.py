@@ -16,13 +16,19 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.schema.equality import canonical
 from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
-from kueuelib.errors import BadRequest
+from kueuelib.errors import KueuelibError
 
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]
 
 NO_FIELDS: Final[FieldSet] = frozenset()
 Tree = dict[str, "Tree"]
+
+
+class Ambiguous(KueuelibError):
+    """A granular list has equal items, or an item without its key."""
+
+
 _SELF: Final = "."
 _KNOWN: Final = 512
 """How many JSON forms are remembered: objects of a kind are mostly owned in the same ways."""
@@ -70,26 +76,31 @@ def items_by_element(
     """The items of a granular list by element; the first of equal ones.
 
     Raises:
-        BadRequest: with `strict`, when two items are equal or one lacks its key.
+        Ambiguous: with `strict`, when two items are equal or one lacks its key.
     """
     found: dict[str, Any] = {}
-    for item in value or ():
+    for index, item in enumerate(value or ()):
         if strict and node.list_type is ListType.MAP:
-            _check_key(node, item, path)
+            _check_key(node, item, path, index)
         name = element(node, item)
         if name not in found:
             found[name] = item
         elif strict:
-            raise BadRequest(f"{show(path)}: duplicate entries for key {show_element(name)}")
+            raise Ambiguous(f"{show(path)}: duplicate entries for key {show_element(name)}")
     return found
 
 
-def _check_key(node: SchemaNode, item: Obj, path: Path) -> None:
-    for name in node.list_map_keys:
-        if item.get(name) is None and node.item.child(name).default is MISSING:
-            raise BadRequest(
-                f"{show(path)}: element 0: associative list with keys has an element that omits "
-                f'key field "{name}" (and doesn\'t have default value)'
+def _check_key(node: SchemaNode, item: Obj, path: Path, index: int) -> None:
+    """Keys of built-in kinds, which `required` does not name, are zero or empty when missing."""
+    for name in node.item.required:
+        if (
+            name in node.list_map_keys
+            and item.get(name) is None
+            and node.item.child(name).default is MISSING
+        ):
+            raise Ambiguous(
+                f"{show(path)}: element {index}: associative list with keys has an element that "
+                f'omits key field "{name}" (and doesn\'t have default value)'
             )
 
 
@@ -238,8 +249,10 @@ def _read(raw: Mapping[str, Any], path: Path, found: set[Path]) -> None:
         if name == _SELF:
             found.add(path)
             continue
-        if name[:2] not in ("f:", "k:", "v:", "i:") or not isinstance(below, Mapping):
+        if name[1:2] != ":" or not isinstance(below, Mapping):
             raise ValueError(f"{name!r} is no element of a field path")
+        if name[0] not in "fkvi":
+            continue  # of a kind that a later Kubernetes may know
         inner = (*path, name if name[:2] in ("f:", "i:") else _respelled(name))
         if below:
             _read(below, inner, found)

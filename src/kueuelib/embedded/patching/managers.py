@@ -21,6 +21,7 @@ from kueuelib.errors import Conflict
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
+FIELDS_V1: Final = "FieldsV1"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 ANCIENT_CHANGES: Final = "ancient-changes"
 MAX_UPDATE_MANAGERS: Final = 10
@@ -88,29 +89,31 @@ Entries = dict[tuple[str, str, str, str], Entry]
 
 
 def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
-    """The entries of raw `managedFields`; unreadable ones are left out, as Kubernetes does."""
+    """The entries of raw `managedFields`; none at all when one cannot be read, as in Kubernetes."""
     found: Entries = {}
     for each in raw or ():
         try:
             fields = from_fields_v1(each.get("fieldsV1") or {})
         except ValueError:
-            continue
+            return {}
+        operation, version = each.get("operation"), each.get("apiVersion")
+        if operation not in (APPLY, UPDATE) or not version or each.get("fieldsType") != FIELDS_V1:
+            return {}
         entry = Entry(
             each.get("manager") or "",
-            each.get("operation") or UPDATE,
-            each.get("apiVersion") or "",
+            operation,
+            version,
             fields,
             each.get("subresource") or "",
             each.get("time") or "",
         )
-        if fields or entry.operation == APPLY:
-            found[entry.identity] = entry
+        found[entry.identity] = entry
     return found
 
 
 def is_reset(raw: Any) -> bool:
-    """Whether raw `managedFields` ask to forget every owner: a list of one empty entry."""
-    return isinstance(raw, list) and len(raw) == 1 and not raw[0]
+    """Whether raw `managedFields` ask to forget every owner: no entry, or one empty entry."""
+    return isinstance(raw, list) and raw in ([], [{}])
 
 
 def raw_entries(entries: Iterable[Entry]) -> list[Obj]:
@@ -122,11 +125,11 @@ def raw_entries(entries: Iterable[Entry]) -> list[Obj]:
 
 
 def _raw(entry: Entry) -> Obj:
-    raw: Obj = {
-        "manager": entry.manager,
+    raw: Obj = {"manager": entry.manager} if entry.manager else {}
+    raw |= {
         "operation": entry.operation,
         "apiVersion": entry.api_version,
-        "fieldsType": "FieldsV1",
+        "fieldsType": FIELDS_V1,
         "fieldsV1": to_fields_v1(entry.fields),
     }
     if entry.time:

@@ -1,0 +1,88 @@
+"""From client-side to server-side apply.
+
+`kubectl apply` without `--server-side` keeps what it applied last in an annotation. Who goes on
+with `--server-side` keeps his fields without conflicts, and the annotation stays true for those who
+go back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.patching.compare import compare
+from kueuelib.embedded.patching.fieldsets import NO_FIELDS, FieldSet, fields_of
+from kueuelib.embedded.schema.node import SchemaNode
+
+KUBECTL: Final = "kubectl"
+"""The only manager to whom this applies."""
+ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+ANNOTATIONS_LIMIT: Final = 256 * 1024
+"""Bytes of all annotations together."""
+_ESCAPES: Final = {
+    ord(letter): f"\\u{ord(letter):04x}" for letter in ("<", ">", "&", "\u2028", "\u2029")
+}
+
+
+def given_up(node: SchemaNode, live: Obj | None, manager: str, version: str) -> FieldSet:
+    """The fields that a manager may take from others without force.
+
+    Those that he applied on the client's side and nobody has changed since.
+
+    Args:
+        node: the schema at the version.
+        live: the present state at the version.
+        manager: who applies.
+        version: the apiVersion of the apply.
+    """
+    text = _annotations(live).get(ANNOTATION)
+    if manager != KUBECTL or not text:
+        return NO_FIELDS
+    try:
+        last = json.loads(text)
+    except (ValueError, RecursionError):
+        return NO_FIELDS
+    if not isinstance(last, dict) or last.get("apiVersion") != version:
+        return NO_FIELDS
+    change = compare(node, last, live)
+    return fields_of(node, last) - change.modified - change.added - change.removed
+
+
+def renewed(obj: Obj, config: Mapping[str, Any], manager: str) -> Obj:
+    """The object with the annotation telling of this apply, if it has the annotation.
+
+    Args:
+        obj: the object after an apply; it is not changed.
+        config: what was applied, as it was given.
+        manager: who has applied.
+    """
+    annotations = _annotations(obj)
+    if manager != KUBECTL or not annotations.get(ANNOTATION):
+        return obj
+    text = _encoded(config)
+    others = {name: each for name, each in annotations.items() if name != ANNOTATION}
+    size = sum(len(name.encode()) + len(each.encode()) for name, each in others.items())
+    if size + len(ANNOTATION) + len(text.encode()) <= ANNOTATIONS_LIMIT:
+        others[ANNOTATION] = text
+    if others == annotations:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "annotations": others}}
+
+
+def _encoded(config: Mapping[str, Any]) -> str:
+    """The configuration as a client in Go writes it, without the annotation itself."""
+    meta = config.get("metadata")
+    annotations = _annotations(config)
+    if isinstance(meta, Mapping) and annotations:
+        others = {name: each for name, each in annotations.items() if name != ANNOTATION}
+        config = {**config, "metadata": {**meta, "annotations": others}}
+    text = json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return text.translate(_ESCAPES) + "\n"
+
+
+def _annotations(obj: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    meta = (obj or {}).get("metadata")
+    found = meta.get("annotations") if isinstance(meta, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
