@@ -33,6 +33,24 @@ def _server_timeout(command: F) -> F:
     )(command)
 
 
+def _logging(command: F) -> F:
+    level = click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="What is worth a line.",
+    )
+    form = click.option(
+        "--log-format",
+        type=click.Choice(["console", "json"]),
+        default="console",
+        show_default=True,
+        help="Lines for people or for machines.",
+    )
+    return form(level(command))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kueuelib", message="%(prog)s %(version)s")
 def app() -> None:
@@ -137,20 +155,7 @@ def install(
 @app.command()
 @_kubeconfig
 @click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io/v1beta1).")
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    help="Lines for people or for machines.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What is worth a line.",
-)
+@_logging
 @_server_timeout
 def manager(
     kubeconfig: Path | None,
@@ -215,20 +220,7 @@ def explain(
 @click.option("--health-address", metavar="HOST:PORT", help='Probes; "0" turns them off.')
 @click.option("--metrics-address", metavar="HOST:PORT", help='Metrics; "0" turns them off.')
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Whether to wait for a lease.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    help="Lines for people or for machines.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What is worth a line.",
-)
+@_logging
 @_server_timeout
 def run(
     reference: str,

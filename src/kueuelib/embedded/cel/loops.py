@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.embedded.cel.errors import EvalError
-from kueuelib.embedded.cel.running import NO_OVERLOAD, Env, Run, put
+from kueuelib.embedded.cel.running import NO_OVERLOAD, Env, Run, decided, put
 
 
 @attrs.frozen(eq=False)
@@ -66,26 +66,9 @@ def _true(value: Any) -> bool:
 
 
 def _quantified(plan: Plan, *, decides: bool) -> Run:
-    """`all` and `exists`: an error counts only when no item decides."""
+    """`all` and `exists`: the same test for every item."""
     body = plan.body
-
-    def run(env: Env) -> bool:
-        failure: EvalError | None = None
-        for _ in plan.turns(env):
-            try:
-                found = body(env)
-            except EvalError as error:
-                failure = failure or error
-                continue
-            if not isinstance(found, bool):
-                failure = failure or EvalError(NO_OVERLOAD)
-            elif found is decides:
-                return found
-        if failure is not None:
-            raise failure
-        return not decides
-
-    return run
+    return lambda env: decided((body for _ in plan.turns(env)), env, decides=decides)
 
 
 def _exists_one(plan: Plan) -> Run:

@@ -5,7 +5,7 @@ An environment is a list: the budget at place 0, then the variables. A piece is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kueuelib.embedded.cel.errors import EvalError
@@ -77,26 +77,27 @@ def test_field(operand: Run, field: str) -> Run:
     return run
 
 
+def decided(runs: Iterable[Run], env: Env, *, decides: bool) -> bool:
+    """The common rule of `&&`, `||`, `all`, `exists`: errors count only when nothing decides."""
+    failure: EvalError | None = None
+    for each in runs:
+        try:
+            found = each(env)
+        except EvalError as error:
+            failure = failure or error
+            continue
+        if not isinstance(found, bool):
+            failure = failure or EvalError(NO_OVERLOAD)
+        elif found is decides:
+            return found
+    if failure is not None:
+        raise failure
+    return not decides
+
+
 def absorbing(runs: Sequence[Run], *, decides: bool) -> Run:
-    """`&&` and `||`: an error counts only when no operand decides."""
-
-    def run(env: Env) -> bool:
-        failure: EvalError | None = None
-        for each in runs:
-            try:
-                found = each(env)
-            except EvalError as error:
-                failure = failure or error
-                continue
-            if not isinstance(found, bool):
-                failure = failure or EvalError(NO_OVERLOAD)
-            elif found is decides:
-                return found
-        if failure is not None:
-            raise failure
-        return not decides
-
-    return run
+    """`&&` and `||`."""
+    return lambda env: decided(runs, env, decides=decides)
 
 
 def invoked(overload: Overload, runs: Sequence[Run]) -> Run:
