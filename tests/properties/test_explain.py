@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 from hypothesis import HealthCheck, event, given, settings
@@ -11,10 +12,15 @@ from hypothesis import strategies as st
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.changes import Change
+from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.rows import Fit
-from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict, outcome
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -199,3 +205,88 @@ def test_the_table_agrees_with_the_verdict(world: World) -> None:
         assert row.fit is not Fit.FITS or row.requested <= row.available
         assert row.fit is not Fit.EXCEEDS or row.requested > row.capacity
         assert row.available <= max(row.capacity, row.nominal)
+
+
+# --- shortcuts
+
+
+def slowly(world: World, key: ObjectKey) -> Outcome:
+    """A fresh engine, and cycles to the very end."""
+    engine = world.engine(NOW)
+    held = engine.standing(key)
+    if held.where.name in ("HOLDS_QUOTA", "FINISHED", "UNKNOWN", "LEAVING"):
+        return outcome(world, key, NOW)
+    reason: Reason | None = None
+    while (found := engine.next_cycle(NOW)) is not None:
+        settled = engine.settle(decide(found, NOW), NOW)
+        for admit in settled.admissions:
+            if admit.key == key:
+                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
+        for wait in settled.waits:
+            reason = wait.reason if wait.key == key else reason
+        if isinstance(reason, Preempting | FitsAfterPreemptions):
+            return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+    if reason is None:
+        reason = engine.standing(key).reason or NotEvaluated()
+        return Outcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
+    return Outcome(Verdict.WAITS, reason, evaluated=True)
+
+
+class SlowTrials(Trials):
+    """Every question to a fresh engine, nothing remembered."""
+
+    def unchanged(self) -> Outcome:
+        return slowly(self._world.narrowed(self._key), self._key)
+
+    def with_change(self, change: Change) -> Outcome:
+        return self.within(change.apply(self._world))
+
+    def within(self, changed: World) -> Outcome:
+        self.run += 1
+        return slowly(changed.narrowed(self._key), self._key)
+
+
+class SlowProbe(Probe):
+    """The same for a world in which nobody else waits."""
+
+    def without(self, other: ObjectKey) -> Outcome:
+        return slowly(self._world.without_workloads(other), self._key)
+
+
+@LAW
+@given(world=worlds())
+def test_the_whole_answer_is_that_of_a_search_without_any_shortcut(world: World) -> None:
+    fast = explain(world, SUBJECT, NOW)
+    with (
+        patch("kueuelib.scheduler.explain.answer.Trials", SlowTrials),
+        patch("kueuelib.scheduler.explain.search.Trials", SlowTrials),
+        patch("kueuelib.scheduler.explain.search.Probe", SlowProbe),
+    ):
+        slow = explain(world, SUBJECT, NOW)
+    assert fast == slow
+    event(fast.verdict.value)
+
+
+def rest(engine: Engine, cycles: int = 1000) -> list[object]:
+    told: list[object] = []
+    for _ in range(cycles):
+        found = engine.next_cycle(NOW)
+        if found is None:
+            break
+        plan = decide(found, NOW)
+        told.append(plan)
+        engine.settle(plan, NOW)
+    return told
+
+
+@LAW
+@given(world=worlds(), cycles=st.integers(0, 3))
+def test_a_copy_of_an_engine_decides_the_same_and_leaves_the_engine_alone(
+    world: World, cycles: int
+) -> None:
+    engine, twin = world.engine(NOW), world.engine(NOW)
+    assert rest(engine, cycles) == rest(twin, cycles)
+    copy = fork(engine)
+    wanted = rest(twin)
+    assert rest(copy) == wanted
+    assert rest(engine) == wanted

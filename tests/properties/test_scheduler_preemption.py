@@ -391,6 +391,20 @@ def test_preemptions_come_to_an_end(facts: list[events.Event]) -> None:
             assert preemption.key not in {victim.key for victim in preemption.victims}
 
 
+@given(facts=worlds(waiting=8))
+@settings(max_examples=200, deadline=None)
+def test_cycles_come_to_an_end_while_victims_take_their_time(facts: list[events.Event]) -> None:
+    """Nobody is tried again and again because the room that it loses is not given away either."""
+    engine = Engine()
+    engine.observe_all(facts, 0)
+    for _ in range(200):
+        found = engine.next_cycle(10.0)
+        if found is None:
+            return
+        engine.settle(decide(found, 10.0), 10.0)
+    raise AssertionError("the engine does not come to rest")
+
+
 @pytest.mark.parametrize("by_priority", [True, False], ids=["by priority", "by age"])
 @given(facts=worlds(waiting=8, loners=True))
 @settings(max_examples=100, deadline=None)

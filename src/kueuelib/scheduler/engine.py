@@ -282,6 +282,10 @@ class Engine:
         """What a workload is charged, None when it holds no quota."""
         return self._cache.holder(key)
 
+    def rests(self, key: ObjectKey) -> bool:
+        """Whether a workload is parked, and further cycles alone would not try it again."""
+        return self._queues.rests(key)
+
     def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
         """Why a reservation may not become an admission, None when it still may (KEP-993).
 

@@ -80,6 +80,8 @@ class Pending:
             when one comes again: several pod sets may never be through at the same time.
         came_round: the cycle in which that happened; None when it did not.
         lost: whether it lost the flavor that it had chosen to another head in this pass.
+        began_again: when anybody in its scope gained or lost quota last, before it began again
+            because it had lost a flavor; it does so once for every such time.
         promised: whether others were told to leave so that it gets fewer pods within nominal quota.
         version: the version of its scope when it was popped.
         held_at: that version when a blocked head kept it from quota that nobody used; None if none
@@ -101,6 +103,7 @@ class Pending:
     seen: tuple[Progress, ...] = ()
     came_round: int | None = None
     lost: bool = False
+    began_again: int | None = None
     promised: bool = False
     version: int = 0
     held_at: int | None = None

@@ -229,7 +229,10 @@ class Queues:
         elif why is Requeue.GENERIC and queue.strict:
             queue.go_alone(item)
         else:
-            starts_over = item.lost or state.moved_in >= began
+            changed = max(state.moved_in, state.charged_in)
+            starts_over = state.moved_in >= began
+            if item.lost and item.began_again != changed:
+                starts_over, item.began_again = True, changed
             item.lost = item.promised = False
             return self._park(queue, item, why, reason, starts_over=starts_over)
         return ()
@@ -295,6 +298,13 @@ class Queues:
             state.version += 1
             self._due[scope] = None
 
+    def charged(self, scope: Scope) -> None:
+        """Somebody in the scope uses more than before."""
+        state = self._scopes.get(scope)
+        if state is not None:
+            state.charged_in = self._cycle
+            self.touch(scope)
+
     def touch_all(self) -> None:
         """Something changed that matters everywhere."""
         for scope in self._scopes:
@@ -309,6 +319,14 @@ class Queues:
                 self._queues[home].revive(item.info.shape)
         self._came_round.clear()
         self.touch_all()
+
+    def rests(self, key: ObjectKey) -> bool:
+        """Whether a workload is parked until something happens that no cycle brings about."""
+        item, home = self.get(key), self._home.get(key)
+        if item is None or home is None or item.place is not Place.INADMISSIBLE:
+            return False
+        state = self._scopes[self._scope_of[home]]
+        return not (state.woken or state.freed or (home, item.info.shape) in state.late)
 
     def let_in(self, name: str, namespace: str) -> None:
         """A namespace changed: a ClusterQueue may let its workloads in now."""

@@ -29,16 +29,18 @@ class ScopeState:
         woken: whether all its parked workloads are to be moved before the next cycle.
         freed: otherwise those are that ask for any of this, which became free.
         moved_in: the cycle after which something moved last.
+        charged_in: the cycle after which somebody was charged last.
         version: counts everything that may change a verdict.
         late: parked shapes of ClusterQueues that start over after the next cycle.
     """
 
-    __slots__ = ("freed", "late", "members", "moved_in", "version", "woken")
+    __slots__ = ("charged_in", "freed", "late", "members", "moved_in", "version", "woken")
 
     def __init__(self) -> None:
         self.members: dict[str, PendingQueue] = {}
         self.woken = False
         self.freed: set[FlavorResource] = set()
         self.moved_in = -1
+        self.charged_in = -1
         self.version = 0
         self.late: dict[tuple[str, Shape], None] = {}

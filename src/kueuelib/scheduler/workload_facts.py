@@ -242,7 +242,7 @@ class WorkloadFacts:
         self._state.effects.cluster_queues.add(holder.cluster_queue)
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None and (before is None or before.usage != holder.usage):
-            self._state.queues.touch(scope)
+            self._state.queues.charged(scope)
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
             self._state.wake(before.cluster_queue, before.usage)

@@ -14,9 +14,9 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.rows import Row
-from kueuelib.scheduler.explain.search import Found
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 
@@ -59,6 +59,7 @@ def _explanation(found: Explanation) -> Obj:
         "victims": [str(key) for key in found.outcome.victims],
         "table": [row_data(row) for row in found.rows],
         "changes": [change_data(one) for one in found.changes],
+        "limits": list(found.limits),
     }
     if found.when_first is not None:
         first = found.when_first

@@ -12,8 +12,8 @@ from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer, Told
 from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse, Together
 from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.rows import Fit, Row
-from kueuelib.scheduler.explain.search import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
@@ -54,6 +54,8 @@ def _show(console: Console, answer: Answer) -> None:
             _line(console, f"  {problem.subject}: {problem.problem}; {problem.fix}")
     if found is not None and found.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
         _changes(console, found)
+        for limit in found.limits:
+            _line(console, f"The search was limited: {limit}")
     for note in answer.notes:
         _line(console, f"Note: {note}")
 

@@ -6,10 +6,11 @@ import attrs
 
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem, problems_of
 from kueuelib.scheduler.explain.rows import Row, rows_of
-from kueuelib.scheduler.explain.search import Found, Search
-from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcome
+from kueuelib.scheduler.explain.search import Search
+from kueuelib.scheduler.explain.trial import Outcome, Trials, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import Reason
 
@@ -33,6 +34,7 @@ class Explanation:
         rows: the numbers of every flavor that it could use.
         problems: what is wrong with the set-up.
         changes: single changes that would give it quota now, each tried.
+        limits: what was left out of the search for changes, as sentences for people.
     """
 
     key: ObjectKey
@@ -48,6 +50,7 @@ class Explanation:
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...]
     changes: tuple[Found, ...]
+    limits: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -74,16 +77,19 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         KeyError: there is no such workload in the world.
     """
     workload = world.workloads[key]
-    base = outcome(world, key, now)
+    trials = Trials(world, key, now)
+    base = trials.unchanged()
     waits = base.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
     home = world.home_of(workload)
     first = None
     if base.verdict is Verdict.WAITS and not base.evaluated and home in world.cluster_queues:
-        first = outcome(_first(world, key), key, now)
+        first = trials.within(_first(world, key))
     reason = first.reason if first is not None else base.reason
     admission = workload.status.admission if base.verdict is Verdict.HOLDS_QUOTA else None
     if base.admit is not None:
         admission = base.admit.admission
+    search = Search(world, key, now, base, trials)
+    found = search.run() if changes else ()
     return Explanation(
         key=key,
         workload=workload,
@@ -95,9 +101,10 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         behind=world.behind(key) if waits else 0,
         reason=base.reason,
         when_first=first,
-        rows=rows_of(world, key, now, reason) if waits else (),
+        rows=rows_of(trials.engine(), key, reason) if waits else (),
         problems=problems_of(world, key, reason) if waits else (),
-        changes=Search(world, key, now, base).run() if changes else (),
+        changes=found,
+        limits=tuple(search.limits),
     )
 
 

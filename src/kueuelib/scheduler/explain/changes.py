@@ -253,6 +253,48 @@ class SetPolicy(Whole):
 
 
 @attrs.frozen
+class RaiseThreshold:
+    """A borrower may preempt workloads of higher priorities than before.
+
+    Attributes:
+        cluster_queue: the ClusterQueue of the borrower.
+        before: the present threshold.
+        to: the new one, higher.
+    """
+
+    cluster_queue: str
+    before: int
+    to: int
+
+    kind = "policy"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue."""
+        return f"ClusterQueue {self.cluster_queue}"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        path = "spec.preemption.borrowWithinCohort.maxPriorityThreshold"
+        return f"set {path}: {self.to} instead of {self.before}"
+
+    def apply(self, world: World) -> World:
+        """The world with that threshold."""
+        found = world.cluster_queues[self.cluster_queue]
+        preemption = found.spec.preemption
+        borrow = attrs.evolve(preemption.borrow_within_cohort, max_priority_threshold=self.to)
+        policy = attrs.evolve(preemption, borrow_within_cohort=borrow)
+        return world.with_cluster_queue(
+            attrs.evolve(found, spec=attrs.evolve(found.spec, preemption=policy))
+        )
+
+    def smaller(self) -> tuple[Change, ...]:
+        """A threshold lower by one, unless that is the present one."""
+        return (attrs.evolve(self, to=self.to - 1),) if self.to - 1 > self.before else ()
+
+
+@attrs.frozen
 class StartLocalQueue(Whole):
     """A stopped LocalQueue is started."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api import names
+from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import Taint, Toleration
+from kueuelib.api.kueue import PodSet
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler.explain.changes import Change, Whole
 from kueuelib.scheduler.explain.world import World
@@ -204,5 +206,40 @@ class Tolerate(Whole):
             pod = attrs.evolve(pod, tolerations=(*pod.tolerations, wanted))
             template = attrs.evolve(one.template, spec=pod)
             pod_sets.append(attrs.evolve(one, template=template))
+        spec = attrs.evolve(found.spec, pod_sets=tuple(pod_sets))
+        return world.with_workload(attrs.evolve(found, spec=spec))
+
+
+def binds_to_nodes(found: PodSet) -> bool:
+    """Whether the pods of a pod set ask for certain nodes."""
+    spec = found.template.spec
+    return bool(spec.node_selector) or required_node_affinity(spec) is not None
+
+
+@attrs.frozen
+class AnyNode(Whole):
+    """The pods do not ask for certain nodes any more."""
+
+    key: ObjectKey
+
+    kind = "node-selector"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to take out."""
+        return "let its pods run on any nodes: without nodeSelector and required node affinity"
+
+    def apply(self, world: World) -> World:
+        """The world in which no pod set asks for nodes."""
+        found = world.workloads[self.key]
+        pod_sets = []
+        for one in found.spec.pod_sets:
+            pod = attrs.evolve(one.template.spec, node_selector={}, affinity=None)
+            pod_sets.append(attrs.evolve(one, template=attrs.evolve(one.template, spec=pod)))
         spec = attrs.evolve(found.spec, pod_sets=tuple(pod_sets))
         return world.with_workload(attrs.evolve(found, spec=spec))

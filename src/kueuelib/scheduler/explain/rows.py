@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import PODS, FlavorResource
 from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.flavors import mismatch_of
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
@@ -60,16 +60,14 @@ class Row:
     blockers: tuple[Blocker, ...] = ()
 
 
-def rows_of(world: World, key: ObjectKey, now: float, reason: Reason | None) -> tuple[Row, ...]:
+def rows_of(engine: Engine, key: ObjectKey, reason: Reason | None) -> tuple[Row, ...]:
     """The table of a workload that waits in a ClusterQueue; nothing when it does not.
 
     Args:
-        world: the facts; not changed.
+        engine: knows the facts that count; no cycle ran in it.
         key: the workload.
-        now: seconds since the epoch.
         reason: what its evaluation came to.
     """
-    engine = world.narrowed(key).engine(now)
     name = engine.standing(key).cluster_queue
     infos = [info for info in engine.pending(name) if info.key == key] if name else []
     if not infos:

@@ -1,34 +1,26 @@
 """The search for single changes that would give a workload quota now.
 
 Sizes are searched where nobody else waits, which is fast, and then tried in the whole world; what
-is reported was admitted there, and one unit less was not.
+is reported was admitted there, and one unit less was not. What is left out is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from math import gcd
-
-import attrs
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 from kueuelib.api import conditions, kueue, names
 from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.explain.changes import (
-    BORROWING,
-    LENDING,
-    NOMINAL,
     Change,
     Ends,
-    More,
-    RaiseQuota,
+    RaiseThreshold,
     SetPolicy,
     StartLocalQueue,
     Withdraws,
-    amount_in,
-    quotas_of,
 )
 from kueuelib.scheduler.explain.creations import (
     CreateFlavor,
@@ -36,73 +28,33 @@ from kueuelib.scheduler.explain.creations import (
     LabelNamespace,
     ServeCheck,
 )
+from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
     Activate,
+    AnyNode,
     BackOffEnds,
     FewerPods,
     MoveTo,
     SetPriority,
     Tolerate,
+    binds_to_nodes,
 )
-from kueuelib.scheduler.explain.trial import Outcome, Probe, Verdict, outcome
+from kueuelib.scheduler.explain.quota_search import QuotaSearch
+from kueuelib.scheduler.explain.sizes import bisect
+from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.queue_spec import queue_spec
 from kueuelib.scheduler.workload_info import holds_quota
 
-MOST = 2**50
-"""More than any cluster has of anything, in the units of amounts."""
-Sizes = dict[str, int]
-"""How much more, by resource."""
+T = TypeVar("T")
+
 MOST_TRIED = 20
 """How many workloads, queues and priorities are tried in the whole world."""
-
-
-@attrs.frozen
-class Found:
-    """A change that was tried with success.
-
-    Attributes:
-        change: what to do.
-        outcome: what it came to.
-    """
-
-    change: Change
-    outcome: Outcome
-
-    @property
-    def victims(self) -> tuple[ObjectKey, ...]:
-        """Who would be preempted for it."""
-        return self.outcome.victims
-
-
-def grains_of(world: World, now: float) -> dict[str, int]:
-    """Per resource the largest amount that divides all amounts: no threshold lies between.
-
-    Args:
-        world: the facts that count.
-        now: seconds since the epoch.
-    """
-    engine = world.engine(now)
-    grains: dict[str, int] = {}
-
-    def take(resource: str, amount: int | None) -> None:
-        grains[resource] = gcd(grains.get(resource, 0), amount or 0)
-
-    for name in engine.cache.names:
-        spec = engine.cache.spec(name)
-        for pair, limits in () if spec is None else spec.limits.items():
-            for amount in (limits.nominal, limits.borrowing, limits.lending):
-                take(pair.resource, amount)
-        for info in engine.pending(name):
-            for pod_set in info.pod_sets:
-                for resource, amount in pod_set.per_pod.items():
-                    take(resource, amount)
-    for holder in engine.cache.holders.values():
-        for pair, amount in holder.usage.items():
-            take(pair.resource, amount)
-    grains.pop(PODS, None)
-    return grains
+MOST_TRIALS = 1000
+"""After how many trials in the whole world the search ends."""
+ORDER = ("the set-up", "the Workload itself", "policies", "other Workloads", "quotas")
+"""The order in which changes are looked for."""
 
 
 class Search:
@@ -113,32 +65,63 @@ class Search:
         key: the workload.
         now: seconds since the epoch.
         base: what becomes of it if nothing is changed.
+        trials: of changes of that world.
+
+    Attributes:
+        limits: what was left out of the search, as sentences for people.
     """
 
-    def __init__(self, world: World, key: ObjectKey, now: float, base: Outcome) -> None:
+    def __init__(
+        self, world: World, key: ObjectKey, now: float, base: Outcome, trials: Trials
+    ) -> None:
         self._world = world
+        self._trials = trials
+        self.limits: list[str] = []
         self._key = key
         self._now = now
         self._base = base
         self._workload = world.workloads[key]
         self._local_queue = world.local_queue_of(self._workload)
         self._queue = world.cluster_queue_of(self._workload)
-        self._grains = grains_of(world.narrowed(key), now)
+        self._near = trials.near
+        self._alone = Trials(self._near.alone(key), key, now)
 
     def run(self) -> tuple[Found, ...]:
         """All changes that were found, those of the set-up first."""
         if self._base.verdict not in (Verdict.WAITS, Verdict.PREEMPTS):
             return ()
-        found = [*self._set_up(), *self._own()]
+        kinds = [("the set-up", self._set_up), ("the Workload itself", self._own)]
         if self._queue is not None:
-            found += [*self._policies(self._queue), *self._others()]
-            found += self._quotas(self._queue)
+            quotas = QuotaSearch(self._world, self._key, self._trials, self._alone)
+            kinds += [
+                ("policies", partial(self._policies, self._queue)),
+                ("other Workloads", self._others),
+                ("quotas", partial(quotas.run, self._queue)),
+            ]
+        found: list[Found] = []
+        for name, search in kinds:
+            for one in search():
+                found.append(one)
+                if self._trials.run >= MOST_TRIALS:
+                    break
+            if self._trials.run >= MOST_TRIALS:
+                self.limits.append(
+                    f"after {self._trials.run} trials the search ended in: {name}; what comes "
+                    f"later ({', '.join(ORDER)}) was not looked for"
+                )
+                break
         return tuple(found)
+
+    def _first(self, candidates: Sequence[T], what: str) -> Sequence[T]:
+        """As many as are tried; the rest is left out, and said to be."""
+        if len(candidates) > MOST_TRIED:
+            self.limits.append(f"only {MOST_TRIED} of {len(candidates)} {what} were tried")
+        return candidates[:MOST_TRIED]
 
     # --- trying
 
     def _try(self, change: Change) -> Outcome:
-        return outcome(change.apply(self._world), self._key, self._now)
+        return self._trials.with_change(change)
 
     def _helps(self, found: Outcome) -> bool:
         """Whether an outcome is better than that of doing nothing."""
@@ -151,21 +134,20 @@ class Search:
 
     def _least(self, make: Callable[[int], Change], most: int) -> Found | None:
         """The smallest size from 1 to `most` that admits while one less does not."""
-        alone = self._world.narrowed(self._key).alone(self._key)
 
         def admits(size: int) -> bool:
             return self._try(make(size)).admits
 
         def admits_alone(size: int) -> bool:
-            return outcome(make(size).apply(alone), self._key, self._now).admits
+            return self._alone.with_change(make(size)).admits
 
         if not admits_alone(most):
             return None
-        size = _bisect(0, most, admits_alone)
+        size = bisect(0, most, admits_alone)
         if not admits(size) or (size > 1 and admits(size - 1)):
             if not admits(most):
                 return None
-            size = _bisect(0, most, admits)
+            size = bisect(0, most, admits)
         change = make(size)
         return Found(change, self._try(change))
 
@@ -181,7 +163,7 @@ class Search:
         if self._local_queue is None:
             if workload.spec.queue_name:
                 missing = ObjectKey(key.namespace, workload.spec.queue_name)
-                for name in sorted(self._world.cluster_queues)[:MOST_TRIED]:
+                for name in self._first(sorted(self._world.cluster_queues), "ClusterQueues"):
                     yield from self._check(CreateLocalQueue(missing, name))
         elif self._local_queue.spec.stop_policy != kueue.NONE:
             before = self._local_queue.spec.stop_policy
@@ -214,13 +196,15 @@ class Search:
         yield from self._fewer_pods()
         for flavor, taint in self._taints():
             yield from self._check(Tolerate(self._key, flavor, taint))
+        if any(binds_to_nodes(one) for one in self._workload.spec.pod_sets):
+            yield from self._check(AnyNode(self._key))
         current = self._workload.spec.queue_name
         queues = [
             found
             for each, found in sorted(self._world.local_queues.items())
             if each.namespace == self._key.namespace and each.name != current
         ]
-        for found in queues[:MOST_TRIED]:
+        for found in self._first(queues, "LocalQueues of the namespace"):
             if self._queue is None or found.spec.cluster_queue != self._queue.name:
                 home = found.spec.cluster_queue
                 yield from self._check(MoveTo(self._key, current, found.name, home))
@@ -228,13 +212,13 @@ class Search:
     def _priorities(self) -> Iterator[Found]:
         """Only priorities of others, and those just above them, can make a difference."""
         before = self._workload.spec.priority or 0
-        near = self._world.narrowed(self._key).workloads.values()
+        near = self._near.workloads.values()
         others = {found.spec.priority or 0 for found in near}
         steps = sorted({step for other in others for step in (other, other + 1) if step > before})
         if len(steps) > MOST_TRIED:
             if not self._helps(self._try(SetPriority(self._key, before, steps[-1]))):
                 return
-            index = _bisect(
+            index = bisect(
                 -1,
                 len(steps) - 1,
                 lambda at: self._helps(self._try(SetPriority(self._key, before, steps[at]))),
@@ -307,128 +291,38 @@ class Search:
                     yield Found(SetPolicy(name, path, before, to), found)
                     break
 
+        yield from self._thresholds(queue)
+
+    def _thresholds(self, queue: ClusterQueue) -> Iterator[Found]:
+        """Only priorities of those who hold quota can make a difference."""
+        policy = queue.spec.preemption.borrow_within_cohort
+        before = policy.max_priority_threshold
+        if policy.policy == kueue.NEVER or before is None:
+            return
+        near = self._near.workloads.values()
+        steps = sorted({found.spec.priority or 0 for found in near if holds_quota(found)})
+        higher = [step for step in steps if step > before]
+        for to in self._first(higher, "thresholds of priority"):
+            change = RaiseThreshold(queue.name, before, to)
+            found = self._try(change)
+            if self._helps(found):
+                yield Found(change, found)
+                return
+
     # --- other workloads
 
     def _others(self) -> Iterator[Found]:
-        near = self._world.narrowed(self._key)
+        near = self._near
         probe = Probe(self._world, self._key, self._now)
-        tried = 0
-        for each, found in sorted(near.workloads.items()):
-            if tried >= MOST_TRIED:
-                return
-            if not holds_quota(found):
-                continue
-            if self._helps(probe.base) or self._helps(probe.without(each)):
-                tried += 1
-                yield from self._check(Ends(each))
+        holders = [each for each, found in sorted(near.workloads.items()) if holds_quota(found)]
+        helps_alone = self._helps(probe.base)
+        candidates = [each for each in holders if helps_alone or self._helps(probe.without(each))]
+        for each in self._first(candidates, "Workloads that hold quota and might help by ending"):
+            yield from self._check(Ends(each))
         if not self._helps(probe.base):
             return
         ahead = near.ahead_of(self._key)
-        rivals = [*ahead, *sorted(set(near.workloads) - set(ahead) - {self._key})]
-        for each in rivals[:MOST_TRIED]:
-            if not holds_quota(near.workloads[each]):
-                yield from self._check(Withdraws(each))
-
-    # --- quotas
-
-    def _quotas(self, queue: ClusterQueue) -> Iterator[Found]:
-        quotas = quotas_of(queue)
-        for flavor in queue_spec(queue).flavors:
-            resources = [resource for name, resource in quotas if name == flavor]
-            for field in (NOMINAL, BORROWING):
-                if field == BORROWING and not queue.spec.cohort_name:
-                    continue
-                yield from self._raise(queue, flavor, field, resources)
-            for name in sorted(self._world.scope_of(queue) - {queue.name}):
-                yield from self._raise(self._world.cluster_queues[name], flavor, LENDING, resources)
-
-    def _raise(
-        self, queue: ClusterQueue, flavor: str, field: str, resources: list[str]
-    ) -> Iterator[Found]:
-        """Everything is raised as far as it goes, then one resource after the other lowered."""
-        quotas = quotas_of(queue)
-        before: dict[str, int] = {}
-        most: dict[str, int] = {}
-        for resource in resources:
-            quota = quotas.get((flavor, resource))
-            amount = None if quota is None else amount_in(quota, field)
-            if quota is None or amount is None:
-                continue
-            nominal = amount_in(quota, NOMINAL) or 0
-            limit = nominal - amount if field == LENDING else MOST
-            if limit > 0:
-                before[resource], most[resource] = amount, limit
-        by = dict(most)
-
-        def change(sizes: dict[str, int]) -> RaiseQuota:
-            amounts = (More(name, before[name], size) for name, size in sizes.items() if size)
-            return RaiseQuota(queue.name, flavor, field, tuple(amounts))
-
-        alone = self._world.narrowed(self._key).alone(self._key)
-
-        def admits(sizes: dict[str, int]) -> bool:
-            return self._try(change(sizes)).admits
-
-        def admits_alone(sizes: dict[str, int]) -> bool:
-            return outcome(change(sizes).apply(alone), self._key, self._now).admits
-
-        if not by or not admits_alone(by):
-            return
-        for test in (admits_alone, admits):
-            by = _lowered(dict(most), self._grains, test)
-            if any(by.values()) and self._is_least(by, admits):
-                yield Found(change(by), self._try(change(by)))
-                return
-            if not admits(most):
-                return
-
-    def _is_least(self, by: dict[str, int], admits: Callable[[dict[str, int]], bool]) -> bool:
-        return admits(by) and not any(
-            admits({**by, name: size - 1}) for name, size in by.items() if size
-        )
-
-
-def _lowered(
-    by: dict[str, int], grains: Mapping[str, int], admits: Callable[[dict[str, int]], bool]
-) -> dict[str, int]:
-    """The sizes, each as small as it can be when the ones before it are.
-
-    Args:
-        by: sizes that admit.
-        grains: per resource the size of the steps; 1 where it is not named.
-        admits: the test.
-    """
-    for name, most in tuple(by.items()):
-        grain = grains.get(name) or 1
-
-        def enough(steps: int, name: str = name, grain: int = grain, rest: Sizes = by) -> bool:
-            return admits({**rest, name: steps * grain})
-
-        steps = -(-most // grain)
-        by = {**by, name: 0 if enough(0) else grain * _gallop(steps, enough)}
-    return by
-
-
-def _gallop(most: int, test: Callable[[int], bool]) -> int:
-    """As `_bisect` from 0 to `most`, for results that are small in comparison."""
-    no, yes = 0, 1
-    while yes < most and not test(yes):
-        no, yes = yes, yes * 2
-    return _bisect(no, min(yes, most), test)
-
-
-def _bisect(no: int, yes: int, test: Callable[[int], bool]) -> int:
-    """A size that passes the test while the one below does not.
-
-    Args:
-        no: does not pass.
-        yes: passes.
-        test: the test.
-    """
-    while yes - no > 1:
-        middle = (no + yes) // 2
-        if test(middle):
-            yes = middle
-        else:
-            no = middle
-    return yes
+        others = sorted(set(near.workloads) - set(ahead) - {self._key})
+        rivals = [each for each in (*ahead, *others) if not holds_quota(near.workloads[each])]
+        for each in self._first(rivals, "Workloads that wait as well"):
+            yield from self._check(Withdraws(each))

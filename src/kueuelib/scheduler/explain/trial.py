@@ -1,8 +1,9 @@
 """What the real cycles decide about one workload in a given world.
 
-A `Trial` is one world and one fresh engine. `Probe` asks many similar questions of one engine
-whose only pending workload is the one in question, and takes every answer back; it is fast, and
-only good enough to know what is worth a trial.
+`outcome` is one world and one fresh engine. `Trials` asks the same about many changes of one
+world, each on a copy of one engine, with the same answers. `Probe` asks many similar questions of
+one engine whose only pending workload is the one in question, and takes every answer back; it is
+fast, and only good enough to know what is worth a trial.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.changes import Change, Whole
+from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.scheduler.standing import Where
@@ -78,6 +81,56 @@ def outcome(world: World, key: ObjectKey, now: float) -> Outcome:
     return _run(engine, key, now)
 
 
+class Trials:
+    """Many questions about one world: each is `outcome` of a changed world, only faster.
+
+    One engine is told of the world once; every trial tells a copy of it what is different.
+
+    Args:
+        world: the facts; not changed.
+        key: the workload.
+        now: seconds since the epoch.
+
+    Attributes:
+        near: the facts that can matter to the workload.
+        run: how many trials there were.
+    """
+
+    def __init__(self, world: World, key: ObjectKey, now: float) -> None:
+        self._world = world
+        self._key = key
+        self._now = now
+        self.near = world.narrowed(key)
+        self._engine = self.near.engine(now)
+        self._known: dict[Change, Outcome] = {}
+        self.run = 0
+
+    def engine(self) -> Engine:
+        """An engine that knows the world, and that no cycle ran in; the caller's own."""
+        return fork(self._engine)
+
+    def unchanged(self) -> Outcome:
+        """What becomes of the workload in the world as it is."""
+        return _run(self.engine(), self._key, self._now)
+
+    def with_change(self, change: Change) -> Outcome:
+        """What becomes of it in a world in which something is different."""
+        if isinstance(change, Whole):
+            return self.within(change.apply(self._world))
+        found = self._known.get(change)
+        if found is None:
+            found = self._known[change] = self.within(change.apply(self._world))
+        return found
+
+    def within(self, changed: World) -> Outcome:
+        """What becomes of it in another world of the same settings and defaults."""
+        self.run += 1
+        engine = self.engine()
+        for event in difference(self.near, changed.narrowed(self._key)):
+            engine.observe(event, self._now)
+        return _run(engine, self._key, self._now)
+
+
 def _run(engine: Engine, key: ObjectKey, now: float) -> Outcome:
     held = {
         Where.HOLDS_QUOTA: Verdict.HOLDS_QUOTA,
@@ -103,6 +156,8 @@ def _run(engine: Engine, key: ObjectKey, now: float) -> Outcome:
                 reason = wait.reason
         if isinstance(reason, Preempting | FitsAfterPreemptions):
             return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+        if reason is not None and engine.rests(key):
+            break
     standing = engine.standing(key)
     if reason is None:
         reason = standing.reason or NotEvaluated()
@@ -123,7 +178,8 @@ class Probe:
         self._world = world.narrowed(key).alone(key)
         self._key = key
         self._now = now
-        self._engine = self._world.engine(now)
+        self._fresh = self._world.engine(now)
+        self._engine = fork(self._fresh)
         self.base = self._ask()
 
     def _ask(self) -> Outcome:
@@ -131,16 +187,13 @@ class Probe:
         if found.admits:
             self._engine.observe(events.Forgotten(self._key), self._now)
         elif found.verdict is Verdict.PREEMPTS:
-            self._engine = self._world.engine(self._now)
+            self._engine = fork(self._fresh)
         return found
 
     def without(self, other: ObjectKey) -> Outcome:
         """What would become of it if another workload were gone."""
-        changed = self._world.without_workloads(other)
-        for event in difference(self._world, changed):
-            self._engine.observe(event, self._now)
+        self._engine.observe(events.WorkloadGone(other), self._now)
         found = self._ask()
         if found.verdict is not Verdict.PREEMPTS:
-            for event in difference(changed, self._world):
-                self._engine.observe(event, self._now)
+            self._engine.observe(events.WorkloadSet(self._world.workloads[other]), self._now)
         return found

@@ -1,0 +1,27 @@
+"""What a search found."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.changes import Change
+from kueuelib.scheduler.explain.trial import Outcome
+
+
+@attrs.frozen
+class Found:
+    """A change that was tried with success.
+
+    Attributes:
+        change: what to do.
+        outcome: what it came to.
+    """
+
+    change: Change
+    outcome: Outcome
+
+    @property
+    def victims(self) -> tuple[ObjectKey, ...]:
+        """Who would be preempted for it."""
+        return self.outcome.victims

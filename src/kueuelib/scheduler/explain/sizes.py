@@ -1,0 +1,84 @@
+"""The smallest size that passes a test while one less does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import gcd
+
+from kueuelib.scheduler.amounts import PODS
+from kueuelib.scheduler.engine import Engine
+
+MOST = 2**62
+"""More than any cluster has of anything, in the units of amounts: 4 EiB."""
+Sizes = dict[str, int]
+"""How much more, by resource."""
+
+
+def grains_of(engine: Engine) -> dict[str, int]:
+    """Per resource the largest amount that divides all amounts: no threshold lies between."""
+    grains: dict[str, int] = {}
+
+    def take(resource: str, amount: int | None) -> None:
+        grains[resource] = gcd(grains.get(resource, 0), amount or 0)
+
+    for name in engine.cache.names:
+        spec = engine.cache.spec(name)
+        for pair, limits in () if spec is None else spec.limits.items():
+            for amount in (limits.nominal, limits.borrowing, limits.lending):
+                take(pair.resource, amount)
+        for info in engine.pending(name):
+            for pod_set in info.pod_sets:
+                for resource, amount in pod_set.per_pod.items():
+                    take(resource, amount)
+    for holder in engine.cache.holders.values():
+        for pair, amount in holder.usage.items():
+            take(pair.resource, amount)
+    grains.pop(PODS, None)
+    return grains
+
+
+def lowered(by: Sizes, grains: Mapping[str, int], admits: Callable[[Sizes], bool]) -> Sizes:
+    """The sizes, each as small as it can be when the ones before it are.
+
+    Args:
+        by: sizes that admit.
+        grains: per resource the size of the steps; 1 where it is not named.
+        admits: the test.
+    """
+    for name, most in tuple(by.items()):
+        grain = grains.get(name) or 1
+
+        def enough(steps: int, name: str = name, grain: int = grain, rest: Sizes = by) -> bool:
+            return admits({**rest, name: steps * grain})
+
+        steps = -(-most // grain)
+        if enough(0):
+            by = {**by, name: 0}
+            continue
+        by = {**by, name: grain * gallop(steps, enough)}
+    return by
+
+
+def gallop(most: int, test: Callable[[int], bool]) -> int:
+    """As `bisect` from 0 to `most`, for results that are small in comparison."""
+    no, yes = 0, 1
+    while yes < most and not test(yes):
+        no, yes = yes, yes * 2
+    return bisect(no, min(yes, most), test)
+
+
+def bisect(no: int, yes: int, test: Callable[[int], bool]) -> int:
+    """A size that passes the test while the one below does not.
+
+    Args:
+        no: does not pass.
+        yes: passes.
+        test: the test.
+    """
+    while yes - no > 1:
+        middle = (no + yes) // 2
+        if test(middle):
+            yes = middle
+        else:
+            no = middle
+    return yes
