@@ -151,6 +151,7 @@ class ApiError(KueuelibError):
         self.code = type(self).code if code is None else code
         self.reason = type(self).reason if reason is None else reason
         self.details = dict(details or {})
+        self._tells_details = details is not None
         self.retry_after = retry_after
 
     def status(self) -> dict[str, Any]:
@@ -165,7 +166,7 @@ class ApiError(KueuelibError):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details or self._tells_details:
             body["details"] = self.details
         return body
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import sys
@@ -33,7 +34,8 @@ class Answer:
         self.headers = response.headers
         self.text = response.text
         kind = response.headers.get("content-type", "")
-        self.body: Any = response.json() if "json" in kind and response.content else None
+        told = "json" in kind or self.text.startswith("{")
+        self.body: Any = response.json() if told and response.content else None
 
     def __repr__(self) -> str:
         return f"<{self.status} {self.text[:300]}>"
@@ -50,7 +52,10 @@ class Api:
         if body is not None:
             kwargs.setdefault("headers", {}).setdefault("Content-Type", "application/json")
             kwargs["content"] = body if isinstance(body, str | bytes) else json.dumps(body)
-        return Answer(await self.client.request(method, path, **kwargs))
+        found = Answer(await self.client.request(method, path, **kwargs))
+        if isinstance(self.server, RealServer) and method != "GET" and found.status < 300:
+            await self.server.settle(path)
+        return found
 
     async def get(self, path: str, **kwargs: Any) -> Answer:
         return await self.call("GET", path, **kwargs)
@@ -66,6 +71,15 @@ class Api:
 
     async def delete(self, path: str, body: Any = None, **kwargs: Any) -> Answer:
         return await self.call("DELETE", path, body, **kwargs)
+
+    async def becomes(self, status: int, path: str, **kwargs: Any) -> bool:
+        """Whether this is the answer; a real server learns of some things later."""
+        waits = 150 if isinstance(self.server, RealServer) else 1
+        for _ in range(waits):
+            if (await self.get(path, **kwargs)).status == status:
+                return True
+            await asyncio.sleep(0.1)
+        return False
 
     async def watch(self, path: str, count: int, **params: Any) -> list[dict[str, Any]]:
         """The first events of a watch; fewer when it ends by itself."""
@@ -90,6 +104,7 @@ FLAVORS = ("embedded", "real") if assets() else ("embedded",)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "embedded: looks into the server, or at what it is alone in")
+    config.addinivalue_line("markers", "server(**options): how the embedded server is started")
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +119,8 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     """The server that is asked; where the programs are there, every test asks both."""
     if request.param == "embedded":
-        async with ApiServer() as server:
+        marker = request.node.get_closest_marker("server")
+        async with ApiServer(**marker.kwargs if marker else {}) as server:
             yield server
         return
     if request.node.get_closest_marker("embedded"):

@@ -22,10 +22,7 @@ APPLY = "application/apply-patch+yaml"
 GROUP = "rbac.authorization.k8s.io"
 
 
-@pytest.fixture
-async def server():
-    async with ApiServer(authorization="rbac") as server:
-        yield server
+pytestmark = pytest.mark.server(authorization="rbac")
 
 
 @pytest.fixture
@@ -189,6 +186,7 @@ async def test_a_revoked_role_is_forgotten_at_once(api, bob):
     assert (await bob.get(MAPS)).status == 403
 
 
+@pytest.mark.embedded
 async def test_aggregated_roles_follow_their_parts(api, bob):
     selector = {"matchLabels": {"into": "all"}}
     whole = {"metadata": {"name": "r"}, "aggregationRule": {"clusterRoleSelectors": [selector]}}
@@ -215,7 +213,7 @@ async def test_nobody_grants_what_he_does_not_have(api, bob):
     assert "attempting to grant RBAC permissions not currently held:" in refused.body["message"]
     assert '{APIGroups:[""], Resources:["pods"], Verbs:["get"]}' in refused.body["message"]
     assert (await bob.post(ROLES, {"metadata": {"name": "x"}, "rules": [held]})).status == 201
-    admin = await bob.post(BINDINGS, bound("admin", user(), kind="ClusterRole", name="up"))
+    admin = await bob.post(BINDINGS, bound("cluster-admin", user(), kind="ClusterRole", name="up"))
     assert admin.status == 403
 
 
@@ -255,20 +253,26 @@ async def test_a_token_dies_with_its_account(api, account):
     token = await token_of(api)
     assert (await api.get(PODS, **bearer(token))).status == 403
     await api.delete(f"{ACCOUNTS}/worker")
-    assert (await api.get(PODS, **bearer(token))).status == 401
+    assert await api.becomes(401, PODS, **bearer(token))
     await api.post(ACCOUNTS, {"metadata": {"name": "worker"}})
     assert (await api.get(PODS, **bearer(token))).status == 401
 
 
 async def test_a_token_may_be_bound_to_a_pod(api, account):
     spec = {"containers": [{"name": "c", "image": "i"}]}
+    await api.post(PODS, {"metadata": {"name": "other"}, "spec": spec})
+    spec["serviceAccountName"] = "worker"
     await api.post(PODS, {"metadata": {"name": "p"}, "spec": spec})
     ref = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
     token = await token_of(api, boundObjectRef=ref)
     assert claims(token)["kubernetes.io"]["pod"]["name"] == "p"
     assert (await api.get(PODS, **bearer(token))).status == 403
     await api.delete(f"{PODS}/p", params={"gracePeriodSeconds": "0"})
-    assert (await api.get(PODS, **bearer(token))).status == 401
+    assert await api.becomes(401, PODS, **bearer(token))
+    foreign = {"spec": {"boundObjectRef": {**ref, "name": "other"}}}
+    refused = await api.post(f"{ACCOUNTS}/worker/token", foreign)
+    assert refused.status == 400
+    assert "pod running with different serviceaccount name" in refused.body["message"]
     absent = await api.post(f"{ACCOUNTS}/worker/token", {"spec": {"boundObjectRef": ref}})
     assert absent.status == 404
 
@@ -338,7 +342,7 @@ async def test_access_reviews_know_the_roles(api, bob):
     await grant(api, rule(["pods"], ["list"]))
     status = await ask(bob, "selfsubjectaccessreviews", review())
     assert status["allowed"]
-    assert status["reason"] == 'RBAC: allowed by RoleBinding "b/default" of Role "r"'
+    assert status["reason"] == 'RBAC: allowed by RoleBinding "b/default" of Role "r" to User "bob"'
     assert not (await ask(bob, "selfsubjectaccessreviews", review("get")))["allowed"]
     about = {**review(), "user": "bob"}
     assert (await ask(api, "subjectaccessreviews", about))["allowed"]
@@ -379,12 +383,15 @@ async def test_an_administrator_acts_as_somebody_else(api, bob):
     account = {"Impersonate-User": "system:serviceaccount:default:x"}
     about = (await api.post(path, {}, headers=account)).body["status"]["userInfo"]
     assert "system:serviceaccounts:default" in about["groups"]
-    assert (await api.get(PODS, headers={"Impersonate-Group": "devs"})).status == 500
-    refused = await bob.get(PODS, headers={"Impersonate-User": "eve"})
-    assert refused.body["message"] == (
-        'users "eve" is forbidden: User "bob" cannot impersonate resource "users" in API group "" '
-        "at the cluster scope"
+    nobody = await api.get(PODS, headers={"Impersonate-Group": "devs"})
+    assert nobody.status == 400
+    assert nobody.body["message"] == (
+        'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"devs"}, '
+        "Extra:map[string][]string(nil)} without impersonating a user name"
     )
+    refused = await bob.get(PODS, headers={"Impersonate-User": "eve"})
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert 'User "bob" cannot impersonate' in refused.body["message"]
 
 
 async def test_an_impersonator_needs_the_permission_for_each_part(api, bob):

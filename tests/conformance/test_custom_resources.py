@@ -73,7 +73,7 @@ def widget(name="w", **spec):
 async def defined(api):
     made = await api.post(CRDS, crd())
     assert made.status == 201
-    return made.body
+    return (await api.get(f"{CRDS}/widgets.example.com")).body
 
 
 async def test_a_definition_is_served_at_once(api, defined):
@@ -125,7 +125,7 @@ async def test_a_replacement_needs_a_version(api, defined):
     found = await api.put(f"{WIDGETS}/w", widget())
     assert found.status == 422
     assert found.body["message"] == (
-        'Widget.example.com "w" is invalid: metadata.resourceVersion: Invalid value: 0x0: '
+        'widgets.example.com "w" is invalid: metadata.resourceVersion: Invalid value: 0: '
         "must be specified for an update"
     )
 
@@ -133,6 +133,24 @@ async def test_a_replacement_needs_a_version(api, defined):
 async def test_a_strategic_patch_is_not_for_custom_resources(api, defined):
     await api.post(WIDGETS, widget())
     assert (await api.patch(f"{WIDGETS}/w", {}, STRATEGIC)).status == 415
+
+
+async def test_a_custom_object_says_what_it_is(api, defined):
+    bare = widget()
+    del bare["kind"]
+    found = await api.post(WIDGETS, bare)
+    assert found.status == 400
+    assert "(must be of type Widget): Object 'Kind' is missing in" in found.body["message"]
+    found = await api.post(WIDGETS, {**widget(), "apiVersion": ""})
+    assert (found.status, found.body["message"]) == (
+        400,
+        "the API version in the data () does not match the expected API version (example.com/v1)",
+    )
+    found = await api.post(WIDGETS, {**widget(), "kind": "Odd"})
+    assert found.status == 422
+    assert found.body["message"] == (
+        'Odd.example.com "w" is invalid: kind: Invalid value: "Odd": must be Widget'
+    )
 
 
 async def test_items_keep_their_kind_in_lists(api, defined):
@@ -182,10 +200,10 @@ async def test_selectable_fields_select(api):
         ({"versions": [version(schema={})]}, "spec.versions[0].schema.openAPIV3Schema"),
         (
             {"versions": [version(additionalPrinterColumns=[{"name": "a", "type": "string"}])]},
-            "spec.versions[0].additionalPrinterColumns[0].jsonPath",
+            "spec.additionalPrinterColumns[0].JSONPath",
         ),
         ({"conversion": {"strategy": "Odd"}}, "spec.conversion.strategy"),
-        ({"conversion": {"strategy": "Webhook"}}, "spec.conversion.webhook.clientConfig"),
+        ({"conversion": {"strategy": "Webhook"}}, "spec.conversion.webhookClientConfig"),
     ],
 )
 async def test_a_broken_definition_is_invalid(api, change, field):
@@ -199,7 +217,8 @@ async def test_a_broken_definition_is_invalid(api, change, field):
 async def test_names_of_others_are_not_accepted(api, defined):
     body = crd(names={"plural": "gadgets", "kind": "Widget"})
     body["metadata"]["name"] = "gadgets.example.com"
-    made = (await api.post(CRDS, body)).body
+    await api.post(CRDS, body)
+    made = (await api.get(f"{CRDS}/gadgets.example.com")).body
     conditions = {each["type"]: each for each in made["status"]["conditions"]}
     assert conditions["NamesAccepted"]["status"] == "False"
     assert conditions["Established"]["status"] == "False"
@@ -242,7 +261,7 @@ async def test_a_version_that_is_stored_cannot_go(api, defined):
 
 async def test_a_version_can_be_withdrawn(api, defined):
     body = {**defined, "spec": {**defined["spec"], "versions": [version(served=False)]}}
-    await api.put(f"{CRDS}/widgets.example.com", body)
+    assert (await api.put(f"{CRDS}/widgets.example.com", body)).status == 200
     assert (await api.get(WIDGETS)).status == 404
 
 
@@ -258,13 +277,18 @@ async def test_objects_go_with_their_definition(api, defined):
     await asyncio.sleep(0.05)
     left = (await api.get(WIDGETS)).body["items"]
     assert [each["metadata"]["name"] for each in left] == ["b"]
-    assert (await api.post(WIDGETS, widget("c"))).status == 405
+    refused = await api.post(WIDGETS, widget("c"))
+    assert refused.status == 403
+    assert refused.body["message"] == (
+        'widgets.example.com "c" is forbidden: create not allowed while custom resource '
+        "definition is terminating"
+    )
     await api.patch(f"{WIDGETS}/b", {"metadata": {"finalizers": None}})
     for _ in range(100):
         if (await api.get(f"{CRDS}/widgets.example.com")).status == 404:
             break
         await asyncio.sleep(0.01)
-    assert (await api.get(WIDGETS)).status == 404
+    assert await api.becomes(404, WIDGETS)
     types = [each["type"] for each in await watching]
     assert types == ["ADDED", "ADDED", "DELETED", "MODIFIED", "DELETED"]
 

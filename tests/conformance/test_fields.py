@@ -21,6 +21,7 @@ def job(**spec):
     return {"metadata": {"name": "j"}, "spec": {"template": template, **spec}}
 
 
+RULE = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 UNKNOWN = [
     (PODS, pod(containers=[{**CONTAINER, "imagee": "x"}]), "spec.containers[0].imagee"),
     (PODS, pod(tolerationz=[]), "spec.tolerationz"),
@@ -38,7 +39,7 @@ UNKNOWN = [
     (MAPS, {"metadata": {"name": "m"}, "date": {}}, "date"),
     (
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-        {"metadata": {"name": "r"}, "rules": [{"verbs": ["get"], "resource": ["pods"]}]},
+        {"metadata": {"name": "r"}, "rules": [{**RULE, "resource": ["pods"]}]},
         "rules[0].resource",
     ),
     (

@@ -159,6 +159,7 @@ async def test_a_streamed_list_ends_with_a_bookmark(api):
     assert wrong.status == 422
 
 
+@pytest.mark.embedded
 async def test_a_watch_ends_at_its_timeout_with_a_bookmark(api):
     version = (await api.get(MAPS)).body["metadata"]["resourceVersion"]
     events = await api.watch(

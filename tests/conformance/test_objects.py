@@ -93,18 +93,24 @@ async def test_an_object_needs_its_namespace(api):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"apiVersion": "v2"}, "does not match the expected API version (v1)"),
-        ({"kind": "Secret"}, "does not match the expected kind (ConfigMap)"),
+        ({"apiVersion": "v2"}, 'no kind "ConfigMap" is registered for version "v2" in scheme'),
+        ({"kind": "Secret", "data": {}}, "(v1.Secret) to (core.ConfigMap): unknown conversion"),
         ({"metadata": {"name": "a", "namespace": "other"}}, "does not match the namespace"),
         ({"metadata": {"name": "a", "labels": {"a": 1}}}, "cannot unmarshal number"),
         ({"metadata": []}, "cannot unmarshal array"),
-        ({"metadata": {"name": "a", "resourceVersion": "1"}}, "resourceVersion should not be set"),
     ],
 )
 async def test_an_object_that_contradicts_its_url_is_a_bad_request(api, change, text):
     made = await api.post(MAPS, {**config_map(), **change})
     assert (made.status, made.body["reason"]) == (400, "BadRequest")
     assert text in made.body["message"]
+
+
+async def test_a_new_object_has_no_version_yet(api):
+    made = await api.post(MAPS, config_map(resourceVersion="1"))
+    assert made.status == 500
+    assert made.body["message"] == "resourceVersion should not be set on objects to be created"
+    assert "reason" not in made.body
 
 
 async def test_a_stale_replacement_is_a_conflict(api):
@@ -139,25 +145,34 @@ async def test_a_write_without_a_change_keeps_the_version(api):
 async def test_a_wrong_uid_is_a_conflict(api):
     await api.post(MAPS, config_map())
     changed = await api.patch(f"{MAPS}/a", {"metadata": {"uid": "other"}, "data": {"x": "2"}})
-    assert changed.status == 409
-    assert "Precondition failed: UID in precondition: other" in changed.body["message"]
+    assert changed.status == 422
+    assert changed.body["details"]["causes"][0]["field"] == "metadata.uid"
+    replaced = await api.put(f"{MAPS}/a", config_map(uid="other"))
+    assert replaced.status == 409
+    assert "Precondition failed: UID in precondition: other" in replaced.body["message"]
     gone = await api.delete(f"{MAPS}/a", {"preconditions": {"uid": "other"}})
     assert gone.status == 409
+    assert gone.body["message"].startswith(
+        'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does '
+    )
     gone = await api.delete(f"{MAPS}/a", {"preconditions": {"resourceVersion": "1"}})
     assert gone.status == 409
 
 
 async def test_the_identity_cannot_be_changed(api):
     first = (await api.post(MAPS, config_map())).body["metadata"]
-    meta = {
-        "creationTimestamp": "2000-01-01T00:00:00Z",
-        "deletionTimestamp": "2000-01-01T00:00:00Z",
-    }
+    meta = {"creationTimestamp": "2000-01-01T00:00:00Z"}
     changed = (await api.patch(f"{MAPS}/a", {"metadata": meta, "data": {"x": "2"}})).body[
         "metadata"
     ]
     assert changed["creationTimestamp"] == first["creationTimestamp"]
-    assert "deletionTimestamp" not in changed
+    for field, value in (
+        ("deletionTimestamp", "2000-01-01T00:00:00Z"),
+        ("deletionGracePeriodSeconds", 4),
+    ):
+        refused = await api.patch(f"{MAPS}/a", {"metadata": {field: value}})
+        assert refused.status == 422
+        assert refused.body["details"]["causes"][0]["field"] == f"metadata.{field}"
     renamed = await api.patch(f"{MAPS}/a", {"metadata": {"name": "b"}})
     assert renamed.status == 400
 
@@ -182,7 +197,7 @@ async def test_a_json_patch_is_done_in_order_or_not_at_all(api):
     assert (await api.get(f"{MAPS}/a")).body["data"] == {"y": "2"}
 
 
-@pytest.mark.parametrize("body", [{}, "nonsense", [1], [{"op": "fly", "path": "/a"}]])
+@pytest.mark.parametrize("body", [{}, "nonsense", [1]])
 async def test_a_malformed_json_patch_is_a_bad_request(api, body):
     await api.post(MAPS, config_map())
     changed = await api.patch(f"{MAPS}/a", body, JSON_PATCH)
@@ -198,11 +213,11 @@ async def test_a_strategic_patch_merges_containers_by_name(api):
     assert container["imagePullPolicy"] == "Always"
 
 
-async def test_an_unknown_patch_type_is_refused_with_those_that_work(api):
+async def test_an_unknown_patch_type_is_refused(api):
     await api.post(MAPS, config_map())
     changed = await api.patch(f"{MAPS}/a", {}, "text/plain")
     assert (changed.status, changed.body["reason"]) == (415, "UnsupportedMediaType")
-    assert MERGE in changed.body["message"]
+    assert changed.body["message"] == "415: Unsupported Media Type"
 
 
 async def test_a_dry_run_stores_nothing(api):
@@ -270,10 +285,11 @@ async def test_propagation_leaves_its_finalizer(api):
 
 async def test_a_bound_pod_is_given_its_grace_period(api):
     await api.post(PODS, pod(terminationGracePeriodSeconds=7))
-    bound = await api.post(f"{PODS}/p/binding", {"target": {"kind": "Node", "name": "n"}})
-    assert bound.status == 201
-    again = await api.post(f"{PODS}/p/binding", {"target": {"kind": "Node", "name": "n"}})
-    assert again.status == 409
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    nameless = await api.post(f"{PODS}/p/binding", {"target": binding["target"]})
+    assert nameless.status == 400
+    assert (await api.post(f"{PODS}/p/binding", binding)).status == 201
+    assert (await api.post(f"{PODS}/p/binding", binding)).status == 409
     going = await api.delete(f"{PODS}/p")
     assert going.body["metadata"]["deletionGracePeriodSeconds"] == 7
     assert going.body["spec"]["nodeName"] == "n"
@@ -375,42 +391,35 @@ async def test_a_deployment_is_scaled_through_its_subresource(api):
 
 
 @pytest.mark.parametrize(
-    ("operation", "why"),
+    "operation",
     [
-        (
-            {"op": "replace", "path": "/dota/x", "value": "1"},
-            'replace operation does not apply: doc is missing path: "/dota/x": missing value',
-        ),
-        (
-            {"op": "move", "path": "/data/y", "from": "/data/no"},
-            'move operation does not apply: doc is missing path: "/data/no": missing value',
-        ),
-        (
-            {"op": "copy", "path": "/no/y", "from": "/data/x"},
-            'copy operation does not apply: doc is missing path: "/no/y": missing value',
-        ),
-        (
-            {"op": "test", "path": "/data/x", "value": "guess"},
-            "testing value /data/x failed: test failed",
-        ),
+        {"op": "replace", "path": "/dota/x", "value": "1"},
+        {"op": "move", "path": "/data/y", "from": "/data/no"},
+        {"op": "copy", "path": "/no/y", "from": "/data/x"},
+        {"op": "test", "path": "/data/x", "value": "guess"},
+        {"op": "remove", "path": "/data/no"},
+        {"op": "fly", "path": "/a"},
+        {"op": "add"},
+        {"op": "replace", "path": "", "value": 1},
     ],
 )
-async def test_a_json_patch_that_fails_tells_the_path_and_no_value(api, operation, why):
+async def test_a_json_patch_that_fails_tells_no_value(api, operation):
     secrets = "/api/v1/namespaces/default/secrets"
     await api.post(secrets, {"metadata": {"name": "s"}, "data": {"x": "aHVzaA=="}})
     found = await api.patch(f"{secrets}/s", [operation], type=JSON_PATCH)
-    assert found.status == 422
-    assert [cause["message"] for cause in found.body["details"]["causes"]] == [why]
-    assert "aHVzaA" not in found.text
+    assert (found.status, found.body["reason"]) == (422, "Invalid")
+    assert found.body["message"] == "the server rejected our request due to an error in our request"
+    assert found.body["details"] == {}
 
 
 @pytest.mark.parametrize("by", ["put", "patch"])
-async def test_a_resource_version_that_is_no_number_is_invalid(api, by):
+async def test_a_resource_version_that_is_no_number_is_a_failure(api, by):
     await api.post(MAPS, config_map())
     call = getattr(api, by)
     found = await call(f"{MAPS}/a", config_map(resourceVersion="abc"))
-    assert (found.status, found.body["reason"]) == (422, "Invalid")
-    assert found.body["details"]["causes"][0]["field"] == "metadata.resourceVersion"
+    assert found.status == 500
+    assert found.body["message"] == 'strconv.ParseUint: parsing "abc": invalid syntax'
+    assert "reason" not in found.body
 
 
 async def test_a_broken_label_is_named_once(api):
@@ -421,7 +430,7 @@ async def test_a_broken_label_is_named_once(api):
     text = f'metadata.labels: Invalid value: "{value}": must be no more than 63 bytes'
     assert found.body["message"].count(text) == 1
     assert found.body["message"].count('metadata.labels: Invalid value: "b d": name part') == 1
-    assert len(found.body["details"]["causes"]) == 2
+    assert len(found.body["details"]["causes"]) == 3
 
 
 @pytest.mark.parametrize(

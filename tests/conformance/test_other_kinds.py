@@ -10,6 +10,7 @@ MAPS, SECRETS, SERVICES, PODS = (
 )
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 CONTAINER = {"name": "c", "image": "i"}
+BINDING = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}}
 
 
 def named(name="a", **fields):
@@ -28,7 +29,7 @@ def fields_of(found):
         (MAPS, named(data={"..": "1"}), "data[..]"),
         (MAPS, named(data={"x" * 254: "1"}), f"data[{'x' * 254}]"),
         (MAPS, named(data={"a": "1"}, binaryData={"a": "MQ=="}), "data[a]"),
-        (MAPS, named(data={"a": "x" * (2**20 + 1)}), ""),
+        (MAPS, named(data={"a": "x" * (2**20 + 1)}), "[]"),
         (SECRETS, named(data={"a b": "MQ=="}), "data[a b]"),
         (SECRETS, named(type="kubernetes.io/tls", data={"tls.crt": "MQ=="}), "data[tls.key]"),
         (
@@ -37,7 +38,12 @@ def fields_of(found):
             "metadata.annotations[kubernetes.io/service-account.name]",
         ),
         (SERVICES, named(spec={}), "spec.ports"),
-        (SERVICES, named(spec={"ports": [{"port": 0}]}), "spec.ports[0].port"),
+        (SERVICES, named(spec={"ports": [{"port": 0, "targetPort": 1}]}), "spec.ports[0].port"),
+        (
+            SERVICES,
+            named(spec={"ports": [{"port": 1, "targetPort": 65536}]}),
+            "spec.ports[0].targetPort",
+        ),
         (
             SERVICES,
             named(spec={"ports": [{"port": 80, "protocol": "X"}]}),
@@ -123,7 +129,7 @@ async def test_a_deployment_has_defaults(api):
         ({"selector": {}}, "spec.selector"),
         ({"selector": {"matchLabels": {"x": "y"}}}, "spec.template.metadata.labels"),
         ({"replicas": -1}, "spec.replicas"),
-        ({"strategy": {"type": "Odd"}}, "spec.strategy.type"),
+        ({"strategy": {"type": "Odd"}}, "spec.strategy"),
     ],
 )
 async def test_a_deployment_keeps_its_rules(api, change, field):
@@ -140,7 +146,7 @@ async def test_the_selector_of_a_deployment_stays(api):
 async def running(api, **spec):
     made = await api.post(PODS, named(spec={"containers": [CONTAINER], **spec}))
     assert made.status == 201
-    await api.post(f"{PODS}/a/binding", {"target": {"kind": "Node", "name": "n"}})
+    await api.post(f"{PODS}/a/binding", BINDING)
     await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
 
 
@@ -182,7 +188,7 @@ async def test_nothing_runs_in_the_containers(api, what):
     await api.post(PODS, named(spec={"containers": [CONTAINER]}))
     unbound = await api.get(f"{PODS}/a/{what}")
     assert (unbound.status, unbound.body["message"]) == (400, "pod a does not have a host assigned")
-    await api.post(f"{PODS}/a/binding", {"target": {"kind": "Node", "name": "n"}})
+    await api.post(f"{PODS}/a/binding", BINDING)
     found = await api.get(f"{PODS}/a/{what}")
     assert found.status == 500
     assert found.body["message"].startswith("error dialing backend: ")

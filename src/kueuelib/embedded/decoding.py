@@ -13,6 +13,7 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import invalid, section
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
@@ -57,6 +58,13 @@ class Schema(Protocol):
         """The broken rules; `old` is the state before a change."""
 
 
+_SHOWN = 30
+
+
+class StrictError(BadRequest):
+    """Fields that nobody knows, or doubled ones, where they are refused."""
+
+
 def settle(version: Version, obj: Obj) -> None:
     """Prunes and defaults an object that did not come from a client."""
     if version.schema is not None:
@@ -84,6 +92,8 @@ def decode(
     Raises:
         BadRequest: wrong apiVersion, kind or JSON types; unknown fields under strict validation.
     """
+    if given is None and kind.builtin:
+        given = {}
     if not isinstance(given, Mapping):
         raise failures.bad_request(
             f"couldn't get version/kind; json parse error: an object is expected, "
@@ -92,16 +102,10 @@ def decode(
     same = {} if settled is None else _same_parts(given, settled)
     obj: Obj = copy_json(given if not same else _parts(given, same))
     expected = kind.api_version(version.name)
-    found = obj.get("apiVersion") or expected
-    if found != expected:
-        raise failures.bad_request(
-            f"the API version in the data ({found}) does not match the expected API version "
-            f"({expected})"
-        )
-    if (obj.get("kind") or kind.kind) != kind.kind:
-        raise failures.bad_request(
-            f"the kind in the data ({obj['kind']}) does not match the expected kind ({kind.kind})"
-        )
+    if kind.builtin:
+        _check_built_in(kind, expected, obj)
+    else:
+        _check_custom(kind, expected, obj)
     obj["apiVersion"], obj["kind"] = expected, kind.kind
     unknown = check_metadata(kind, version, obj)
     redefine(kind, version, obj, unknown)
@@ -122,6 +126,46 @@ def _same_parts(given: Mapping[str, Any], settled: Mapping[str, Any]) -> Obj:
 
 def _parts(given: Mapping[str, Any], without: Mapping[str, Any]) -> Obj:
     return {name: value for name, value in given.items() if name not in without}
+
+
+def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
+    """What an object does not say of its kind is taken from the URL."""
+    api_version, name = obj.get("apiVersion") or expected, obj.get("kind") or kind.kind
+    if (api_version, name) == (expected, kind.kind):
+        return
+    text = (
+        f'no kind "{name}" is registered for version "{api_version}" in scheme '
+        '"pkg/api/legacyscheme/scheme.go:30"'
+    )
+    if api_version == expected:
+        package = kind.group.partition(".")[0] or "core"
+        outer = expected.rpartition("/")[2]
+        text = f"converting ({outer}.{name}) to ({package}.{kind.kind}): unknown conversion"
+    raise failures.bad_request(
+        f'{name} in version "{str(api_version).rpartition("/")[2]}" cannot be handled as a '
+        f"{kind.kind}: {text}"
+    )
+
+
+def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
+    """Objects of custom kinds have to say what they are."""
+    if not obj.get("kind"):
+        shown = orjson.dumps(obj).decode()
+        short = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
+        raise failures.bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' "
+            f"is missing in '{shown}' ({short})"
+        )
+    found = obj.get("apiVersion") or ""
+    if found != expected:
+        raise failures.bad_request(
+            f"the API version in the data ({found}) does not match the expected API version "
+            f"({expected})"
+        )
+    if obj["kind"] != kind.kind:
+        name = str(section(obj, "metadata").get("name") or "")
+        error = invalid("kind", obj["kind"], f"must be {kind.kind}")
+        raise failures.invalid_named(str(obj["kind"]), kind.group, name, [error])
 
 
 def redefine(kind: Kind, version: Version, obj: Obj, unknown: list[str] | None = None) -> None:
@@ -145,7 +189,7 @@ def report_unknown(
     if options.field_validation is FieldValidation.WARN:
         options.warnings.extend(texts)
         return
-    raise BadRequest(
+    raise StrictError(
         f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: '
         f"strict decoding error: {', '.join(texts)}"
     )

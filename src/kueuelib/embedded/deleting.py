@@ -14,6 +14,7 @@ from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.errors import Conflict
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -123,19 +124,20 @@ class Deletes:
     def _check_preconditions(kind: Kind, key: ObjectKey, obj: Obj, options: DeleteOptions) -> None:
         meta = obj["metadata"]
         if options.uid is not None and options.uid != meta["uid"]:
-            raise failures.conflict(
+            raise _unmet(
                 kind,
                 key.name,
-                f"Precondition failed: UID in precondition: {options.uid}, "
-                f"UID in object meta: {meta['uid']}",
+                f"the UID in the precondition ({options.uid}) does not match the UID in record "
+                f"({meta['uid']}). The object might have been deleted and then recreated",
             )
         wanted = options.resource_version
         if wanted is not None and wanted != meta["resourceVersion"]:
-            raise failures.conflict(
+            raise _unmet(
                 kind,
                 key.name,
-                f"Precondition failed: ResourceVersion in precondition: {wanted}, "
-                f"ResourceVersion in object meta: {meta['resourceVersion']}",
+                f"the ResourceVersion in the precondition ({wanted}) does not match the "
+                f"ResourceVersion in record ({meta['resourceVersion']}). "
+                "The object might have been modified",
             )
 
     def _request(
@@ -160,3 +162,12 @@ class Deletes:
             now=self._now(),
             options=described,
         )
+
+
+def _unmet(kind: Kind, name: str, why: str) -> Conflict:
+    """A precondition does not hold; unlike others this failure names the kind."""
+    qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    return Conflict(
+        f'Operation cannot be fulfilled on {qualified} "{name}": {why}',
+        details={**failures.details(kind, name), "kind": kind.kind},
+    )

@@ -9,6 +9,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     Conflict,
     FieldError,
@@ -47,6 +48,15 @@ def unknown_resource() -> NotFound:
     return NotFound("the server could not find the requested resource", details={})
 
 
+class NoPage(NotFound):
+    """Nothing at all is served below the path: the answer is plain text, not a Status."""
+
+
+def no_page() -> NoPage:
+    """The path belongs to nobody."""
+    return NoPage("404 page not found")
+
+
 def already_exists(kind: Kind, name: str) -> AlreadyExists:
     """The name is taken."""
     return AlreadyExists(
@@ -69,16 +79,14 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
 
 def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """The same for what is no stored object: options, reviews."""
-    once = {str(error): error for error in errors}
-    texts = list(once)
+    texts = list(dict.fromkeys(map(str, errors)))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     about: dict[str, Any] = {"name": name} if name else {}
     if group:
         about["group"] = group
     about["kind"] = kind
     about["causes"] = [
-        {"reason": error.reason, "message": error.message, "field": error.path}
-        for error in once.values()
+        {"reason": error.reason, "message": error.message, "field": error.path} for error in errors
     ]
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(f'{qualified} "{name}" is invalid: {text}', details=about)
@@ -106,6 +114,18 @@ def future_version(asked: int, current: int) -> ServerTimeout:
     )
 
 
+def unexplained(message: str, code: int = 500) -> ApiError:
+    """A failure for which Kubernetes gives no reason, only a status and words."""
+    return ApiError(message, code=code, reason="")
+
+
+def bad_patch(why: str) -> Invalid:
+    """What a patch makes of the object is none of its kind; the object may be secret."""
+    error = FieldError("patch", "FieldValueInvalid", f"Invalid value: {why}")
+    causes = [{"reason": error.reason, "message": error.message, "field": error.path}]
+    return Invalid(f' "" is invalid: {error}', details={"causes": causes})
+
+
 def bad_request(message: str) -> BadRequest:
     """The request cannot be understood."""
     return BadRequest(message)
@@ -116,6 +136,11 @@ def wrong_method(kind: Kind | None = None, verb: str = "") -> MethodNotAllowed:
     if kind is None:
         return MethodNotAllowed("the server does not allow this method on the requested resource")
     return MethodNotAllowed(f"{verb} is not supported on resources of kind {kind.qualified_plural}")
+
+
+def unsupported_patch() -> UnsupportedMediaType:
+    """The patch is of a type that is not accepted here."""
+    return UnsupportedMediaType("415: Unsupported Media Type", details={})
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> UnsupportedMediaType:

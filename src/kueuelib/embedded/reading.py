@@ -138,8 +138,13 @@ def parse_revision(text: str) -> int:
     """
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise failures.bad_request(f'Invalid value: "{text}": invalid resource version')
+    number = text.isascii() and text.isdigit()
+    if not number or len(text) > 19:
+        why = "value out of range" if number else "invalid syntax"
+        raise failures.bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": {why}'
+        )
     return int(text)
 
 

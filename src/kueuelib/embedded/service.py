@@ -26,7 +26,7 @@ from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
-from kueuelib.embedded.decoding import copy_json, decode
+from kueuelib.embedded.decoding import StrictError, copy_json, decode
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.managing import Managers, configuration
@@ -52,7 +52,7 @@ from kueuelib.embedded.verbs import (
 )
 from kueuelib.embedded.watching import Stream
 from kueuelib.embedded.writing import STATUS, Target, Writes, place
-from kueuelib.errors import AlreadyExists, FieldError, NotFound
+from kueuelib.errors import AlreadyExists, BadRequest, FieldError, NotFound
 
 BINDING = "binding"
 
@@ -203,7 +203,8 @@ class ApiService:
             meta.setdefault("namespace", target.key.namespace)
         revision = meta.get("resourceVersion", "")
         if not revision and not (kind.builtin and kind.unconditional):
-            raise failures.invalid(kind, target.key.name, [_MUST_BE_SPECIFIED])
+            errors = [_MUST_BE_SPECIFIED]
+            raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
 
         async def transform(_: Obj, *, settled: bool) -> Obj:
             del settled
@@ -247,7 +248,12 @@ class ApiService:
         async def transform(old: Obj, *, settled: bool) -> Obj:
             wanted = patched(old, body, type_, node)
             known = old if settled else None
-            return decode(target.kind, target.version, wanted, options, known)
+            try:
+                return decode(target.kind, target.version, wanted, options, known)
+            except StrictError:
+                raise
+            except BadRequest as error:
+                raise failures.bad_patch(error.message) from error
 
         return await self.writes.change(target, transform, options), False
 
@@ -288,7 +294,10 @@ class ApiService:
         self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
     ) -> None:
         """Puts a pod on a node, as a scheduler does. Raises Conflict when it cannot be bound."""
-        binding: Obj = {"metadata": {"uid": uid}, "target": {"kind": "Node", "name": node}}
+        binding: Obj = {
+            "metadata": {"name": key.name, "uid": uid},
+            "target": {"kind": "Node", "name": node},
+        }
         await self.bind_pod(key, binding, options or WriteOptions())
 
     async def bind_pod(
@@ -384,5 +393,5 @@ class ApiService:
 _MUST_BE_SPECIFIED = FieldError(
     "metadata.resourceVersion",
     "FieldValueInvalid",
-    "Invalid value: 0x0: must be specified for an update",
+    "Invalid value: 0: must be specified for an update",
 )

@@ -24,6 +24,8 @@ def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
     name = meta["name"]
     target = binding.get("target") or {}
     about = binding.get("metadata") or {}
+    if about.get("name") != name:
+        raise failures.bad_request("name in URL does not match name in Binding object")
     if target.get("kind") not in (None, "", "Node") or not target.get("name"):
         raise failures.bad_request("target.name: Required value: a node is expected")
     if about.get("uid") and about["uid"] != meta["uid"]:

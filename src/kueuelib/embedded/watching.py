@@ -22,7 +22,7 @@ from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.selection import select
 from kueuelib.embedded.storage import Change, Compacted, Entry, Storage
 from kueuelib.embedded.verbs import WatchEvent, WatchOptions
-from kueuelib.errors import ApiError, FieldError, Invalid
+from kueuelib.errors import ApiError, BadRequest, FieldError, Invalid
 
 Frame = tuple[str, bytes]
 """The type of an event and its object as JSON."""
@@ -56,7 +56,11 @@ class Stream:
         self._options = options
         self._table = storage.table(kind.table)
         self._selection = select(kind, namespace, options.label_selector, options.field_selector)
-        self._revision = parse_revision(options.resource_version)
+        try:
+            self._revision = parse_revision(options.resource_version)
+        except BadRequest as error:
+            text = error.message.removeprefix("invalid resource version: ")
+            raise failures.unexplained(text) from error
         self._closed = False
         _check(options)
 

@@ -12,7 +12,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
-from kueuelib.embedded.builtins.fields import invalid
+from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, section
 from kueuelib.embedded.builtins.metadata import validate_metadata, validate_metadata_update
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
@@ -21,7 +21,7 @@ from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import Entry, StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
-from kueuelib.errors import FieldError, MethodNotAllowed
+from kueuelib.errors import FieldError
 
 ATTEMPTS = 5
 NAME_ATTEMPTS = 8
@@ -92,14 +92,14 @@ class Writes:
     ) -> Obj:
         """Stores a new object and returns it at the version of the request."""
         if kind.terminating:
-            raise MethodNotAllowed(
-                "create not allowed while custom resource definition is terminating"
-            )
+            named = section(given, "metadata").get("name") or ""
+            why = "create not allowed while custom resource definition is terminating"
+            raise failures.forbidden(kind, named, why)
         obj = decode(kind, version, given, options)
         place(kind, obj, namespace)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
-            raise failures.bad_request("resourceVersion should not be set on objects to be created")
+            raise failures.unexplained("resourceVersion should not be set on objects to be created")
         prefix = "" if meta.get("name") else meta.get("generateName", "")
         key = ObjectKey(meta.get("namespace", ""), meta.get("name", ""))
         request = self._request(
@@ -250,7 +250,10 @@ class Writes:
         if not isinstance(meta, dict):
             raise failures.bad_request("metadata must be an object")
         if not meta.get("name"):
-            raise failures.invalid(kind, name, [_NAME_STAYS])
+            raise failures.bad_request(
+                f"the name of the object ({name} based on URL) was undeterminable: "
+                "name must be provided"
+            )
         if meta["name"] != name:
             raise failures.mismatch(target.key, str(meta["name"]))
         if kind.namespaced and (meta.get("namespace") or target.key.namespace) != (
@@ -262,6 +265,8 @@ class Writes:
             )
         uid = meta.get("uid")
         if uid and uid != old["metadata"]["uid"]:
+            if target.verb == "Patch":
+                raise failures.invalid(kind, name, [invalid("metadata.uid", uid, IMMUTABLE)])
             raise failures.conflict(
                 kind,
                 name,
@@ -270,10 +275,16 @@ class Writes:
             )
         if insisted and not (insisted.isascii() and insisted.isdigit()):
             text = f'strconv.ParseUint: parsing "{insisted}": invalid syntax'
-            broken = invalid("metadata.resourceVersion", insisted, text)
-            raise failures.invalid(kind, name, [broken])
+            raise failures.unexplained(text)
         if insisted and insisted != old["metadata"]["resourceVersion"]:
             raise failures.conflict(kind, name)
+        errors = [
+            invalid(f"metadata.{key}", meta[key], IMMUTABLE)
+            for key in ("deletionTimestamp", "deletionGracePeriodSeconds")
+            if meta.get(key) not in (None, old["metadata"].get(key))
+        ]
+        if errors:
+            raise failures.invalid(kind, name, errors)
 
     # ---- shared steps
 
@@ -351,11 +362,6 @@ class Writes:
     def _refuse_broken(kind: Kind, name: str, errors: list[FieldError]) -> None:
         if errors:
             raise failures.invalid(kind, name, errors)
-
-
-_NAME_STAYS = FieldError(
-    "metadata.name", "FieldValueInvalid", 'Invalid value: "": field is immutable'
-)
 
 
 def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from kueuelib.embedded.patching.strategic import strategic_merge
 from kueuelib.embedded.schema.builtin import builtin_node
-from kueuelib.errors import BadRequest
+from kueuelib.errors import ApiError
 
 POD = builtin_node("", "Pod")
 JOB = builtin_node("batch", "Job")
@@ -175,5 +175,5 @@ def test_pod_templates_of_jobs_merge_like_pods():
     ],
 )
 def test_malformed_patches_are_refused(patch, problem):
-    with pytest.raises(BadRequest, match=problem):
+    with pytest.raises(ApiError, match=problem):
         strategic_merge(POD, pod(containers=[{"name": "a"}]), patch)

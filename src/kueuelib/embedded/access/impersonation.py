@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Authorizer, refusal
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.errors import ServerError
 
 USER = "Impersonate-User"
 GROUP = "Impersonate-Group"
@@ -29,7 +30,7 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
 
     Raises:
         Forbidden: the caller may not.
-        ServerError: groups or extras are given without a user.
+        BadRequest: groups or extras are given without a user.
     """
     user = headers.get(USER, "")
     groups = tuple(headers.getall(GROUP, ()))
@@ -40,9 +41,8 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
             extra.setdefault(unquote(name[len(EXTRA) :]).lower(), []).append(value)
     if not user:
         if groups or uid or extra:
-            raise ServerError(
-                f"Internal error occurred: requested {[*groups, *extra]} without impersonating "
-                "a user"
+            raise failures.bad_request(
+                f"requested {_shown(uid, groups, extra)} without impersonating a user name"
             )
         return caller
     for wish in _wishes(user, groups, uid, extra):
@@ -55,6 +55,18 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
     if user != ANONYMOUS_USER and AUTHENTICATED not in groups:
         groups = (*groups, AUTHENTICATED)
     return Caller(user, uid, groups, extra, caller.agent)
+
+
+def _shown(uid: str, groups: tuple[str, ...], extra: Mapping[str, list[str]]) -> str:
+    """A caller without a name, as Kubernetes prints it."""
+
+    def texts(values: Iterable[str]) -> str:
+        return "[]string{" + ", ".join(map(json.dumps, values)) + "}"
+
+    known = ", ".join(f"{json.dumps(key)}:{texts(extra[key])}" for key in sorted(extra))
+    named = f"map[string][]string{{{known}}}" if extra else "map[string][]string(nil)"
+    listed = texts(groups) if groups else "[]string(nil)"
+    return f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{listed}, Extra:{named}}}'
 
 
 def _wishes(

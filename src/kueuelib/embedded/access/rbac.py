@@ -62,7 +62,9 @@ class Rbac:
         for binding in self._of(caller, wish.namespace):
             for rule in self._role(binding.role):
                 if grants(rule, wish):
-                    return Decision(allowed=True, reason=f"RBAC: allowed by {binding.described}")
+                    who = _subject(caller, binding)
+                    text = f"RBAC: allowed by {binding.described} to {who}"
+                    return Decision(allowed=True, reason=text)
         return Decision(allowed=False)
 
     def rules(self, caller: Caller, namespace: str) -> tuple[Rule, ...]:
@@ -104,6 +106,17 @@ class Rbac:
             obj = self._reader.get(ROLES if key.namespace else CLUSTER_ROLES, key)
             found = self._rules[key] = rules_in(obj or {})
         return found
+
+
+def _subject(caller: Caller, binding: _Binding) -> str:
+    """Which of the names of a caller a binding is about."""
+    for kind, name in (("User", caller.user), *(("Group", each) for each in caller.groups)):
+        if (kind, name) in binding.subjects:
+            if kind == "User" and name.startswith(ACCOUNT_PREFIX):
+                space, _, account = name.removeprefix(ACCOUNT_PREFIX).partition(":")
+                return f'ServiceAccount "{account}/{space}"'
+            return f'{kind} "{name}"'
+    raise AssertionError("a binding was found by one of its subjects")
 
 
 def _binding(obj: Obj, namespace: str) -> _Binding:

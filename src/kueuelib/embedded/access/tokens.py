@@ -118,7 +118,7 @@ class Tokens:
         if not isinstance(seconds, int) or not MINIMUM_SECONDS <= seconds <= MAXIMUM_SECONDS:
             raise _bad_lifetime(account.name, seconds)
         audiences = list(spec.get("audiences") or (ISSUER,))
-        bound = self._bound(account.namespace, spec.get("boundObjectRef"))
+        bound = self._bound(account, spec.get("boundObjectRef"))
         token = self._sign(found, audiences, bound, int(now), int(seconds))
         status = {"token": token, "expirationTimestamp": format_time(int(now) + seconds)}
         meta = {
@@ -138,15 +138,19 @@ class Tokens:
             "status": status,
         }
 
-    def _bound(self, namespace: str, ref: Any) -> dict[str, Any]:
+    def _bound(self, account: ObjectKey, ref: Any) -> dict[str, Any]:
         if not ref:
             return {}
         resource = _BOUND.get(ref.get("kind"))
         if resource is None:
-            raise failures.bad_request(f"cannot bind token for object of type {ref.get('kind')}")
+            version = str(ref.get("apiVersion") or "")
+            shown = version if "/" in version else f"/{version}"
+            raise failures.bad_request(
+                f"cannot bind token to object of type {shown}, Kind={ref.get('kind') or ''}"
+            )
         name = ref.get("name") or ""
         found = self._reader.get(
-            resource, ObjectKey(namespace if resource.namespaced else "", name)
+            resource, ObjectKey(account.namespace if resource.namespaced else "", name)
         )
         if found is None:
             raise _absent(resource.plural, name)
@@ -155,6 +159,12 @@ class Tokens:
             raise failures.bad_request(
                 f"the UID in the bound object reference ({ref['uid']}) does not match the UID "
                 f"in record. The object might have been deleted and then recreated"
+            )
+        spec = found.get("spec") or {}
+        if resource.kind == "Pod" and spec.get("serviceAccountName") != account.name:
+            raise failures.bad_request(
+                f'cannot bind token for serviceaccount "{account.name}" to pod running with '
+                "different serviceaccount name."
             )
         return {resource.kind.lower(): {"name": name, "uid": uid}}
 

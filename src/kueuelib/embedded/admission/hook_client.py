@@ -44,7 +44,7 @@ class HookClient:
         Raises:
             HookFailed: no answer, or none that can be read.
         """
-        url = self._address(client)
+        url = self._address(client, seconds)
         context = self._context(client.get("caBundle") or "")
         if self._session is None:
             self._session = aiohttp.ClientSession(trust_env=False)
@@ -79,15 +79,17 @@ class HookClient:
         return answer
 
     @staticmethod
-    def _address(client: Mapping[str, Any]) -> str:
+    def _address(client: Mapping[str, Any], seconds: float) -> str:
         url = client.get("url")
         if isinstance(url, str) and url.startswith("https://"):
-            return url
+            return f"{url}{'&' if '?' in url else '?'}timeout={seconds:g}s"
         service = client.get("service")
         if service:
+            host = f"{service.get('name')}.{service.get('namespace')}.svc"
+            url = f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
             raise HookFailed(
-                f"the service {service.get('namespace')}/{service.get('name')} has no address "
-                "here: this server has no cluster network; give the webhook by url"
+                f'Post "{url}?timeout={seconds:g}s": service "{service.get("name")}" not found: '
+                "this server has no cluster network; give the webhook by url"
             )
         raise HookFailed(f"url: {url!r} is not an https address")
 

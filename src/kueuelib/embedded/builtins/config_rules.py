@@ -80,7 +80,7 @@ class ConfigMapRules(KindRules):
         size = sum(len(value.encode()) for value in data.values())
         size += sum(len(value) * 3 // 4 for value in binary.values())
         if size > SIZE_LIMIT:
-            errors.append(too_long("", SIZE_LIMIT))
+            errors.append(too_long("[]", SIZE_LIMIT))
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:

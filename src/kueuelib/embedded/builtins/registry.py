@@ -29,8 +29,10 @@ from kueuelib.embedded.builtins.priority import (
     PriorityPlugin,
     system_priority_classes,
 )
+from kueuelib.embedded.builtins.role_rules import RoleRules
 from kueuelib.embedded.builtins.service_rules import DeploymentRules, ServiceRules
 
+RBAC = "rbac.authorization.k8s.io"
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -48,6 +50,8 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         SECRETS.group_kind: SecretRules(),
         SERVICES.group_kind: ServiceRules(),
         ("apps", "Deployment"): DeploymentRules(),
+        (RBAC, "Role"): RoleRules(namespaced=True),
+        (RBAC, "ClusterRole"): RoleRules(namespaced=False),
     }
 
 

@@ -99,6 +99,10 @@ class ServiceRules(KindRules):
             if not 1 <= number <= _LAST_PORT:
                 text = f"must be between 1 and {_LAST_PORT}, inclusive"
                 errors.append(invalid(f"{path}.port", number, text))
+            goal = port.get("targetPort")
+            if isinstance(goal, int) and not 1 <= goal <= _LAST_PORT:
+                text = f"must be between 1 and {_LAST_PORT}, inclusive"
+                errors.append(invalid(f"{path}.targetPort", goal, text))
             if port["protocol"] not in PROTOCOLS:
                 errors.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
         return [*errors, *validate_labels(spec.get("selector"), "spec.selector")]
@@ -157,8 +161,8 @@ class DeploymentRules(KindRules):
             errors += _selects(raw, spec)
         if spec["strategy"]["type"] not in ("Recreate", "RollingUpdate"):
             supported = ("Recreate", "RollingUpdate")
-            path = "spec.strategy.type"
-            errors.append(not_supported(path, spec["strategy"]["type"], supported))
+            given = {"Type": spec["strategy"]["type"], "RollingUpdate": None}
+            errors.append(not_supported("spec.strategy", given, supported))
         pod = spec["template"]["spec"]
         errors += validate_pod_spec(pod, "spec.template.spec")
         if pod.get("restartPolicy") != "Always":

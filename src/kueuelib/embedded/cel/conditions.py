@@ -84,6 +84,7 @@ def problems_of(given: Sequence[Any], path: str) -> list[FieldError]:
         except CompileError as error:
             errors.append(invalid(f"{where}.expression", text, f"compilation failed: {error}"))
             continue
-        if program.type not in (BOOL, DYN):
-            errors.append(invalid(f"{where}.expression", text, "must evaluate to bool"))
+        if program.type != BOOL:
+            why = f"must evaluate to bool but got {program.type}"
+            errors.append(invalid(f"{where}.expression", text, why))
     return errors

@@ -143,7 +143,7 @@ def parse_yaml_stream(body: bytes) -> list[Any]:
 def _as_json(value: Any, left: list[int]) -> Any:
     left[0] -= 1
     if left[0] < 0:
-        raise BadRequest("error parsing YAML: the document has too many values")
+        raise BadRequest("yaml: document contains excessive aliasing: too many values")
     if isinstance(value, dict):
         return {
             key if isinstance(key, str) else json.dumps(key): _as_json(inner, left)

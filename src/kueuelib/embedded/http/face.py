@@ -73,6 +73,8 @@ class Face:
         """Never fails: every mistake is a Status."""
         try:
             return await self._dispatch(request)
+        except failures.NoPage as error:
+            return web.Response(status=error.code, text=f"{error.message}\n")
         except ApiError as error:
             return failure(error)
         except web.HTTPRequestEntityTooLarge:
@@ -145,8 +147,10 @@ class Face:
             found = self._discovery.resource_list(parts[1], parts[2])
         elif parts[0] == "api" and len(parts) == 2:
             found = self._discovery.resource_list("", parts[1])
-        if found is None:
+        if found is None and parts[0] == "api":
             raise failures.unknown_resource()
+        if found is None:
+            raise failures.no_page()
         return answer(found, wanted=wanted)
 
     def _paths(self) -> list[str]:

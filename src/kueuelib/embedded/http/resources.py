@@ -50,6 +50,8 @@ class Resources:
             ApiError: whatever is wrong with it.
         """
         found = self._service.registry.served(route.group, route.version, route.plural)
+        if found is None and route.group and route.group not in self._service.registry.groups():
+            raise failures.no_page()
         if found is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
         kind, version = found
@@ -176,9 +178,8 @@ class Resources:
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         media = bodies.media_type(request.headers.get("Content-Type", ""))
-        accepted = self._service.patch_types(target.kind)
-        if media not in accepted:
-            raise failures.unsupported_media_type(accepted)
+        if media not in self._service.patch_types(target.kind):
+            raise failures.unsupported_patch()
         type_ = PatchType(media)
         options = write_options(request.query, caller, "PatchOptions")
         body = await self._body(request, options)

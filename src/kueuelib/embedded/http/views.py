@@ -66,8 +66,8 @@ def table(
         row: Obj = {"cells": [column.read(obj, now) for column in columns]}
         if include == "Object":
             row["object"] = obj
-        elif include != "None":
-            row["object"] = partial(obj, wanted.version)
+        else:
+            row["object"] = None if include == "None" else partial(obj, wanted.version)
         rows.append(row)
     definitions: list[Obj] | None = None
     if headings:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
 from kueuelib.embedded.patching.compare import interleave
 from kueuelib.embedded.schema.equality import canonical
 from kueuelib.embedded.schema.node import PatchStrategy, SchemaNode
@@ -131,7 +132,8 @@ def _key(node: SchemaNode, item: Any, name: str) -> str:
 def _directive(patch: Mapping[str, Any]) -> str:
     found = patch.get(_PATCH, "merge")
     if found not in _DIRECTIVES:
-        raise BadRequest(f"error applying patch: unknown patch type: {found}")
+        shown = " ".join(f"{key}:{patch[key]}" for key in sorted(patch))
+        raise failures.unexplained(f"unknown patch type: {found} in map: map[{shown}]")
     return str(found)
 
 

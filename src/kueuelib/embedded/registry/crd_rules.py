@@ -214,6 +214,8 @@ def _validate_versions(versions: Sequence[Mapping[str, Any]]) -> list[FieldError
             )
         )
     seen = set()
+    columns = [listed(version, "additionalPrinterColumns") for version in versions]
+    shared = all(each == columns[0] for each in columns)
     for i, version in enumerate(versions):
         where, name = f"{path}[{i}]", version.get("name") or ""
         errors += [invalid(f"{where}.name", name, text) for text in naming.label_1035(name)]
@@ -230,7 +232,9 @@ def _validate_versions(versions: Sequence[Mapping[str, Any]]) -> list[FieldError
         else:
             errors += _validate_schema(schema, schema_path)
         errors += _validate_columns(
-            listed(version, "additionalPrinterColumns"), f"{where}.additionalPrinterColumns"
+            listed(version, "additionalPrinterColumns"),
+            # What is the same in all versions is reported as if it were given once for all.
+            f"{'spec' if shared else where}.additionalPrinterColumns",
         )
     return errors
 
@@ -250,15 +254,16 @@ def _validate_columns(columns: Sequence[Mapping[str, Any]], path: str) -> list[F
         if not column.get("name"):
             errors.append(required(f"{where}.name"))
         if column.get("type") not in COLUMN_TYPES:
-            errors.append(not_supported(f"{where}.type", column.get("type"), COLUMN_TYPES))
+            text = f"must be one of {','.join(sorted(COLUMN_TYPES))}"
+            errors.append(invalid(f"{where}.type", column.get("type"), text))
         text = column.get("jsonPath")
         if not text:
-            errors.append(required(f"{where}.jsonPath"))
+            errors.append(required(f"{where}.JSONPath"))
             continue
         try:
             JsonPath(text)
         except ValueError as error:
-            errors.append(invalid(f"{where}.jsonPath", text, str(error)))
+            errors.append(invalid(f"{where}.JSONPath", text, str(error)))
     return errors
 
 
@@ -273,14 +278,15 @@ def _validate_conversion(conversion: Mapping[str, Any]) -> list[FieldError]:
             text = 'should not be set when strategy is not set to "Webhook"'
             return [forbidden(f"{path}.webhook", text)]
         return []
-    if not hook:
-        text = 'required when strategy is set to "Webhook"'
-        return [required(f"{path}.webhook.clientConfig", text)]
+    hook = hook or {}
     errors: list[FieldError] = []
-    client = section(hook, "clientConfig")
-    if bool(client.get("url")) == bool(client.get("service")):
+    client = hook.get("clientConfig")
+    if client is None:
+        text = "required when strategy is set to Webhook"
+        errors.append(required(f"{path}.webhookClientConfig", text))
+    elif bool(client.get("url")) == bool(client.get("service")):
         text = "exactly one of url or service is required"
-        errors.append(required(f"{path}.webhook.clientConfig", text))
+        errors.append(required(f"{path}.webhookClientConfig", text))
     if not listed(hook, "conversionReviewVersions"):
-        errors.append(required(f"{path}.webhook.conversionReviewVersions"))
+        errors.append(required(f"{path}.conversionReviewVersions"))
     return errors

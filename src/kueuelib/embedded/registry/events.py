@@ -9,12 +9,10 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
+from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
-    forbidden,
-    not_supported,
+    invalid,
     required,
-    section,
-    too_long,
 )
 from kueuelib.embedded.registry.kind import Column, Kind, Twin
 from kueuelib.embedded.schema.typed import TypedSchema
@@ -68,27 +66,27 @@ class NewEventRules(KindRules):
             for path in ("eventTime", "reportingController", "reportingInstance", "action")
             if not obj.get(path)
         ]
+        controller = obj.get("reportingController") or ""
+        errors += [
+            invalid("reportingController", controller, t) for t in naming.qualified_name(controller)
+        ]
         if not obj.get("reason"):
             errors.append(required("reason"))
         if obj.get("type") not in TYPES:
-            errors.append(not_supported("type", obj.get("type") or "", TYPES))
+            errors.append(invalid("type", "", f"has invalid value: {obj.get('type') or ''}"))
         if len((obj.get("note") or "").encode()) > NOTE_LIMIT:
-            errors.append(too_long("note", NOTE_LIMIT))
+            text = f"can have at most {NOTE_LIMIT} characters"
+            errors.append(invalid("message", "", text))
         errors += [
-            forbidden(path, "needs to be unset")
-            for path in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount")
+            invalid(_RENAMED[path], "", "needs to be unset")
+            for path in (
+                "deprecatedFirstTimestamp",
+                "deprecatedLastTimestamp",
+                "deprecatedCount",
+                "deprecatedSource",
+            )
             if obj.get(path)
         ]
-        namespace = section(obj, "metadata").get("namespace") or ""
-        about = section(obj, "regarding").get("namespace") or ""
-        if about != namespace and (about or namespace != "default"):
-            errors.append(
-                FieldError(
-                    "regarding.namespace",
-                    "FieldValueInvalid",
-                    f'Invalid value: "{about}": does not match event.namespace',
-                )
-            )
         return errors
 
 
