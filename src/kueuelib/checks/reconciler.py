@@ -283,6 +283,11 @@ class CheckReconciler:
         failures: int,
     ) -> float | None:
         """Writes a verdict, unless it is about a reservation that is gone; when to ask again."""
+        if isinstance(verdict, Retry) and verdict.after is None:
+            check = self.mine().get(name)
+            if check is not None and "retryDelayMinutes" not in check["spec"]:
+                # A manager whose AdmissionChecks know no delay would ask again at once.
+                verdict = attrs.evolve(verdict, after=plan.retry_delay_of(check))
         kept = failures and isinstance(verdict, Pending)  # a failure does not take Ready back
         now = self._clock.now()
 

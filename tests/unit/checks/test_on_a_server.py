@@ -133,6 +133,25 @@ async def test_a_retry_frees_the_quota_and_starts_over_after_its_own_delay(check
     assert calls == ["wl", "wl"]
 
 
+async def test_a_retry_tells_its_delay_where_the_check_of_the_manager_has_none(
+    checks: Checks,
+) -> None:
+    key = ObjectKey("", "admissionchecks.kueue.x-k8s.io")
+    old = await checks.client.get(kinds.CRDS, key)
+    for version in old["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        spec.pop("retryDelayMinutes", None)
+    await checks.client.replace(kinds.CRDS, old)
+    scripted, calls = says(Retry("later"))
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        entry = await checks.state("wl", "Retry")
+    assert entry["requeueAfterSeconds"] == 15 * 60
+    assert calls == ["wl"]
+
+
 async def test_crds_of_older_managers_get_no_fields_that_they_do_not_know(checks: Checks) -> None:
     key = ObjectKey("", "workloads.kueue.x-k8s.io")
     old = await checks.client.get(kinds.CRDS, key)
