@@ -400,7 +400,7 @@ async def test_a_write_is_stored_while_the_conversion_for_others_is_away(api, ho
     assert (await api.get(old)).status == 200
     failed = {"result": {"status": "Failed", "message": "away"}, "convertedObjects": []}
     hook.answers["/convert"] = lambda _: failed
-    body = {"metadata": {"name": "b"}, "spec": {"title": "x"}}
+    body = box("v2", title="x")
     assert (await api.post(new, body)).status == 201
     assert (await api.get(new)).body["items"][0]["spec"] == {"title": "x"}
 

@@ -92,8 +92,6 @@ def decode(
     Raises:
         BadRequest: wrong apiVersion, kind or JSON types; unknown fields under strict validation.
     """
-    if given is None and kind.builtin:
-        given = {}
     if not isinstance(given, Mapping):
         raise failures.bad_request(
             f"couldn't get version/kind; json parse error: an object is expected, "

@@ -137,6 +137,8 @@ class Resources:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         options = write_options(request.query, caller, "CreateOptions")
         given = await self._body(request, options)
+        if given is None and kind.builtin:
+            given = {}
         obj = await self._service.writes.create(kind, version, given, route.namespace, options)
         return self._object(obj, kind, version, wanted, request, options.warnings, status=201)
 

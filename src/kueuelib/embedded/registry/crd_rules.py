@@ -254,8 +254,8 @@ def _validate_columns(columns: Sequence[Mapping[str, Any]], path: str) -> list[F
         if not column.get("name"):
             errors.append(required(f"{where}.name"))
         if column.get("type") not in COLUMN_TYPES:
-            text = f"must be one of {','.join(sorted(COLUMN_TYPES))}"
-            errors.append(invalid(f"{where}.type", column.get("type"), text))
+            known = f"must be one of {','.join(sorted(COLUMN_TYPES))}"
+            errors.append(invalid(f"{where}.type", column.get("type"), known))
         text = column.get("jsonPath")
         if not text:
             errors.append(required(f"{where}.JSONPath"))
