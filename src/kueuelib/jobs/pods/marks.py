@@ -63,6 +63,12 @@ def marked_as_ours(pod: Obj) -> Obj:
     return {**pod, "metadata": meta}
 
 
+def labelled(pod: Obj) -> Obj:
+    """The pod with the label that lets us see it."""
+    meta = {**pod["metadata"], "labels": {**labels_of(pod), MANAGED: "true"}}
+    return {**pod, "metadata": meta}
+
+
 def with_finalizer(pod: Obj) -> Obj:
     """The pod with our finalizer."""
     meta = dict(pod["metadata"])

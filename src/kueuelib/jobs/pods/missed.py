@@ -3,6 +3,9 @@
 A gate can only be there from the start. A pod that has it (somebody wrote it into the manifest)
 gets the other marks and is queued like any other; one that has none is counted, told, and left
 alone: deleting what was created in good faith would be worse than one pod that did not wait.
+
+A pod with our finalizer was ours already and lost only the label by which we see it: it gets that
+back, whatever has become of it, else it would hold quota and its finalizer for ever.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.jobs.commands import WARNING, Change, Command, Count, Emit
 from kueuelib.jobs.executor import Executor
 from kueuelib.jobs.parts import Parts
-from kueuelib.jobs.pods.marks import marked_as_ours
+from kueuelib.jobs.pods.marks import labelled, marked_as_ours
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.plan import REPAIRED
-from kueuelib.jobs.pods.reading import Stage, stage_of
+from kueuelib.jobs.pods.reading import Stage, has_finalizer, stage_of
 from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.pods.webhook import is_child, namespace_labels
 from kueuelib.machinery.store import Store
@@ -48,7 +51,12 @@ class MissedPods:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod and act."""
         pod = self._pods.get(key)
-        if pod is None or stage_of(pod) not in (Stage.GATED, Stage.STARTED):
+        if pod is None:
+            return DONE
+        if has_finalizer(pod):
+            outcome = await self._executor.run(regained(pod))
+            return Result(requeue_after=outcome.wait)
+        if stage_of(pod) not in (Stage.GATED, Stage.STARTED):
             return DONE
         await self._parts.owners.learn(pod, key.namespace)
         labels = namespace_labels(self._parts, key.namespace)
@@ -73,3 +81,9 @@ class MissedPods:
         self._metrics.left_alone(key.namespace)
         text = "The pod was created while the webhook was away; it runs without waiting for quota"
         return (Emit(pod, NOT_GATED, text, WARNING),)
+
+
+def regained(pod: Obj) -> tuple[Command, ...]:
+    """Makes a pod of ours visible again that lost its label."""
+    namespace = pod["metadata"].get("namespace") or ""
+    return (Change(PODS, pod, labelled(pod)), Count(REPAIRED, (namespace,)))

@@ -31,6 +31,7 @@ from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
     group_of,
+    has_finalizer,
     is_managed,
     queue_of,
     role_label_of,
@@ -109,6 +110,9 @@ def _declaration(pod: Obj) -> list[FieldError]:
 def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     found: list[FieldError] = []
     before, after = labels_of(old), labels_of(new)
+    if is_managed(old) and has_finalizer(old) and MANAGED not in after:
+        text = "the pod is counted until it is over; delete it to have it gone"
+        found.append(forbidden(label_path(MANAGED), text))
     if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:
         found.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))
     if before.get(GROUP_LABEL) != after.get(GROUP_LABEL):

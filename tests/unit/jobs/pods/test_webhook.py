@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import attrs
 import pytest
 
@@ -10,6 +12,7 @@ from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.pods import integration
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.marks import gated
+from kueuelib.jobs.pods.missed import regained
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.role_hash import role_hash
 from kueuelib.jobs.pods.rules import validate_pod
@@ -160,6 +163,25 @@ def test_the_role_hash_of_our_pods_cannot_be_changed(pods):
     before = pods.waiting(group="g", total=2)
     after = pods.waiting(group="g", total=2, cpu="9")
     assert paths(*validate_pod(after, before)) == ["annotations[role-hash]"]
+
+
+def test_a_pod_of_ours_cannot_be_hidden_from_us(pods):
+    for old in (pods.waiting(), pods.running()):
+        new = copy.deepcopy(old)
+        del new["metadata"]["labels"][f"{KUEUE}/managed"]
+        (error,) = validate_pod(new, old)
+        assert error.path == f"metadata.labels[{KUEUE}/managed]"
+        free = copy.deepcopy(old)
+        free["metadata"]["finalizers"] = []
+        assert not validate_pod(new, free), "what was let go is of no interest any more"
+
+
+def test_a_pod_that_was_hidden_all_the_same_gets_its_label_back(pods):
+    pod = pods.deleted(pods.running(group="g", total=1))
+    del pod["metadata"]["labels"][f"{KUEUE}/managed"]
+    change, count = regained(pod)
+    assert change.patch == {"metadata": {"labels": {f"{KUEUE}/managed": "true"}}}
+    assert count.labels == ("ns",)
 
 
 def test_the_queue_changes_only_while_the_pod_waits_or_is_over(pods):
