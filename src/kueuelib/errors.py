@@ -28,6 +28,7 @@ KueuelibError
 ├── LeadershipLost           this process may not act as the leader any more: it has to end
 ├── StopTimeout              parts of a manager did not end in time
 ├── TerminalError            a reconciler's error that no retry can mend
+├── InvalidJob               a job's object says no pods that could be queued: names the field
 └── PodSetError              what admission adds to a pod template contradicts it
     ├── InvalidPodSetInfo
     └── InvalidPodSetUpdate
@@ -329,6 +330,20 @@ class StopTimeout(KueuelibError):
 
 class TerminalError(KueuelibError):
     """A reconciler's error that no retry can mend: the object is not queued again."""
+
+
+class InvalidJob(KueuelibError, ValueError):
+    """A job's object says no pods that could be queued (spec/jobs 1.9).
+
+    Attributes:
+        path: the field at fault.
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
 
 
 class PodSetError(TerminalError):

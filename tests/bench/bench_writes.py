@@ -39,7 +39,7 @@ def counting(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _read(process: subprocess.Popen[bytes], path: Path) -> Counter[str]:
+def read_counts(process: subprocess.Popen[bytes], path: Path) -> Counter[str]:
     path.unlink(missing_ok=True)
     process.send_signal(signal.SIGUSR1)
     deadline = time.monotonic() + 10
@@ -61,10 +61,10 @@ async def test_writes_per_job(tmp_path: Path, quota: int) -> None:
         async with client_of(cluster.kubeconfig) as client:
             await create_queues(client, quota)
             await asyncio.sleep(SETTLE)
-            before = _read(server, tmp_path / "counts")
+            before = read_counts(server, tmp_path / "counts")
             await _run(client)
             await asyncio.sleep(SETTLE)
-            made = _read(server, tmp_path / "counts") - before
+            made = read_counts(server, tmp_path / "counts") - before
             left = [wl for wl in (await client.list(WORKLOADS)).items if _held(wl)]
     assert not left, "a finished Workload keeps its finalizer"
     writes = {what: number for what, number in made.items() if what.split()[0] in WRITES}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually
+from rest import JOBS, KUEUE, PODS, WORKLOADS, Rest, eventually
 
 import kueuelib
 from kueuelib import State
-from kueuelib.testing.processes import LocalCluster
+from kueuelib.testing.processes import LocalCluster, Processes
 
 QUEUES = """
 [{kind: ResourceFlavor, path: resourceflavors, metadata: {name: f}, spec: {}},
@@ -36,10 +37,14 @@ def job(name: str, cpu: str = "1", seconds: str = "") -> dict[str, Any]:
 
 @pytest.fixture
 def kubeconfig(cluster: LocalCluster, rest: Rest) -> str:
+    make_queues(rest)
+    return str(cluster.kubeconfig)
+
+
+def make_queues(rest: Rest) -> None:
     for obj in yaml.safe_load(QUEUES):
         path = obj.pop("path")
         rest.create(f"{KUEUE}/{path}", {"apiVersion": "kueue.x-k8s.io/v1beta2", **obj})
-    return str(cluster.kubeconfig)
 
 
 async def test_a_job_is_followed_from_submission_to_its_end(kubeconfig: str) -> None:
@@ -77,3 +82,33 @@ async def test_a_deleted_job_is_an_error(kubeconfig: str, rest: Rest) -> None:
     rest.delete(f"{JOBS}/big")
     with pytest.raises(kueuelib.JobGone, match="Job default/big is deleted"):
         await kueuelib.wait(handle, timeout=30, kubeconfig=kubeconfig)
+
+
+def member(name: str, total: int) -> dict[str, Any]:
+    spec = job(name)["spec"]["template"]["spec"]
+    labels = {"kueue.x-k8s.io/pod-group-name": "together"}
+    notes = {"kueue.x-k8s.io/pod-group-total-count": str(total), "kueuelib.dev/run-seconds": "60"}
+    meta = {"name": name, "labels": labels, "annotations": notes}
+    spec = {**spec, "containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+async def test_a_pod_of_a_group_stands_for_the_group(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        cluster = LocalCluster(processes, frameworks=("pod",))
+        cluster.start()
+        config = str(cluster.kubeconfig)
+        with Rest(cluster.kubeconfig) as rest:
+            make_queues(rest)
+            first = await kueuelib.submit(member("a", 2), queue="team", kubeconfig=config)
+            with pytest.raises(TimeoutError, match="it is Queued: .*1 of 2 pods"):
+                await kueuelib.wait(first, timeout=1, kubeconfig=config)
+            second = await kueuelib.submit(member("b", 2), queue="team", kubeconfig=config)
+            for handle in (first, second):
+                found = await kueuelib.wait(handle, State.RUNNING, timeout=30, kubeconfig=config)
+                assert (found.state, found.workload) == (State.RUNNING, "together")
+            for name in "ab":
+                notes = {"kueuelib.dev/run-seconds": "0"}
+                rest.merge(f"{PODS}/{name}", {"metadata": {"annotations": notes}})
+            found = await kueuelib.wait(first, timeout=30, kubeconfig=config)
+            assert found.state is State.FINISHED

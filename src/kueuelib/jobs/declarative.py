@@ -19,12 +19,14 @@ What cannot be said in this way is said by a subclass of `GenericJob`.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
 
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs import podset_info
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
@@ -34,6 +36,8 @@ from kueuelib.jobs.registry import Integration, Validate, no_rules
 from kueuelib.jobs.signs import Condition, Enough, Equals, Sign, enough, equals, shows
 
 __all__ = ["Condition", "Declaration", "Enough", "Equals", "Pods", "declare", "enough", "equals"]
+
+_NEVER_ENOUGH = 2**31
 
 
 @attrs.frozen
@@ -91,7 +95,11 @@ class _Slot:
 
     @property
     def template(self) -> Obj:
-        found: Obj = value(self.place, self.pods.template)
+        found = value(self.place, self.pods.template)
+        if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
+            raise InvalidJob(self.pods.template, f"the pod set {self.name} needs a pod template")
+        if not isinstance(found.get("metadata") or {}, dict):
+            raise InvalidJob(f"{self.pods.template}.metadata", "must be a mapping")
         return found
 
     @property
@@ -101,14 +109,13 @@ class _Slot:
             return given
         product = 1
         for path in (given,) if isinstance(given, str) else given:
-            found = value(self.place, path)
-            product *= 1 if found is None else int(found)
+            found = _number(self.place, path)
+            product *= 1 if found is None else found
         return product
 
     @property
     def min_count(self) -> int | None:
-        found = value(self.place, self.pods.min_count) if self.pods.min_count else None
-        return None if found is None else int(found)
+        return _number(self.place, self.pods.min_count) if self.pods.min_count else None
 
     def set_count(self, count: int) -> None:
         if self.min_count is not None and count != self.count:
@@ -158,10 +165,27 @@ class DeclaredJob(GenericJob):
         return None
 
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """One per shape of pods."""
+        """One per shape of pods.
+
+        Raises:
+            InvalidJob: there are none, two of them have one name, or a field has a wrong type.
+        """
+        slots = self._slots()
+        if not slots:
+            places = [
+                ".*.".join(filter(None, (each.each, each.template)))
+                for each in self.declaration.pods
+            ]
+            raise InvalidJob(" or ".join(places), "there is no pod template to queue")
+        names = [slot.name for slot in slots]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            pods = next(slot.pods for slot in slots if slot.name == twice)
+            problem = f'two pod sets have the name "{twice}" (upper and lower case are one)'
+            raise InvalidJob(".*.".join(filter(None, (pods.each, pods.name))), problem)
         return tuple(
             PodSet(slot.name, slot.count, copy.deepcopy(slot.template), slot.min_count)
-            for slot in self._slots()
+            for slot in slots
         )
 
     def is_active(self) -> bool:
@@ -179,7 +203,11 @@ class DeclaredJob(GenericJob):
         return str(found or default)
 
     def _count(self) -> int:
-        return sum(slot.count for slot in self._slots())
+        """How many pods there are; when that cannot be told, none are ever enough."""
+        try:
+            return sum(slot.count for slot in self._slots())
+        except InvalidJob:
+            return _NEVER_ENOUGH
 
     def _slots(self) -> tuple[_Slot, ...]:
         return tuple(slot for pods in self.declaration.pods for slot in _slots(self.object, pods))
@@ -192,9 +220,9 @@ class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
         """How many pods of each shape are done."""
         found = {}
         for slot in self._slots():
-            done = value(slot.place, slot.pods.succeeded) if slot.pods.succeeded else None
+            done = _number(slot.place, slot.pods.succeeded) if slot.pods.succeeded else None
             if done:
-                found[slot.name] = min(int(done), slot.count)
+                found[slot.name] = min(done, slot.count)
         return found
 
 
@@ -236,6 +264,15 @@ def declare(
     base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
     made = type(resource.kind, (base,), {"resource": resource, "declaration": declaration})
     return Integration.of(made, name, validate)
+
+
+def _number(place: Obj, path: str) -> int | None:
+    found = value(place, path)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise InvalidJob(path, f"{json.dumps(found)} is no whole number from 0 on")
+    return found
 
 
 def _slots(obj: Obj, pods: Pods) -> Iterator[_Slot]:

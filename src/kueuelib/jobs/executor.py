@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,8 +12,17 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
-from kueuelib.errors import AlreadyExists, Conflict, Invalid, NotFound
+from kueuelib.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
 from kueuelib.jobs.commands import (
+    WARNING,
     Change,
     Command,
     Count,
@@ -24,8 +34,16 @@ from kueuelib.jobs.commands import (
     Wait,
 )
 from kueuelib.jobs.freshness import Write, version_of, write_of
+from kueuelib.jobs.lanes import Lane, stretches
+from kueuelib.jobs.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.logs import get_logger
+
+REFUSED_RETRY = 60.0
+"""Seconds until what the server refused for good is tried again, when nothing changes."""
+REFUSED = "Refused"
+LANES = 8
+"""How many pods of one plan are written at a time."""
 
 
 class Recorder(Protocol):
@@ -57,7 +75,7 @@ class Outcome:
 
 
 class Executor:
-    """Sends the commands of one plan, one after the other.
+    """Sends the commands of one plan, one after the other, but those about pods in lanes.
 
     A write that depends on a resource version depends on that of the plan's own last write to the
     object, if there was one. When an object was changed or is gone meanwhile the rest of the plan
@@ -86,27 +104,79 @@ class Executor:
         self._count = count
         self._log = get_logger("jobs")
 
-    async def run(self, commands: Sequence[Command]) -> Outcome:
-        """Do all of it, or as much as is still right."""
+    async def run(self, commands: Sequence[Command], about: Obj | None = None) -> Outcome:
+        """Do all of it, or as much as is still right.
+
+        Args:
+            commands: the plan.
+            about: the job that it is for. A refusal that no retry can mend is told there, and
+                tried again only when something changes, or after a while; without it the refusal
+                is raised.
+        """
         run = _Run()
+        for lanes in stretches(commands):
+            if len(lanes) == 1:
+                whole = await self._follow(lanes[0], about, run)
+            else:
+                whole = await self._follow_all(lanes, about, run)
+            if not whole:
+                break
+        return Outcome(tuple(run.writes), run.wait)
+
+    async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
+        """Do all lanes, a few at a time; whether each was done to its end.
+
+        The failure of one lane keeps none of the others.
+        """
+        room = asyncio.Semaphore(LANES)
+
+        async def follow(lane: Lane) -> bool:
+            async with room:
+                return await self._follow(lane, about, run)
+
+        done = await asyncio.gather(*map(follow, lanes), return_exceptions=True)
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+        return all(done)
+
+    async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _Run) -> bool:
+        """Do some commands in order; whether all of them were still right."""
         for command in commands:
             try:
                 if not await self._do(command, run):
-                    break
+                    return False
             except NotFound:
                 if isinstance(command, Create):
                     raise  # the kind or the namespace is not there: nothing of ours to wait for
                 if not isinstance(command, Delete | DropFinalizer):
-                    break
+                    return False
             except AlreadyExists:
                 run.wait = 1.0
-                break
+                return False
             except (Conflict, Invalid) as error:
-                if not _was_outdated(command, error):
-                    raise
-                run.behind(command)
-                break
-        return Outcome(tuple(run.writes), run.wait)
+                if _was_outdated(command, error):
+                    run.behind(command)
+                else:
+                    self._tell(command, error, about, run)
+                return False
+            except (BadRequest, Forbidden) as error:
+                self._tell(command, error, about, run)
+                return False
+        return True
+
+    def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
+        """Tells a job what the server refused to do for it."""
+        if about is None or isinstance(error, Conflict):
+            raise error
+        made = isinstance(command, Create | Change) and command.resource.group == KUEUE
+        verb = "created" if isinstance(command, Create) else "changed"
+        what = "The workload" if made else "What belongs to it"
+        text = f"{what} could not be {verb}: {error.message}"
+        reason = COMPOSE_ERROR if made else REFUSED
+        self._recorder.event(about, WARNING, reason, text, component=self._component)
+        self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
+        run.wait = REFUSED_RETRY
 
     async def _do(self, command: Command, run: _Run) -> bool:
         """Do one command; whether to go on."""

@@ -5,6 +5,7 @@
         print(progress.state, progress.why)
     end = await kueuelib.wait(handle, timeout=3600)
 
+A pod of a group stands for the group: its handle follows the group's Workload and all its pods.
 Without a `client` each call connects by kubectl's rules. Nothing is installed in the cluster, and
 the caller needs no more rights than to create its jobs and to read them and Workloads.
 """
@@ -19,15 +20,20 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2, WORKLOADS
+from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.api.names import JOB_UID_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.errors import ConfigError, KueuelibError
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.matching import by_age
+from kueuelib.jobs.pods.compose import compose
+from kueuelib.jobs.pods.facts import GroupFacts
+from kueuelib.jobs.pods.group import PodGroup
+from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.progress import Progress, State, progress_of
 from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.stores import internal
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect
 from kueuelib.runtime.informer import Informer
@@ -172,22 +178,22 @@ class _Watcher:
         self._client = client
         self._handle = handle
         self._integration = integration
+        is_pod = handle.resource.group_kind == PODS.group_kind
+        self._group = group_of(handle.object) if is_pod else ""
         self._changed = asyncio.Event()
 
     async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
         """The present state, and again after every change; some may be equal."""
         key = self._handle.key
-        jobs = Informer(
-            self._client,
-            self._handle.resource,
-            namespace=key.namespace,
-            field_selector=f"metadata.name={key.name}",
-        )
+        if self._group:
+            of_job = {"label_selector": f"{GROUP_LABEL}={self._group}"}
+            of_workload = {"field_selector": f"metadata.name={self._group}"}
+        else:
+            of_job = {"field_selector": f"metadata.name={key.name}"}
+            of_workload = {"label_selector": f"{JOB_UID_LABEL}={self._handle.uid}"}
+        jobs = Informer(self._client, self._handle.resource, namespace=key.namespace, **of_job)
         workloads = Informer(
-            self._client,
-            WORKLOADS.at(version),
-            namespace=key.namespace,
-            label_selector=f"{JOB_UID_LABEL}={self._handle.uid}",
+            self._client, WORKLOADS.at(version), namespace=key.namespace, **of_workload
         )
         tasks = []
         for informer in (jobs, workloads):
@@ -198,7 +204,7 @@ class _Watcher:
                 await informer.wait_synced(SYNC_TIMEOUT)
             while True:
                 self._changed.clear()
-                yield self._now(jobs, workloads)
+                yield (self._group_now if self._group else self._now)(jobs, workloads)
                 await self._changed.wait()
         finally:
             for task in tasks:
@@ -216,6 +222,27 @@ class _Watcher:
         progress = progress_of(job, obj, workload)
         if obj is None and not progress.state.is_end:
             raise JobGone(f"{self._handle.resource.kind} {self._handle.key} is deleted")
+        return progress
+
+    def _group_now(self, jobs: Informer, workloads: Informer) -> Progress:
+        found = next(iter(workloads.store.items()), None)
+        pods = tuple(jobs.store.items())
+        facts = GroupFacts(
+            self._handle.key.namespace,
+            self._group,
+            pods,
+            None if found is None else internal(found),
+        )
+        group = PodGroup(facts) if pods else None
+        problem = compose(pods).problem
+        progress = progress_of(
+            group,
+            None if group is None else group.object,
+            facts.own,
+            "" if problem is None else problem.message,
+        )
+        if group is None and not progress.state.is_end:
+            raise JobGone(f"all pods of the group {self._group} are deleted")
         return progress
 
 

@@ -167,7 +167,11 @@ class GenericJob(abc.ABC):
 
     @abc.abstractmethod
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """The pods it wants, always in the same order, without labels that a controller adds."""
+        """The pods it wants, always in the same order, without labels that a controller adds.
+
+        Raises:
+            InvalidJob: the object says none that could be queued; an event tells its author.
+        """
 
     @abc.abstractmethod
     def is_active(self) -> bool:

@@ -10,15 +10,28 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.names import JOB_UID_LABEL, REASON_OUT_OF_SYNC
 from kueuelib.controllers import workload_state as states
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs import reports
 from kueuelib.jobs.capabilities import JobWithSkip, Matching, StopReason
-from kueuelib.jobs.commands import Change, Emit
+from kueuelib.jobs.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.matching import is_controlled_by, is_equivalent, match
 from kueuelib.jobs.phases import Case, phase_of
 from kueuelib.jobs.situation import Situation
-from kueuelib.jobs.steps import STEPS, SUSPENDED, Commands, delete_all, finalize, release, stop
+from kueuelib.jobs.steps import (
+    COMPOSE_ERROR,
+    STEPS,
+    SUSPENDED,
+    Commands,
+    delete_all,
+    finalize,
+    release,
+    stop,
+)
 from kueuelib.jobs.workload_build import adopt
+
+INVALID_RETRY = 300.0
+"""Seconds until a job whose object says no pods is told so again, when nobody changes it."""
 
 
 def plan(situation: Situation) -> Commands:
@@ -42,7 +55,22 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
         made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
         if job.is_suspended() or not any(map(states.is_admitted, made)):
             return delete_all(job, made, "the job is not queued any more")
-    return _plan_managed(situation, job)
+    try:
+        return _plan_managed(situation, job)
+    except InvalidJob as error:
+        return _plan_invalid(situation, job, error)
+
+
+def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:
+    """A job that says no pods waits, and its author is told why."""
+    if job.finished():
+        return finalize(job)
+    left: Commands = ()
+    if not job.is_suspended():
+        reason, text = StopReason.NO_MATCHING_WORKLOAD, "It cannot be told what the job wants"
+        left = stop(Case(situation, job, Matching()), reason, text)
+    told = Emit(job.object, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
+    return (*left, told, Wait(str(error), INVALID_RETRY))
 
 
 def _plan_child(job: GenericJob, admitted: bool) -> Commands:

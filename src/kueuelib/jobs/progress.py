@@ -25,6 +25,7 @@ from kueuelib.api.names import (
     REQUEUED,
 )
 from kueuelib.controllers import workload_state as states
+from kueuelib.jobs.capabilities import ComposableJob
 from kueuelib.jobs.generic_job import GenericJob
 
 JOB_FINISHED = "JobFinished"
@@ -88,26 +89,30 @@ class Progress:
     workload: str = ""
 
 
-def progress_of(job: GenericJob | None, obj: Obj | None, workload: Obj | None) -> Progress:
+def progress_of(
+    job: GenericJob | None, obj: Obj | None, workload: Obj | None, lacks: str = ""
+) -> Progress:
     """How far a job has come.
 
     Args:
         job: the job as its integration sees it; None when its kind is not known here.
         obj: the raw job, None when it is gone.
         workload: its raw Workload in either version, None while there is none.
+        lacks: why there can be no Workload yet, when that is known.
     """
     if workload is None:
-        return _without_workload(job)
+        return _without_workload(job, lacks)
     admission = states.status_of(workload).get("admission") or {}
     state, why = _state(job, obj, workload)
     name = workload["metadata"]["name"]
     return Progress(state, why, admission.get("clusterQueue", ""), name)
 
 
-def _without_workload(job: GenericJob | None) -> Progress:
+def _without_workload(job: GenericJob | None, lacks: str) -> Progress:
     end = None if job is None else job.finished()
     if end is None:
-        return Progress(State.QUEUED, Why("NoWorkload", "No manager has made a Workload yet"))
+        why = Why("NoWorkload", lacks or "No manager has made a Workload yet")
+        return Progress(State.QUEUED, why)
     state = State.FINISHED if end.succeeded else State.FAILED
     return Progress(state, Why(state.value, end.message))
 
@@ -141,6 +146,8 @@ def _with_quota(job: GenericJob | None, obj: Obj | None, wl: Obj) -> tuple[State
 
 
 def _runs(job: GenericJob | None, obj: Obj | None, ready: Mapping[str, Any]) -> bool:
+    if isinstance(job, ComposableJob):
+        return job.is_active()
     if job is not None:
         return not job.is_suspended() and (job.is_active() or job.pods_ready())
     if ready.get("status") == "True":

@@ -54,7 +54,7 @@ class JobReconciler:
         found = self._stores.jobs[self._integration.name].get(key)
         if found is not None:
             await self._owners.learn(found, key.namespace)
-        outcome = await self._executor.run(plan(self.observe(key)))
+        outcome = await self._executor.run(plan(self.observe(key)), found)
         self._freshness.expect(key, outcome.writes, self._clock.monotonic())
         return Result(requeue_after=outcome.wait)
 

@@ -35,7 +35,7 @@ metrics: {{bindAddress: "{metrics}"}}
 webhook: {{host: 127.0.0.1, port: {webhook}}}
 leaderElection: {{leaderElect: false}}
 controller:
-  groupKindConcurrency: {{Job.batch: 5, Workload.kueue.x-k8s.io: 5}}
+  groupKindConcurrency: {{Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5}}
 integrations: {{frameworks: [{frameworks}]}}
 {settings}
 """

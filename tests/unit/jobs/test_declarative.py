@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import Resource
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.commands import Change, Emit, Wait
 from kueuelib.jobs.declarative import Condition, Pods, declare, enough, equals
 from kueuelib.jobs.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.paths import put, value, values
+from kueuelib.jobs.plan import plan
 from kueuelib.jobs.podset_info import PodSetInfo, infos_for_restore
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.situation import Situation
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
 SIGNS: dict[str, Any] = {
@@ -132,3 +137,37 @@ def test_contradictions_are_refused() -> None:
         values({}, "a..b")
     with pytest.raises(TypeError, match="no mapping"):
         put({"a": 1}, "a.b", 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({}, "spec.roles.*.template"),
+        ({"roles": [{"name": "a"}]}, "spec.roles.*.template"),
+        ({"roles": [{"name": "a", "template": "text"}]}, "template"),
+        ({"roles": [{"name": "a", "template": {"spec": None}}]}, "template"),
+        ({"roles": [{"name": "a", "template": {"spec": {}, "metadata": 1}}]}, "template.metadata"),
+        ({"roles": [{"name": "a", "template": template("a"), "replicas": "abc"}]}, "replicas"),
+        ({"roles": [{"name": "a", "template": template("a"), "replicas": True}]}, "replicas"),
+        ({"roles": [{"name": "a", "template": template("a"), "replicas": -1}]}, "replicas"),
+        (
+            {"roles": [{"name": each, "template": template("a")} for each in "aA"]},
+            "spec.roles.*.name",
+        ),
+    ],
+)
+def test_an_object_that_says_no_pods_is_told_the_field_and_waits(
+    spec: dict[str, Any], path: str
+) -> None:
+    job = thing([Pods("name", "template", "replicas", each="spec.roles")], spec)
+    with pytest.raises(InvalidJob) as caught:
+        job.pod_sets()
+    assert caught.value.path == path
+    found = plan(Situation(job, 0.0, JobSettings(manage_jobs_without_queue_name=True)))
+    stop, _stopped, told, wait = found
+    assert isinstance(stop, Change)
+    assert stop.new["spec"]["suspend"] is True, "it may not run meanwhile"
+    assert isinstance(told, Emit)
+    assert told.reason == "ErrWorkloadCompose"
+    assert path in told.message
+    assert isinstance(wait, Wait)

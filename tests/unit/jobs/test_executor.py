@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 
 import attrs
 import pytest
 
-from kueuelib.api.kinds import JOBS, WORKLOADS
-from kueuelib.errors import AlreadyExists, Conflict, Invalid, NotFound
+from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
+from kueuelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from kueuelib.jobs.commands import (
     Change,
     Create,
@@ -18,7 +19,7 @@ from kueuelib.jobs.commands import (
     PatchStatus,
     Wait,
 )
-from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.executor import LANES, REFUSED_RETRY, Executor
 from kueuelib.runtime.client import PatchType
 
 IN_USE = "kueue.x-k8s.io/resource-in-use"
@@ -222,3 +223,58 @@ async def test_a_foreign_field_manager_is_an_error():
 async def test_waiting_ends_the_plan():
     _, outcome, events = await run(Wait("why", 3.0), EVENT)
     assert (outcome.wait, events) == (3.0, [])
+
+
+# ---- pods side by side
+
+
+def pod(name):
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}}
+
+
+class Slow(Server):
+    """Holds every answer back until somebody lets all of them go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.go = asyncio.Event()
+
+    async def patch(self, resource, key, body, patch_type, **options):
+        self.waiting += 1
+        await self.go.wait()
+        if key.name == "bad":
+            raise Invalid("no")
+        return self._answer(patch_type.name, key.name)
+
+
+async def test_pods_are_written_a_few_at_a_time_and_one_that_fails_keeps_nobody():
+    server, notes = Slow(), Notes()
+    names = ["bad", *(f"pod-{n}" for n in range(11))]
+    plan = [Change(PODS, pod(name), {**pod(name), "spec": {"x": 1}}) for name in names]
+    plan.append(Delete(WORKLOADS, workload()))
+    task = asyncio.create_task(Executor(server, notes, "test", "v1beta2").run(plan))
+    while server.waiting < LANES:
+        await asyncio.sleep(0)
+    assert server.waiting == LANES
+    server.go.set()
+    with pytest.raises(Invalid):
+        await task
+    written = [call[1] for call in server.calls]
+    assert written == names[1:], "all others were written, and the plan ended there"
+
+
+async def test_a_refusal_that_no_retry_mends_is_told_to_the_job():
+    about = pod("job")
+    for failure, plan, reason in (
+        (Invalid("bad field"), [Create(WORKLOADS, workload())], "ErrWorkloadCompose"),
+        (Forbidden("not you"), [Change(PODS, about, {**about, "spec": {"x": 1}})], "Refused"),
+    ):
+        server, notes = Server(failure=failure), Notes()
+        executor = Executor(server, notes, "test", "v1beta2")
+        outcome = await executor.run(plan, about)
+        assert notes.found == [("Warning", reason, "test")]
+        assert outcome.wait == REFUSED_RETRY
+        with pytest.raises(type(failure)):
+            await executor.run(plan)

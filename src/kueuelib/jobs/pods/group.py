@@ -138,7 +138,8 @@ class PodGroup(
         done = len([each for each in self.roster.kept if each.stage is Stage.SUCCEEDED])
         if self.workload is None:
             all_over = over and all(each.stage.is_over for each in self.roster.kept)
-            return JobEnd(False, "The group has no workload any more") if all_over else None
+            whole = done == len(self.roster.kept)
+            return JobEnd(whole, "The group has no workload any more") if all_over else None
         message = self._progress()
         if done >= self.roles.total:
             return JobEnd(True, message)

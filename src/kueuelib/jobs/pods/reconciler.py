@@ -16,6 +16,7 @@ from kueuelib.jobs.plan import plan
 from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.plan import plan_group, plan_pod, plan_without_pods, situation_of
+from kueuelib.jobs.pods.reading import by_age as pods_by_age
 from kueuelib.jobs.pods.reading import group_of, group_of_key, work_key
 from kueuelib.jobs.pods.shapes import Shapes
 from kueuelib.jobs.pods.single import PodJob
@@ -64,9 +65,15 @@ class PodReconciler:
             if work_key(found) != key:
                 return DONE
             await self._parts.owners.learn(found, key.namespace)
-        outcome = await self._executor.run(self.plan(key))
+        outcome = await self._executor.run(self.plan(key), found or self._first_of(key))
         self._freshness.expect(key, outcome.writes, clock.monotonic())
         return Result(requeue_after=outcome.wait)
+
+    def _first_of(self, key: ObjectKey) -> Obj | None:
+        """The oldest pod of a group, which hears what concerns the group."""
+        group = group_of_key(key)
+        pods = () if group is None else self._pods.by_index(BY_GROUP, group)
+        return next(iter(pods_by_age(pods)), None)
 
     def plan(self, key: ObjectKey) -> Commands:
         """What to do about a pod or a group."""
