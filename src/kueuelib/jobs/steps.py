@@ -9,6 +9,7 @@ from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.names import (
     EVICTED,
     IN_USE_FINALIZER,
+    PREBUILT_LABEL,
     REASON_FAILED,
     REASON_FAILED_TO_START,
     REASON_SUCCEEDED,
@@ -102,8 +103,10 @@ def _no_workload(case: Case) -> Commands:
     job, situation = case.job, case.situation
     if not job.is_suspended():
         return stop(case, StopReason.NO_MATCHING_WORKLOAD, "The job has no workload")
-    if job.is_active() or job.prebuilt_workload is not None:
+    if job.is_active():
         return ()
+    if job.prebuilt_workload is not None:
+        return _missing_prebuilt(case)
     if isinstance(job, ComposableJob):
         composed = job.compose_workload()
         if isinstance(composed, tuple):
@@ -116,6 +119,13 @@ def _no_workload(case: Case) -> Commands:
         return _missing(job, error)
     copied = situation.settings.labels_to_copy
     return _create(job, build_workload(job, pod_sets, priority, copied))
+
+
+def _missing_prebuilt(case: Case) -> Commands:
+    name, found = case.job.prebuilt_workload, case.situation.prebuilt
+    text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
+    text += "does not exist" if found is None else "belongs to another job"
+    return (Emit(case.job.object, COMPOSE_ERROR, text, WARNING),)
 
 
 def _create(job: GenericJob, workload: Obj) -> Commands:

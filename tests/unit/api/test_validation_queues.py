@@ -142,11 +142,17 @@ def test_a_good_cluster_queue_passes_in_both_versions_and_may_change_everything(
     assert validate_cluster_queue(queue(queueingStrategy="StrictFIFO"), GOOD_QUEUE) == []
 
 
-def test_a_broken_queue_that_is_being_deleted_can_give_up_its_finalizer():
+def test_what_came_in_broken_may_change_its_metadata_and_what_is_not_broken():
+    """Else it could never give up its finalizer."""
     broken = queue(cohort="_bad")
     leaving = {**broken, "metadata": {"name": "n", "deletionTimestamp": "2026-01-02T03:04:05Z"}}
     assert validate_cluster_queue(leaving, broken) == []
+    assert validate_cluster_queue({**broken, "metadata": {"name": "n"}}, leaving) == []
     assert paths(validate_cluster_queue(leaving, queue())) == ["spec.cohort"]
+    other = queue(cohort="_bad", queueingStrategy="StrictFIFO")
+    assert validate_cluster_queue(other, broken) == []
+    worse = queue(cohort="_worse")
+    assert paths(validate_cluster_queue(worse, broken)) == ["spec.cohort"]
 
 
 def test_messages_are_in_the_stock_form():

@@ -426,7 +426,9 @@ def prebuilt_job(build, **fields):
 
 
 def test_a_job_waits_for_the_workload_it_names(build):
-    assert plan(build.situation(prebuilt_job(build))) == ()
+    (told,) = plan(build.situation(prebuilt_job(build)))
+    assert told.reason == "ErrWorkloadCompose"
+    assert '"made", which does not exist' in told.message
     stopped = plan(build.situation(prebuilt_job(build, suspend=False)))
     assert reasons(stopped) == ["Stopped"]
 
@@ -446,7 +448,9 @@ def test_a_prebuilt_workload_is_adopted(build):
 def test_a_prebuilt_workload_of_somebody_else_is_not_adopted(build):
     job = prebuilt_job(build)
     made = build.workload(build.job(meta={"uid": "other"}), name="made", admitted=True)
-    assert plan(build.situation(job, prebuilt=made)) == ()
+    (told,) = plan(build.situation(job, prebuilt=made))
+    assert told.reason == "ErrWorkloadCompose"
+    assert "belongs to another job" in told.message
 
 
 def test_a_prebuilt_workload_that_asks_for_something_else_is_out_of_sync(build):

@@ -80,23 +80,35 @@ def validate_admission_check(new: Obj, old: Obj | None = None) -> list[FieldErro
 def _validate(
     cls: type[KubeObject], errors: _Errors, new: Obj, old: Obj | None
 ) -> list[FieldError]:
-    if old is not None and _only_leaves(new, old):
+    if old is not None and _only_metadata(new, old):
         return []
     new, old = without_nulls(new), without_nulls(old)
     try:
         decode(cls, new)
     except InvalidObject as wrong_types:
         return list(wrong_types.errors)
-    return list(dict.fromkeys(errors(new, old)))
+    found = list(dict.fromkeys(errors(new, old)))
+    if not found or old is None:
+        return found
+    known = _broken_before(cls, errors, old)
+    return [error for error in found if error not in known]
 
 
-def _only_leaves(new: Obj, old: Obj) -> bool:
-    """Whether only the metadata of an object changes that is being deleted.
+def _only_metadata(new: Obj, old: Obj) -> bool:
+    """Whether only the metadata of an object changes, about which there are no rules.
 
-    Such an object gives up its finalizers; it must not be kept by a rule that it broke before.
+    An object that came in past the webhook must be able to give up its finalizers.
     """
-    leaving = (new.get("metadata") or {}).get("deletionTimestamp") is not None
-    return leaving and all(new.get(part) == old.get(part) for part in ("spec", "status"))
+    return all(new.get(part) == old.get(part) for part in ("spec", "status"))
+
+
+def _broken_before(cls: type[KubeObject], errors: _Errors, old: Obj) -> frozenset[FieldError]:
+    """The rules that the stored object breaks; they do not keep it from being changed."""
+    try:
+        decode(cls, old)
+    except InvalidObject:
+        return frozenset()
+    return frozenset(errors(old, None))
 
 
 RULES: Final[Mapping[str, Rules]] = {
