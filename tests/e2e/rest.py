@@ -46,7 +46,9 @@ class Rest:
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
         answer = self._http.request(method, path, **kwargs)
-        answer.raise_for_status()
+        if answer.is_error:
+            text = f"{method} {path}: {answer.status_code} {answer.text}"
+            raise httpx.HTTPStatusError(text, request=answer.request, response=answer)
         return answer.json()
 
     def get(self, path: str) -> Obj:

@@ -152,3 +152,7 @@ class ComposableJob(abc.ABC):
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> tuple[Command, ...]:
         """What stops every member, with the events about it; nothing when all have stopped."""
+
+    @abc.abstractmethod
+    def remove_members(self) -> tuple[Command, ...]:
+        """What deletes every member for good, once nobody wants the job any more."""

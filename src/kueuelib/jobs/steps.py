@@ -289,7 +289,10 @@ def expiry(case: Case) -> Commands:
     if left > 0:
         return (Wait("it was deactivated and is kept for a while", left),)
     message = "Deleted: it was deactivated, and was kept long enough"
-    return (Emit(case.job.object, DELETED, message), Delete(case.job.resource, case.job.object))
+    told = Emit(case.job.object, DELETED, message)
+    if isinstance(case.job, ComposableJob):
+        return (told, *case.job.remove_members())
+    return (told, Delete(case.job.resource, case.job.object))
 
 
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:

@@ -100,20 +100,21 @@ def _subdomain(values: Mapping[str, str], key: str, path: str) -> Sequence[Field
 
 def _changes(integration: Integration, new: Obj, old: Obj) -> list[FieldError]:
     before, after = integration.job_type(old), integration.job_type(new)
-    suspended = is_suspended(integration, new)
     found = []
-    if before.queue_name != after.queue_name and not suspended:
+    limits = (before.maximum_execution_seconds, after.maximum_execution_seconds)
+    classes = (before.workload_priority_class, after.workload_priority_class)
+    removed, added = classes[0] and not classes[1], classes[1] and not classes[0]
+    moved = before.queue_name != after.queue_name
+    suspended = bool(moved or limits[0] != limits[1] or added) and is_suspended(integration, new)
+    if moved and not suspended:
         found.append(invalid(label_path(QUEUE_LABEL), after.queue_name, IMMUTABLE))
     if before.prebuilt_workload != after.prebuilt_workload:
         found.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
-    limits = (before.maximum_execution_seconds, after.maximum_execution_seconds)
     if limits[0] != limits[1] and not suspended:
         found.append(invalid(label_path(MAX_EXECUTION_LABEL), limits[1], IMMUTABLE))
     parents = [annotations_of(obj).get(PARENT_WORKLOAD) for obj in (old, new)]
     if parents[0] != parents[1]:
         found.append(invalid(annotation_path(PARENT_WORKLOAD), parents[1], IMMUTABLE))
-    classes = (before.workload_priority_class, after.workload_priority_class)
-    removed, added = classes[0] and not classes[1], classes[1] and not classes[0]
     if removed or (added and not suspended):
         found.append(invalid(label_path(PRIORITY_CLASS_LABEL), classes[1], IMMUTABLE))
     return found

@@ -36,7 +36,7 @@ webhook: {{host: 127.0.0.1, port: {webhook}}}
 leaderElection: {{leaderElect: false}}
 controller:
   groupKindConcurrency: {{Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5}}
-integrations: {{frameworks: [{frameworks}]}}
+integrations: {{frameworks: [{frameworks}]{integrations}}}
 {settings}
 """
 
@@ -183,7 +183,8 @@ class LocalCluster:
         health_port: where it answers probes.
         metrics_port: where it serves metrics; 0 when it does not.
         frameworks: the integrations that the manager enables.
-        settings: further lines of the manager's configuration, as YAML.
+        integrations: further entries of its `integrations`, as YAML in one line.
+        settings: further lines of its configuration, as YAML.
     """
 
     processes: Processes
@@ -191,6 +192,7 @@ class LocalCluster:
     health_port: int = attrs.field(factory=free_port)
     metrics_port: int = 0
     frameworks: tuple[str, ...] = ("batch/job",)
+    integrations: str = ""
     settings: str = ""
 
     @property
@@ -219,6 +221,7 @@ class LocalCluster:
                 webhook=self.webhook_port,
                 metrics=f"127.0.0.1:{self.metrics_port}" if self.metrics_port else "0",
                 frameworks=", ".join(self.frameworks),
+                integrations=f", {self.integrations}" if self.integrations else "",
                 settings=self.settings,
             )
         )

@@ -205,6 +205,9 @@ class Flock(Training, ComposableJob):
             return ()
         return (Emit(self.object, "Stopped", f"{len(infos)} {reason}"),)
 
+    def remove_members(self):
+        return (Emit(self.object, "Removed", ""),)
+
 
 def flock(obj, *workloads):
     return Situation(Flock(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS)

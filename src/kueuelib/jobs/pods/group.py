@@ -286,6 +286,10 @@ class PodGroup(
                 commands += marks.removed(pod)
         return tuple(commands)
 
+    def remove_members(self) -> tuple[Command, ...]:
+        """Delete all pods; the Workload goes when none is left."""
+        return tuple(command for pod in self.facts.pods for command in marks.deleted(pod))
+
     # ---- pods that are missing
 
     @property

@@ -11,10 +11,16 @@ from kueuelib.api.meta import is_true
 from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.commands import Wait as Later
-from kueuelib.jobs.pods.plan import plan_without_pods
+from kueuelib.jobs.capabilities import Matching
+from kueuelib.jobs.phases import Case
+from kueuelib.jobs.pods.plan import plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.steps import expiry
 
 KUEUE = "kueue.x-k8s.io"
+NOW = 1_700_000_000.0
 
 
 def of(kind, commands):
@@ -407,3 +413,32 @@ def test_pods_are_ready_when_every_place_is(pods, pair, running, admitted):
     assert not pods.group(running[0], pair[1], workload=admitted).pods_ready()
     done = pods.over("b", "Succeeded", group="group", total=2)
     assert pods.group(running[0], done, workload=admitted).pods_ready()
+
+
+def test_a_group_that_was_given_up_by_us_is_deleted_as_a_whole(pods):
+    """Retention: all pods go with their finalizers, also those that are leaving already."""
+    waits = pods.waiting("a", group="group", total=2)
+    failed = pods.deleted(pods.over("b", group="group", total=2))
+    made = pods.composed(waits, pods.waiting("b", group="group", total=2))
+    admitted = pods.admitted(made)
+    admitted["spec"]["active"] = False
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    evicted = states.evict(admitted, reason, "too often", NOW)
+    over = states.release(evicted, NOW)
+    group = pods.group(waits, failed, workload=over)
+    settings = JobSettings(delete_deactivated_after=5.0)
+    early, late = (
+        expiry(Case(situation_of(group, Situation(None, now, settings)), group, Matching(over)))
+        for now in (NOW + 1, NOW + 6)
+    )
+    assert [type(each) for each in early] == [Later]
+    assert [(type(each), name_of(each)) for each in late] == [
+        (Emit, "a"),
+        (Delete, "a"),
+        (DropFinalizer, "a"),
+        (DropFinalizer, "b"),
+    ]
+
+
+def name_of(command):
+    return command.obj["metadata"]["name"]

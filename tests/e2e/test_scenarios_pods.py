@@ -1,0 +1,243 @@
+"""The acceptance scenarios of plain pods (spec/jobs 7.2, 7.3); see `scenarios.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from place import (
+    GATE,
+    GROUP,
+    MANAGED,
+    QUEUE,
+    RETRIABLE,
+    TOTAL,
+    Place,
+    gates,
+    name_of,
+    phase,
+    shared_cluster,
+    uid_of,
+)
+from rest import Rest, condition, is_true
+
+from kueuelib.testing.processes import LocalCluster
+
+EVERY_POD = {"every-job": "queued"}
+LEFT_OUT = {"left-out": "yes"}
+SETTINGS = """
+manageJobsWithoutQueueName: true
+managedJobsNamespaceSelector: {matchLabels: {every-job: queued}}
+"""
+PODS = (
+    "podOptions: {podSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}]}, "
+    "namespaceSelector: {matchExpressions: [{key: left-out, operator: DoesNotExist}, "
+    "{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kueue-system]}]}}"
+)
+OTHER = {"name": "example.com/other"}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
+    folder = tmp_path_factory.mktemp("pods")
+    with shared_cluster(folder, settings=SETTINGS, integrations=PODS) as found:
+        yield found
+
+
+@pytest.fixture
+def place(shared: tuple[LocalCluster, Rest]) -> Place:
+    cluster, rest = shared
+    return Place(rest, cluster.metrics_port)
+
+
+def is_ours(pod: dict) -> bool:
+    marks = {
+        GATE in gates(pod),
+        pod["metadata"].get("labels", {}).get(MANAGED) == "true",
+        MANAGED in pod["metadata"].get("finalizers", ()),
+    }
+    assert len(marks) == 1, "either all marks or none"
+    return marks.pop()
+
+
+# ---- the webhook
+
+
+def test_a_queued_pod_is_gated(place: Place) -> None:
+    assert is_ours(place.pod())
+    assert not is_ours(place.pod("free", None))
+
+
+def test_the_system_namespace_is_left_alone(place: Place) -> None:
+    place.pods = "/api/v1/namespaces/kube-system/pods"
+    pod = place.pod(place.named("pod"))
+    assert not is_ours(pod)
+    place.runs(pod)
+
+
+def test_every_pod_is_gated_where_the_configuration_says_so(
+    shared: tuple[LocalCluster, Rest],
+) -> None:
+    assert is_ours(Place(shared[1], labels=EVERY_POD).pod(queue=None))
+
+
+def test_pods_and_namespaces_that_are_not_selected_are_left_alone(
+    shared: tuple[LocalCluster, Rest], place: Place
+) -> None:
+    assert not is_ours(place.pod(labels=LEFT_OUT))
+    assert not is_ours(Place(shared[1], labels=LEFT_OUT).pod())
+
+
+def test_a_pod_of_a_queued_job_is_left_alone(place: Place) -> None:
+    job = place.job()
+    pod = place.pod(owner=job)
+    assert not is_ours(pod)
+    marked = place.pod("marked", labels={MANAGED: "true"}, owner=job)
+    assert GATE not in gates(marked)
+    place.quiet(lambda: not place.workloads_of(pod) + place.workloads_of(marked))
+
+
+def test_other_gates_stay_and_ours_comes_once(place: Place) -> None:
+    place.queue(2)
+    pod = place.pod(schedulingGates=[OTHER])
+    assert gates(pod) == [OTHER["name"], GATE]
+    assert gates(place.pod("twice", schedulingGates=[{"name": GATE}])) == [GATE]
+    place.eventually(lambda: gates(place.get(pod)) == [OTHER["name"]])
+    place.admitted(pod)
+    assert phase(place.get(pod)) == "Pending"
+
+
+def test_the_label_that_we_write_has_one_value(place: Place) -> None:
+    place.refused(lambda: place.pod(queue=None, labels={MANAGED: "no"}), MANAGED)
+    pod = place.pod()
+    place.refused(lambda: place.merge(pod, {"metadata": {"labels": {MANAGED: "no"}}}), MANAGED)
+
+
+def test_the_label_that_we_write_stays(place: Place) -> None:
+    pod = place.pod()
+    place.refused(lambda: place.merge(pod, {"metadata": {"labels": {MANAGED: None}}}), MANAGED)
+
+
+def test_a_group_has_a_name_and_a_size(place: Place) -> None:
+    place.refused(lambda: place.pod(group="g"), TOTAL)
+    place.refused(lambda: place.pod(total=1), GROUP)
+    for total in ("0", "-1", "x"):
+        place.refused(lambda total=total: place.pod(group="g", total=total), TOTAL)
+
+
+def test_the_name_of_a_group_stays(place: Place) -> None:
+    pod = place.pod(group="g", total=2)
+    place.refused(lambda: place.merge(pod, {"metadata": {"labels": {GROUP: "h"}}}), GROUP)
+
+
+def test_a_group_that_is_given_up_stays_so(place: Place) -> None:
+    pod = place.pod(group="g", total=2)
+    place.annotate(pod, **{RETRIABLE: "false"})
+    for text in ("true", None):
+        place.refused(lambda text=text: place.annotate(pod, **{RETRIABLE: text}), RETRIABLE)
+
+
+def test_the_queue_changes_only_while_a_pod_waits(place: Place) -> None:
+    place.queue(1)
+    body = {"metadata": {"labels": {QUEUE: "elsewhere"}}}
+    waiting = place.pod("waiting", "none")
+    place.merge(waiting, body)
+    running = place.pod("running")
+    place.runs(running)
+    place.refused(lambda: place.merge(running, body), QUEUE)
+
+
+# ---- the life of one pod
+
+
+def test_a_pod_waits_runs_and_ends(place: Place) -> None:
+    place.queue(1, flavors={"spot": {"kueuelib.dev/pool": "spot"}})
+    first, second = place.pod("first"), place.pod("second")
+    place.runs(first)
+    assert place.get(first)["spec"]["nodeSelector"] == {"kueuelib.dev/pool": "spot"}
+    place.event(first, "Started")
+    place.waits(second)
+    assert GATE in gates(place.get(second))
+    place.finish(first)
+    place.finished(first, "Succeeded")
+    place.released(first)
+    place.runs(second)
+
+
+def test_a_pod_that_is_deleted_goes_at_once(place: Place) -> None:
+    place.queue(1)
+    running, waiting = place.pod("running"), place.pod("waiting")
+    place.runs(running)
+    place.delete(running, waiting)
+    place.gone(running, waiting)
+    place.eventually(lambda: not place.rest.items(place.workloads))
+
+
+def test_an_evicted_pod_is_deleted_and_says_why(place: Place) -> None:
+    place.queue(1)
+    finalizers = ["example.com/keep"]
+    pod = place.pod(meta={"finalizers": finalizers})
+    place.runs(pod)
+    place.evict(pod)
+
+    def told() -> bool:
+        found = place.get(pod)
+        target = condition(found, "TerminationTarget")
+        assert target["status"] == "True"
+        assert target["reason"] == "WorkloadEvictedDueToDeactivated"
+        assert target["message"] == condition(place.workload(pod), "Evicted")["message"]
+        return "deletionTimestamp" in found["metadata"]
+
+    place.eventually(told)
+    place.eventually(lambda: place.get(pod)["metadata"]["finalizers"] == finalizers)
+    place.merge(pod, {"metadata": {"finalizers": []}})
+    place.gone(pod)
+
+
+def test_an_evicted_pod_keeps_its_quota_until_it_is_over(place: Place) -> None:
+    place.queue(1)
+    pod = place.pod(terminationGracePeriodSeconds=2)
+    place.runs(pod)
+    other = place.pod("other")
+    place.waits(other)
+    place.evict(pod)
+    place.eventually(lambda: "deletionTimestamp" in place.get(pod)["metadata"])
+    assert GATE in gates(place.get(other)), "the pod still runs"
+    place.runs(other)
+    place.gone(pod)
+
+
+def test_what_checks_add_reaches_the_pod(place: Place) -> None:
+    for check in ("a", "b"):
+        place.check(check)
+    place.queue(1, checks=("a", "b"))
+    pod = place.pod()
+    workload = place.when(pod, "QuotaReserved")
+    place.answer(workload, "a", "Ready", labels={"la": "1"})
+    assert GATE in gates(place.get(pod))
+    place.answer(workload, "b", "Ready", annotations={"nb": "2"})
+    place.runs(pod)
+    meta = place.get(pod)["metadata"]
+    assert (meta["labels"]["la"], meta["annotations"]["nb"]) == ("1", "2")
+
+
+def test_a_pod_that_loses_its_admission_is_deleted(place: Place) -> None:
+    place.queue(1, flavors={"spot": {"kueuelib.dev/pool": "spot"}})
+    pod = place.pod(meta={"finalizers": ["example.com/keep"]})
+    place.runs(pod)
+    workload = place.workload(pod)
+    place.delete(workload)
+    place.eventually(lambda: "deletionTimestamp" in place.get(pod)["metadata"])
+    assert place.get(pod)["spec"]["nodeSelector"] == {"kueuelib.dev/pool": "spot"}
+    place.merge(pod, {"metadata": {"finalizers": []}})
+    place.gone(pod, workload)
+
+
+def test_a_failed_pod_finishes_its_workload(place: Place) -> None:
+    place.queue(1)
+    pod = place.pod(run=0.1, exit_code=3)
+    found = place.finished(pod, "Failed")
+    place.released(pod)
+    assert is_true(found, "Finished")
+    assert name_of(found).startswith("pod-pod-")
+    assert uid_of(pod) == found["metadata"]["ownerReferences"][0]["uid"]
