@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from rest import KUEUE, Obj, Rest, condition, eventually, is_true
 
 from kueuelib.testing.processes import LocalCluster, Processes, free_port
@@ -392,14 +393,12 @@ class Place:
 
     def refused(self, act: Callable[[], Any], *words: str) -> None:
         """Checks that the API server refuses, naming the words."""
-        try:
+        with pytest.raises(httpx.HTTPStatusError) as caught:
             act()
-        except httpx.HTTPStatusError as error:
-            assert error.response.status_code in (400, 403, 422), error.response.text
-            for word in words:
-                assert word in error.response.json()["message"], error.response.text
-        else:
-            raise AssertionError("it was accepted")
+        response = caught.value.response
+        assert response.status_code in (400, 403, 422), response.text
+        for word in words:
+            assert word in response.json()["message"], response.text
 
 
 def is_admitted(workload: Obj) -> bool:

@@ -120,11 +120,9 @@ def test_pods_that_came_past_the_webhook_are_repaired_or_counted(
 
     def counted() -> bool:
         metrics = httpx.get(address, trust_env=False).text
-        name = "kueuelib_pods_missed_by_webhook_total"
+        name = "kueuelib_missed_by_webhook_total"
         outcomes = ("left alone", "repaired")
-        return all(
-            f'{name}{{namespace="default",outcome="{each}"}} 1.0' in metrics for each in outcomes
-        )
+        return all(f'{name}{{kind="Pod",what="{each}"}} 1.0' in metrics for each in outcomes)
 
     eventually(counted)
     (workload,) = rest.items(WORKLOADS)

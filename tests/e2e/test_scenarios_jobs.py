@@ -477,3 +477,14 @@ def test_pods_of_a_queued_job_are_not_queued_themselves(place: Place) -> None:
 def test_both_versions_of_the_api_are_there(place: Place) -> None:
     found = place.rest.get(KUEUE)
     assert "workloads" in {entry["name"] for entry in found["resources"]}
+
+
+def test_a_job_that_came_past_the_webhook_is_suspended_and_counted(place: Place) -> None:
+    """The webhook is asked about labels only, so the annotation is a way past it."""
+    place.queue(1)
+    job = place.job(queue=None, notes={QUEUE: "q"})
+    assert not job["spec"].get("suspend")
+    place.event(job, "Stopped", "no workload")
+    place.admitted(job)
+    place.runs(job)
+    place.counted('kueuelib_missed_by_webhook_total{kind="Job",what="suspended"}')

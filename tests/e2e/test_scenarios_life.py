@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from place import DOMAIN, Place, phase, shared_cluster, uid_of
+from place import DOMAIN, Place, is_admitted, phase, shared_cluster, uid_of
 from rest import Rest, condition
 from test_scenarios_declared import driver, worker
 
@@ -70,19 +71,16 @@ def test_who_timed_out_comes_back_in_the_order_of_the_configuration(
     place.queue(1)
     stuck = place.job("stuck", pod=NOWHERE)
     place.admitted(stuck)
-    blocker = place.job("blocker")
+    time.sleep(1.1)  # times of creation and eviction count whole seconds
+    blocker, late = place.job("blocker"), place.job("late", cpu="1")
     place.when(stuck, "Evicted")
     place.runs(blocker)
-    late = place.job("late")
     place.waits(late)
     place.eventually(lambda: condition(place.workload(stuck), "Requeued").get("status") == "True")
     place.finish(blocker)
-    if shared[2] == "Creation":
-        place.when(stuck, "Admitted")
-        assert not condition(place.workload(late), "Admitted")
-    else:
-        # it was evicted after the blocker was made, and before the last one
-        place.when(stuck, "Admitted")
+    first, second = (stuck, late) if shared[2] == "Creation" else (late, stuck)
+    place.admitted(first)
+    assert not is_admitted(place.workload(second))
 
 
 def test_a_group_that_is_given_up_by_us_goes_as_a_whole(place: Place) -> None:

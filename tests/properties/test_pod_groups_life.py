@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import random
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import settings as hypothesis_settings
@@ -17,6 +19,7 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.status_writes import BUNDLE
 from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.commands import Wait as Later
+from kueuelib.jobs.lanes import stretches
 from kueuelib.jobs.pods.declaration import parse
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
@@ -206,6 +209,23 @@ def with_status(current, style, status, manager):
     return changed
 
 
+def crashing(commands: Sequence[Any], shuffle: random.Random | None) -> list[Any]:
+    """The commands in one of the orders in which they may be carried out.
+
+    Pods are written in lanes at the same time, so a crash may come after any part of each.
+    """
+    if shuffle is None:
+        return list(commands)
+    found: list[Any] = []
+    for lanes in stretches(commands):
+        left = [list(lane) for lane in lanes]
+        while left:
+            lane = shuffle.choice(left)
+            found.append(lane.pop(0))
+            left = [each for each in left if each]
+    return found
+
+
 class GroupLife(RuleBasedStateMachine):
     """A group of two small pods and a large one."""
 
@@ -233,9 +253,9 @@ class GroupLife(RuleBasedStateMachine):
 
     # ---- the manager
 
-    @rule(crash_after=st.integers(0, 5))
-    def reconcile_and_crash(self, crash_after):
-        for command in self.server.plan()[:crash_after]:
+    @rule(crash_after=st.integers(0, 12), seed=st.integers(0, 1000))
+    def reconcile_and_crash(self, crash_after, seed):
+        for command in crashing(self.server.plan(), random.Random(seed))[:crash_after]:
             if not self.server.execute(command):
                 break
 
@@ -355,12 +375,33 @@ class GroupLife(RuleBasedStateMachine):
             return
         if states.is_held_back(workload) or states.is_deleted(workload):
             return
+        if not states.is_active(workload):
+            return
         assigned = [
             {"name": entry["name"], "flavors": {"cpu": "spot"}, "count": entry["count"]}
             for entry in workload["spec"]["podSets"]
         ]
         admission = {"clusterQueue": "cq", "podSetAssignments": assigned}
         self.server.put(states.reserve(workload, admission, (), self.server.now))
+
+    @rule(active=st.booleans())
+    def somebody_deactivates_or_activates(self, active):
+        """What the workload controller does about it belongs to it: eviction, and back again."""
+        workload = self.server.workload
+        if workload is None or states.is_finished(workload) or states.is_deleted(workload):
+            return
+        changed = {**workload, "spec": {**workload["spec"], "active": active}}
+        if not active and states.phase_of(workload) is states.Phase.ADMITTED:
+            changed = states.evict(changed, states.DEACTIVATED, "by hand", self.server.now)
+        self.server.put(changed)
+
+    @rule(which=st.integers(0, 5))
+    def somebody_takes_the_finalizer_off(self, which):
+        found = list(self.server.pods.values())
+        if found:
+            pod = copy.deepcopy(found[which % len(found)])
+            pod["metadata"]["finalizers"] = []
+            self.server.put(pod)
 
     @rule()
     def the_scheduler_evicts(self):
@@ -451,6 +492,7 @@ class GroupLife(RuleBasedStateMachine):
             workload = self.server.workload
             if workload is not None and states.is_finished(workload):
                 break
+            self.somebody_deactivates_or_activates(True)
             self.send_missing()
             self.settle_all()
             self.the_scheduler_admits()

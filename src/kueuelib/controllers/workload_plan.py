@@ -25,7 +25,9 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.names import (
     EVICTED,
+    FINISHED,
     QUOTA_RESERVED,
+    REASON_FAILED_TO_START,
     REASON_PREEMPTION_REQUIRED,
     REASON_STOPPED,
     REASON_TERMINATING,
@@ -231,6 +233,9 @@ def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
 
 
 def _finished(wl: Obj, settings: LifeSettings, now: float) -> Step:
+    never_ran = states.condition(wl, FINISHED)["reason"] == REASON_FAILED_TO_START
+    if never_ran and wl["metadata"].get("ownerReferences"):
+        return NOTHING  # without it the job that cannot start would be tried again
     deadline = life.expires_at(wl, settings)
     if deadline is None or now < deadline:
         return Step(look_again=deadline)

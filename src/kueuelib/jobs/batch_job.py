@@ -157,10 +157,10 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
             after = copy.deepcopy(state.object)
             commands.append(Change(JOBS, before, after, subresource="status", versioned=False))
             del state.object["status"]["startTime"]
-        if state.stop_marked:
-            before = copy.deepcopy(state.object)
+        before, marked = copy.deepcopy(state.object), state.stop_marked
+        if marked:
             del state.object["metadata"]["annotations"][STOPPING_ANNOTATION]
-            state.restore_podsets_info(infos)
+        if state.restore_podsets_info(infos) or marked:
             commands.append(Change(JOBS, before, state.object))
         return Stop(tuple(commands), stops_now)
 

@@ -15,6 +15,10 @@ import attrs
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.patch import diff_merge_patch
 
+MISSED = "missed"
+"""What is counted when a job came in past the webhook; its labels are the kind and what became of
+it."""
+
 NORMAL = "Normal"
 WARNING = "Warning"
 

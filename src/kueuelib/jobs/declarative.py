@@ -26,11 +26,12 @@ from typing import Any, ClassVar
 import attrs
 
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.names import is_dns1123_label
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import podset_info
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
-from kueuelib.jobs.paths import elements, put, value
+from kueuelib.jobs.paths import ANY, elements, put, steps_of, value
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.registry import Integration, Validate, no_rules
 from kueuelib.jobs.signs import Condition, Enough, Equals, Sign, enough, equals, shows
@@ -261,9 +262,55 @@ def declare(
     declaration = Declaration(
         resource, tuple(pods), active, ready, succeeded, failed, suspend, message
     )
+    _check(declaration)
     base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
     made = type(resource.kind, (base,), {"resource": resource, "declaration": declaration})
     return Integration.of(made, name, validate)
+
+
+def _check(declared: Declaration) -> None:
+    """Raises ValueError for what could only fail later, when the first job comes."""
+    kind = declared.resource.kind
+    if not declared.resource.namespaced:
+        raise ValueError(f"{kind}: jobs are in namespaces; say namespaced=True")
+    _check_path(kind, "suspend", declared.suspend, one=True)
+    if declared.message:
+        _check_path(kind, "message", declared.message)
+    for name in ("active", "ready", "succeeded", "failed"):
+        _check_sign(kind, name, getattr(declared, name))
+    names = [each.name for each in declared.pods if not each.each]
+    for each in declared.pods:
+        if not each.each and not is_dns1123_label(each.name):
+            raise ValueError(f"{kind}: the name of pods {each.name!r} is no DNS label")
+        if not each.each and names.count(each.name) > 1:
+            raise ValueError(f"{kind}: two pods have the name {each.name!r}")
+        counts = (each.count,) if isinstance(each.count, str) else each.count
+        for path in () if isinstance(counts, int) else counts:
+            _check_path(kind, "count", path, one=bool(each.min_count))
+        _check_path(kind, "template", each.template, one=True)
+        optional = {"min_count": each.min_count, "succeeded": each.succeeded, "each": each.each}
+        for field, path in optional.items():
+            if path:
+                _check_path(kind, field, path)
+
+
+def _check_path(kind: str, field: str, path: str, *, one: bool = False) -> None:
+    if ANY in steps_of(path) and one:
+        raise ValueError(f"{kind}: {field}={path!r} leads to many places")
+
+
+def _check_sign(kind: str, field: str, sign: Any) -> None:
+    if isinstance(sign, Condition) or callable(sign):
+        return
+    if isinstance(sign, str | Equals | Enough):
+        paths = sign.paths if isinstance(sign, Enough) else (getattr(sign, "path", sign),)
+        for path in paths:
+            _check_path(kind, field, path)
+        return
+    if not isinstance(sign, list | tuple) or not sign:
+        raise ValueError(f"{kind}: {field}={sign!r} is no sign")
+    for each in sign:
+        _check_sign(kind, field, each)
 
 
 def _number(place: Obj, path: str) -> int | None:
@@ -283,6 +330,8 @@ def _slots(obj: Obj, pods: Pods) -> Iterator[_Slot]:
     for key, place in sorted(elements(value(obj, pods.each)), key=lambda item: _rank(pods, item)):
         if value(place, pods.template) is not None:
             name = value(place, pods.name) if pods.name else key
+            if name is None:
+                raise InvalidJob(f"{pods.each}[{key}].{pods.name}", "a pod set needs a name")
             yield _Slot(str(name).lower(), place, pods)
 
 

@@ -14,7 +14,13 @@ from typing import Any
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity, PodSetError
 from kueuelib.jobs.generic_job import GenericJob, PodSet
-from kueuelib.jobs.podset_info import FlavorNotFound, PodSetInfo, infos_for_start, merge
+from kueuelib.jobs.podset_info import (
+    FlavorNotFound,
+    PodSetInfo,
+    from_pod_set,
+    infos_for_start,
+    merge,
+)
 
 _COMPARED = ("tolerations", "initContainers", "containers")
 _QUANTITIES = ("requests", "limits")
@@ -41,6 +47,21 @@ def equivalent(
     if same_pod_sets(pod_sets, running):
         return True
     return job.is_suspended() and same_pod_sets(pod_sets, stored)
+
+
+def looks_started(
+    pod_sets: Sequence[PodSet],
+    workload: Mapping[str, Any],
+    flavors: Mapping[str, Mapping[str, Any]],
+) -> bool:
+    """Whether the pod sets of a job are those of its Workload with what a start adds to them."""
+    running = _as_admitted(workload, flavors)
+    if running is None or not same_pod_sets(pod_sets, running):
+        return False
+    return all(
+        from_pod_set(first.raw()) == from_pod_set(second)
+        for first, second in zip(pod_sets, running, strict=True)
+    )
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.errors import ApiError, TransportError
+from kueuelib.errors import ApiError, TransportError, Unavailable
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
@@ -46,7 +46,11 @@ class ForeignOwners:
         return None if found is None else found[1]
 
     async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
-        """Read the owner that a reference names, unless that was done a moment ago."""
+        """Read the owner that a reference names, unless that was done a moment ago.
+
+        Raises:
+            Unavailable: the API server does not answer; what nobody knows now is not guessed.
+        """
         now = self._clock.monotonic()
         known = self._known.get(ref["uid"])
         if known is not None and now - known[0] < REMEMBERED:
@@ -55,6 +59,9 @@ class ForeignOwners:
             async with asyncio.timeout(PATIENCE):
                 found = await self._read(ref, namespace)
         except (ApiError, TransportError, TimeoutError) as error:
+            if not isinstance(error, ApiError) or error.code == 429 or error.code >= 500:
+                owner = f"{ref['kind']} {namespace}/{ref['name']}"
+                raise Unavailable(f"the owner {owner} cannot be read now; try again") from error
             self._log.info(
                 "an owner cannot be read; who is above it is not known",
                 owner=f"{ref['kind']} {namespace}/{ref['name']}",

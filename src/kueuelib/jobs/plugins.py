@@ -25,6 +25,11 @@ from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.registry import Integration, Registry
 
 GROUP = "kueuelib.jobs"
+_BROKEN = (
+    *(ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError),
+    *(LookupError, ArithmeticError, AssertionError, OSError, RuntimeError),
+)
+"""What importing somebody's module may raise."""
 
 
 def installed() -> tuple[str, ...]:
@@ -55,8 +60,9 @@ def load_installed(name: str) -> Integration:
     ((value, entry),) = found.items()
     try:
         loaded = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(subject, f"{value} cannot be loaded: {error}", "repair it") from error
+    except _BROKEN as error:
+        problem = f"{value} cannot be loaded: {_told(error)}"
+        raise ConfigError(subject, problem, "repair it") from error
     integration = _as_integration(loaded)
     if integration is None and isinstance(loaded, ModuleType):
         integration = integration_in(loaded, value)
@@ -163,6 +169,9 @@ def module_at(where: str) -> ModuleType:
         raise ConfigError(
             where, f"cannot be imported: {error}", "give a module that Python finds, or a .py file"
         ) from error
+    except _BROKEN as error:
+        problem = f"cannot be imported: {_told(error)}"
+        raise ConfigError(where or '""', problem, "repair it") from error
 
 
 def _file(path: Path) -> ModuleType:
@@ -177,9 +186,14 @@ def _file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except ImportError as error:
-        raise ConfigError(str(path), f"cannot be imported: {error}", "repair it") from error
+    except _BROKEN as error:
+        problem = f"cannot be imported: {_told(error)}"
+        raise ConfigError(str(path), problem, "repair it") from error
     return module
+
+
+def _told(error: BaseException) -> str:
+    return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
 
 
 def _candidates(module: ModuleType) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.executor import Executor, Recorder
 from kueuelib.jobs.foreign import ForeignOwners
 from kueuelib.jobs.manifests import webhook_path
+from kueuelib.jobs.metrics import JobMetrics
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.reconciler import JobReconciler
@@ -171,6 +172,7 @@ async def setup(
     )
     parents = tuple(found for found in served if found.makes_pods)
     owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
+    metrics = JobMetrics(telemetry)
     controllers: list[Controller] = []
     hooks: list[Webhook] = []
     for found in enabled:
@@ -199,7 +201,7 @@ async def setup(
     for found in served:
         if found.wire is not None:
             continue
-        executor = Executor(client, recorder, found.component, version)
+        executor = Executor(client, recorder, found.component, version, metrics.count)
         reconciler = JobReconciler(found, stores, owners, executor, settings, clock)
         kind = ".".join(filter(None, (found.resource.kind, found.resource.group)))
         controller = Controller(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.names import (
     EVICTED,
+    FINISHED,
     IN_USE_FINALIZER,
     PREBUILT_LABEL,
     REASON_FAILED,
     REASON_FAILED_TO_START,
+    REASON_OUT_OF_SYNC,
     REASON_SUCCEEDED,
 )
 from kueuelib.controllers import workload_state as states
@@ -26,18 +28,26 @@ from kueuelib.jobs.capabilities import (
     StopReason,
 )
 from kueuelib.jobs.commands import (
+    MISSED,
     WARNING,
     Change,
     Command,
+    Count,
     Create,
     Delete,
     DropFinalizer,
     Emit,
     Wait,
 )
+from kueuelib.jobs.equivalence import looks_started
 from kueuelib.jobs.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.phases import Case, Phase
-from kueuelib.jobs.podset_info import FlavorNotFound, infos_for_restore, infos_for_start
+from kueuelib.jobs.podset_info import (
+    FlavorNotFound,
+    PodSetInfo,
+    infos_for_restore,
+    infos_for_start,
+)
 from kueuelib.jobs.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.workload_build import (
     build_workload,
@@ -50,6 +60,7 @@ from kueuelib.jobs.workload_build import (
 MISSING_RETRY = 5.0
 """Seconds until something that is missing is looked for again."""
 
+SUSPENDED_JOB = "suspended"
 STARTED = "Started"
 SUSPENDED = "Suspended"
 STOPPED = "Stopped"
@@ -60,6 +71,9 @@ FINISHED_WORKLOAD = "FinishedWorkload"
 DELETED = "Deleted"
 COMPOSE_ERROR = "ErrWorkloadCompose"
 
+_LEAVES = (StopReason.WORKLOAD_EVICTED, StopReason.WORKLOAD_DELETED)
+_NEVER_RUN = (REASON_FAILED_TO_START, REASON_OUT_OF_SYNC)
+
 Commands = tuple[Command, ...]
 
 
@@ -67,6 +81,12 @@ Commands = tuple[Command, ...]
 
 
 def _workload_finished(case: Case) -> Commands:
+    reason = states.condition(case.workload, FINISHED).get("reason")
+    if reason in _NEVER_RUN and not case.job.is_suspended() and not case.job.finished():
+        message = f"Workload {_name(case.workload)} is finished: the job must not run"
+        left = stop(case, StopReason.NOT_ADMITTED, message)
+        if left:
+            return left
     ended = finalize(case.job)
     if not _has_finalizer(case.workload):
         return ended
@@ -102,7 +122,11 @@ def _workload_deleted(case: Case) -> Commands:
 def _no_workload(case: Case) -> Commands:
     job, situation = case.job, case.situation
     if not job.is_suspended():
-        return stop(case, StopReason.NO_MATCHING_WORKLOAD, "The job has no workload")
+        left = stop(case, StopReason.NO_MATCHING_WORKLOAD, "The job has no workload")
+        if not left or job.resource == PODS:
+            return left
+        # The webhook suspends every job that is queued, so this one never met it.
+        return (left[0], Count(MISSED, (job.resource.kind, SUSPENDED_JOB)), *left[1:])
     if job.is_active():
         return ()
     if job.prebuilt_workload is not None:
@@ -188,8 +212,11 @@ def _starting(case: Case) -> Commands:
     except FlavorNotFound as error:
         return _missing(job, error)
     except PodSetError as error:
-        now = case.situation.now
-        return (reports.finish(workload, REASON_FAILED_TO_START, str(error), now),)
+        now, text = case.situation.now, str(error)
+        return (
+            reports.finish(workload, REASON_FAILED_TO_START, text, now),
+            Emit(job.object, REASON_FAILED_TO_START, text, WARNING),
+        )
     return (Change(job.resource, job.object, changed.object), Emit(job.object, STARTED, message))
 
 
@@ -255,27 +282,41 @@ STEPS: dict[Phase, Callable[[Case], Commands]] = {
 def stop(case: Case, reason: StopReason, message: str) -> Commands:
     """What is left to do until the job is stopped and restored, with the event about it."""
     job = case.job
-    infos = infos_for_restore(case.remembered)
+    infos = _infos_left(case, reason)
     if isinstance(job, ComposableJob):
         return job.stop_members(infos, reason, message, case.situation.now)
     if isinstance(job, JobWithCustomStop):
         left = job.stop(infos, reason, message, case.situation.now)
     else:
-        left = _plain_stop(job, case)
+        left = _plain_stop(job, infos)
     if not left.stops_now:
         return left.commands
     return (left.commands[0], Emit(job.object, STOPPED, message), *left.commands[1:])
 
 
-def _plain_stop(job: GenericJob, case: Case) -> Stop:
-    if job.is_suspended():
+def _infos_left(case: Case, reason: StopReason) -> tuple[PodSetInfo, ...]:
+    """How templates have to be restored; nothing when they are as their user wants them.
+
+    A job may be suspended by anybody. While its Workload still holds quota, what the start put into
+    the templates is there all the same, and would contradict the next flavor.
+    """
+    job, chosen = case.job, case.matching.chosen
+    if not job.is_suspended():
+        return infos_for_restore(case.remembered)
+    if reason not in _LEAVES or chosen is None or isinstance(job, ComposableJob):
+        return ()
+    started = looks_started(case.situation.pod_sets(job), chosen, case.situation.flavors)
+    return infos_for_restore(chosen) if started else ()
+
+
+def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:
+    changed, runs = job.copy(), not job.is_suspended()
+    if runs:
+        changed.suspend()
+    restored = changed.restore_podsets_info(infos) if infos else False
+    if not runs and not restored:
         return Stop()
-    changed = job.copy()
-    changed.suspend()
-    infos = infos_for_restore(case.remembered)
-    if infos:
-        changed.restore_podsets_info(infos)
-    return Stop((Change(job.resource, job.object, changed.object),), stops_now=True)
+    return Stop((Change(job.resource, job.object, changed.object),), stops_now=runs)
 
 
 def expiry(case: Case) -> Commands:

@@ -342,6 +342,26 @@ class JobConformance:
             assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
+    @pytest.mark.parametrize("how", ["evict", "delete_workload"])
+    def test_a_job_that_its_user_suspends_is_restored_all_the_same(
+        self, how: str, one_at_a_time: bool
+    ) -> None:
+        """What the start put into its templates would contradict the next flavor."""
+        world = self._running(one_at_a_time=one_at_a_time)
+        job = self._job(world.live_job).copy()
+        job.suspend()
+        world.change(self.adapter.stopped(job.object))
+        getattr(world, how)()
+        world.settle()
+        before = self._job(self._suspended()).pod_sets()
+        for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
+            assert _parts(entry.template) == _parts(wanted.template)
+        world.admit("reserved")
+        world.settle()
+        for entry in self._job(world.live_job).pod_sets():
+            assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
+
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_deleted_workload_stops_the_job_and_is_made_again(self, one_at_a_time: bool) -> None:
         """The new one comes once no pod of the old one is left."""
         world = self._running(one_at_a_time=one_at_a_time)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.errors import Forbidden, NotFound, TransportError
+from kueuelib.errors import Forbidden, NotFound, TransportError, Unavailable
 from kueuelib.jobs.foreign import REMEMBERED, ForeignOwners
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
@@ -70,7 +70,7 @@ async def test_an_owner_is_read_once_in_a_while_and_only_its_metadata_kept() -> 
 
 @pytest.mark.parametrize(
     "answer",
-    [owner("another"), NotFound("gone"), Forbidden("no"), TransportError("h", "down")],
+    [owner("another"), NotFound("gone"), Forbidden("no")],
 )
 async def test_what_cannot_be_read_ends_the_way_and_is_remembered_too(answer: Any) -> None:
     foreign, server, _ = owners(answer)
@@ -78,6 +78,14 @@ async def test_what_cannot_be_read_ends_the_way_and_is_remembered_too(answer: An
     assert await foreign.learn(REF, "ns") is None
     assert foreign.get(REF) is None
     assert len(server.asked) == 2
+
+
+async def test_a_server_that_does_not_answer_is_no_answer() -> None:
+    foreign, server, _ = owners(TransportError("h", "down"))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="ReplicaSet ns/rs cannot be read now"):
+            await foreign.learn(REF, "ns")
+    assert len([each for each in server.asked if each.endswith("ns/rs")]) == 2, "asked again"
 
 
 async def test_a_kind_that_is_not_served_is_none() -> None:

@@ -150,9 +150,20 @@ def test_checks_that_contradict_each_other_end_the_workload(build):
         for name in ("one", "two")
     ]
     commands = plan(build.situation(job, build.workload(job, admitted=True, checks=checks)))
-    (finish,) = commands
+    finish, told = commands
     (condition,) = finish.status["conditions"]
     assert (condition["type"], condition["reason"]) == ("Finished", "FailedToStart")
+    assert (told.reason, told.type) == ("FailedToStart", "Warning")
+
+
+def test_a_job_whose_workload_could_not_start_is_stopped_when_its_user_starts_it(build):
+    waiting = build.job()
+    ended = build.workload(waiting, finished=True)
+    ended["status"]["conditions"][-1]["reason"] = "FailedToStart"
+    assert "Stopped" not in reasons(plan(build.situation(waiting, ended)))
+    stopped = plan(build.situation(build.job(suspend=False), ended))
+    assert "Stopped" in reasons(stopped)
+    assert stopped[0].new["spec"]["suspend"] is True
 
 
 def test_an_evicted_job_is_stopped_and_keeps_its_quota_until_it_is_restored(build):

@@ -98,3 +98,16 @@ def test_a_bad_reference_is_named(package: Path, reference: str, problem: str) -
 
 def test_one_of_several_is_chosen_by_name(package: Path) -> None:
     assert plugins.load("plugin_of_a_test:second").name == "g.example.com/second"
+
+
+@pytest.mark.parametrize("text", ["def", "raise ValueError('wrong')", "1 / 0", "import missing_x"])
+def test_a_module_that_cannot_be_imported_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken_module.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        plugins.load(str(path))
+
+
+def test_no_module_at_all_is_one_clear_line() -> None:
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        plugins.load("")

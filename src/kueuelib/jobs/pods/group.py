@@ -266,7 +266,8 @@ class PodGroup(
             if role not in by_name:
                 raise InvalidPodSetInfo(f"the admission says nothing about the pods of role {role}")
             taken = self.roster.of(role, Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
-            places = max(0, count - len(taken))
+            going = [each for each in self.roster.rejected if _may_run(each.member, role)]
+            places = max(0, count - len(taken) - len(going))
             for each in self.roster.of(role, Stage.GATED)[:places]:
                 changed = marks.ungated(each.pod, by_name[role])
                 commands += [Change(PODS, each.pod, changed), Emit(each.pod, STARTED, message)]
@@ -314,3 +315,8 @@ class PodGroup(
         return tuple(
             each for each in self.roster.kept if each.uid not in owners and each.role in wanted
         )
+
+
+def _may_run(member: Member, role: str) -> bool:
+    """Whether a pod that has to go still takes a place of its role."""
+    return member.role == role and member.stage in (Stage.STARTED, Stage.LEAVING)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.jobs.pods.plan import REJECTED, REPAIRED, UNGATED
+from kueuelib.jobs.metrics import JobMetrics
+from kueuelib.jobs.pods.plan import REJECTED, UNGATED
 from kueuelib.runtime.telemetry import Telemetry
 
-LEFT_ALONE = "left alone"
 
-
-class PodMetrics:
+class PodMetrics(JobMetrics):
     """Counters about pods.
 
     Args:
@@ -19,6 +18,7 @@ class PodMetrics:
 
     def __init__(self, telemetry: Telemetry | None = None) -> None:
         telemetry = telemetry or Telemetry()
+        super().__init__(telemetry)
         self._gated = telemetry.counter(
             "kueue_pods_gated_total", "Pods that got our scheduling gate.", ("namespace",)
         )
@@ -30,19 +30,10 @@ class PodMetrics:
             "Pods of groups that were deleted because they do not belong there.",
             ("namespace", "reason"),
         )
-        self._missed = telemetry.counter(
-            "kueuelib_pods_missed_by_webhook_total",
-            "Pods that came in past our webhook, by what became of them.",
-            ("namespace", "outcome"),
-        )
 
     def gated(self, namespace: str) -> None:
         """A pod got our gate."""
         self._gated.labels(namespace).inc()
-
-    def left_alone(self, namespace: str) -> None:
-        """A pod came in past the webhook, and it is too late to gate it."""
-        self._missed.labels(namespace, LEFT_ALONE).inc()
 
     def count(self, what: str, labels: Sequence[str]) -> None:
         """Count what a plan wants counted."""
@@ -50,5 +41,5 @@ class PodMetrics:
             self._ungated.labels(*labels).inc()
         elif what == REJECTED:
             self._rejected.labels(*labels).inc()
-        elif what == REPAIRED:
-            self._missed.labels(*labels, REPAIRED).inc()
+        else:
+            super().count(what, labels)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.jobs.commands import WARNING, Change, Command, Count, Emit
+from kueuelib.jobs.commands import MISSED, WARNING, Change, Command, Count, Emit
 from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.metrics import LEFT_ALONE, REPAIRED
 from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.pods.marks import labelled, marked_as_ours
 from kueuelib.jobs.pods.metrics import PodMetrics
-from kueuelib.jobs.pods.plan import REPAIRED
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, stage_of
 from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.pods.webhook import is_child, namespace_labels
@@ -66,24 +66,27 @@ class MissedPods:
             pod, self._parts.settings, key.namespace, labels
         ):
             return DONE
-        outcome = await self._executor.run(self._plan(pod, key))
+        outcome = await self._executor.run(self._plan(pod))
         return Result(requeue_after=outcome.wait)
 
-    def _plan(self, pod: Obj, key: ObjectKey) -> tuple[Command, ...]:
+    def _plan(self, pod: Obj) -> tuple[Command, ...]:
         if stage_of(pod) is Stage.GATED:
-            return (Change(PODS, pod, marked_as_ours(pod)), Count(REPAIRED, (key.namespace,)))
+            return _repaired(pod, marked_as_ours(pod))
         uid = pod["metadata"]["uid"]
         if uid in self._told:
             return ()
         if len(self._told) >= REMEMBERED:
             self._told.pop(next(iter(self._told)))
         self._told[uid] = None
-        self._metrics.left_alone(key.namespace)
+        self._metrics.missed(PODS.kind, LEFT_ALONE)
         text = "The pod was created while the webhook was away; it runs without waiting for quota"
         return (Emit(pod, NOT_GATED, text, WARNING),)
 
 
 def regained(pod: Obj) -> tuple[Command, ...]:
     """Makes a pod of ours visible again that lost its label."""
-    namespace = pod["metadata"].get("namespace") or ""
-    return (Change(PODS, pod, labelled(pod)), Count(REPAIRED, (namespace,)))
+    return _repaired(pod, labelled(pod))
+
+
+def _repaired(old: Obj, new: Obj) -> tuple[Command, ...]:
+    return (Change(PODS, old, new), Count(MISSED, (PODS.kind, REPAIRED)))

@@ -17,7 +17,8 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.jobs import reports
 from kueuelib.jobs.capabilities import StopReason
-from kueuelib.jobs.commands import WARNING, Change, Command, Count, Delete, Emit
+from kueuelib.jobs.commands import MISSED, WARNING, Change, Command, Count, Delete, Emit
+from kueuelib.jobs.metrics import REPAIRED
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import compose, owner_references
@@ -36,7 +37,6 @@ GROUP_FINISHED = "GroupFinished"
 
 UNGATED = "ungated"
 REJECTED = "rejected"
-REPAIRED = "repaired"
 
 
 def plan_pod(situation: Situation) -> Commands:
@@ -184,10 +184,9 @@ def _repaired(pods: Iterable[Obj]) -> Commands:
     commands: list[Command] = []
     for pod in pods:
         if is_gated(pod) and not is_deleted(pod) and not has_finalizer(pod):
-            namespace = pod["metadata"].get("namespace") or ""
             commands += [
                 Change(PODS, pod, marks.with_finalizer(pod)),
-                Count(REPAIRED, (namespace,)),
+                Count(MISSED, (PODS.kind, REPAIRED)),
             ]
     return tuple(commands)
 

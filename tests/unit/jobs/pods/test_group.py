@@ -9,9 +9,9 @@ import pytest
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import is_true
 from kueuelib.controllers import workload_state as states
+from kueuelib.jobs.capabilities import Matching
 from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.commands import Wait as Later
-from kueuelib.jobs.capabilities import Matching
 from kueuelib.jobs.phases import Case
 from kueuelib.jobs.pods.plan import plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
@@ -394,7 +394,7 @@ def test_a_waiting_pod_gets_its_finalizer_back(pods, pair, admitted):
     commands = pods.plan(*pair, workload=pods.composed(*pair))
     (change,) = [c for c in of(Change, commands) if c.resource == PODS]
     assert change.new["metadata"]["finalizers"] == [f"{KUEUE}/managed"]
-    assert Count("repaired", ("ns",)) in commands
+    assert Count("missed", ("Pod", "repaired")) in commands
 
 
 def test_a_waiting_group_may_become_another_one(pods, pair):

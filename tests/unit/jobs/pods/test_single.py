@@ -131,7 +131,7 @@ def test_a_pod_that_lost_its_finalizer_gets_it_back(pods):
     pod["metadata"]["finalizers"] = []
     change, count, *_ = plan(pods, pod)
     assert change.new["metadata"]["finalizers"] == [f"{KUEUE}/managed"]
-    assert count == Count("repaired", ("ns",))
+    assert count == Count("missed", ("Pod", "repaired"))
 
 
 def test_an_unqueued_pod_that_is_over_is_let_go(pods):

@@ -181,7 +181,7 @@ def test_a_pod_that_was_hidden_all_the_same_gets_its_label_back(pods):
     del pod["metadata"]["labels"][f"{KUEUE}/managed"]
     change, count = regained(pod)
     assert change.patch == {"metadata": {"labels": {f"{KUEUE}/managed": "true"}}}
-    assert count.labels == ("ns",)
+    assert count.labels == ("Pod", "repaired")
 
 
 def test_the_queue_changes_only_while_the_pod_waits_or_is_over(pods):
