@@ -303,7 +303,10 @@ def _check_sign(kind: str, field: str, sign: Any) -> None:
     if isinstance(sign, Condition) or callable(sign):
         return
     if isinstance(sign, str | Equals | Enough):
-        paths = sign.paths if isinstance(sign, Enough) else (getattr(sign, "path", sign),)
+        if isinstance(sign, Enough):
+            paths = sign.paths
+        else:
+            paths = (sign.path if isinstance(sign, Equals) else sign,)
         for path in paths:
             _check_path(kind, field, path)
         return

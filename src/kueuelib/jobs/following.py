@@ -185,15 +185,20 @@ class _Watcher:
     async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
         """The present state, and again after every change; some may be equal."""
         key = self._handle.key
-        if self._group:
-            of_job = {"label_selector": f"{GROUP_LABEL}={self._group}"}
-            of_workload = {"field_selector": f"metadata.name={self._group}"}
-        else:
-            of_job = {"field_selector": f"metadata.name={key.name}"}
-            of_workload = {"label_selector": f"{JOB_UID_LABEL}={self._handle.uid}"}
-        jobs = Informer(self._client, self._handle.resource, namespace=key.namespace, **of_job)
+        group = self._group
+        jobs = Informer(
+            self._client,
+            self._handle.resource,
+            namespace=key.namespace,
+            label_selector=f"{GROUP_LABEL}={group}" if group else "",
+            field_selector="" if group else f"metadata.name={key.name}",
+        )
         workloads = Informer(
-            self._client, WORKLOADS.at(version), namespace=key.namespace, **of_workload
+            self._client,
+            WORKLOADS.at(version),
+            namespace=key.namespace,
+            label_selector="" if group else f"{JOB_UID_LABEL}={self._handle.uid}",
+            field_selector=f"metadata.name={group}" if group else "",
         )
         tasks = []
         for informer in (jobs, workloads):

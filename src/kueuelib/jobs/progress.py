@@ -146,7 +146,8 @@ def _with_quota(job: GenericJob | None, obj: Obj | None, wl: Obj) -> tuple[State
 
 
 def _runs(job: GenericJob | None, obj: Obj | None, ready: Mapping[str, Any]) -> bool:
-    if isinstance(job, ComposableJob):
+    of_many = isinstance(job, ComposableJob)
+    if job is not None and of_many:
         return job.is_active()
     if job is not None:
         return not job.is_suspended() and (job.is_active() or job.pods_ready())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -56,7 +57,10 @@ LABEL_VALUE_RULE: Final = (
 
 def shown(value: object) -> str:
     """A value as a message shows it: compact JSON, cut when it is very long."""
-    text = orjson.dumps(value).decode()
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # a number of more than 64 bits
+        text = json.dumps(value)
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + " ..."
 
 

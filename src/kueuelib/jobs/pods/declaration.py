@@ -7,6 +7,7 @@ neither anchors nor tags, and refuses keys that are there twice; nothing in it e
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ PATH = annotation_path(GROUP_SETS)
 _KEYS = ("name", "count", "template")
 _AMOUNTS = ("requests", "limits", "overhead")
 _LARGEST_SUM = 2**31 - 1
+_MOST_DIGITS = 40
 
 
 class Unreadable(KueuelibError):
@@ -259,12 +261,28 @@ class _Plain(yaml.SafeLoader):
                 )
             seen.add(key.value)
 
+    def construct_yaml_int(self, node: Any) -> int:
+        text = node.value
+        if len(text) > _MOST_DIGITS:
+            raise yaml.constructor.ConstructorError(
+                problem="a number is too long", problem_mark=node.start_mark
+            )
+        base = {"0o": 8, "0x": 16}.get(text[:2])
+        return int(text, 10) if base is None else int(text[2:], base)
 
-# Dates are texts here: JSON has none.
-_Plain.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+
+# The core schema of YAML 1.2, which knows no dates, no sexagesimals and no "on" or "off".
+_Plain.yaml_implicit_resolvers = {}
+for _name, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+):
+    _Plain.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_name}", re.compile(f"(?:{_pattern})$"), _first
+    )
+_Plain.add_constructor("tag:yaml.org,2002:int", _Plain.construct_yaml_int)
 
 
 def _depth(value: Any) -> int:

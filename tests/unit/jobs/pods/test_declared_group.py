@@ -267,6 +267,10 @@ def template(asked, **limits):
         (sets(2**31), ""),
         (sets(minCount=1), "[1].minCount"),
         (json.dumps([{"name": "a", "count": True}]), "[0].count"),
+        ("[{name: a, count: 1_0}]", "[0].count"),
+        ("- {name: a, count: 1:30}", "[0].count"),
+        ("- {name: a, count: 99999999999999999999}", ""),
+        (f"- {{name: a, count: {'9' * 5000}}}", ""),
         (json.dumps([{"name": "a", "count": 1.5}]), "[0].count"),
         (
             json.dumps([{"name": "a", "count": 1, "template": template("2", cpu="1")}]),
@@ -291,3 +295,11 @@ def test_malformed_declarations_name_the_place(text, path):
         parse(text)
     start = f"metadata.annotations[{KUEUE}/pod-group-sets]"
     assert caught.value.errors[0].path == start + path
+
+
+def test_the_text_is_yaml_1_2():
+    """Where 1.1 had octal numbers, and words that are booleans."""
+    (found,) = parse("- {name: on, count: 010}").sets
+    assert (found.name, found.count) == ("on", 10)
+    assert [entry.count for entry in parse("[{name: a, count: 0x10}]").sets] == [16]
+    assert parse('- {name: "y", count: 1, template: ~}').sets[0].template == {}
