@@ -15,7 +15,7 @@ from kueuelib.testing.processes import LocalCluster
 SETTINGS = """
 waitForPodsReady:
   enable: true
-  timeout: 2s
+  timeout: 4s
   blockAdmission: false
   requeuingStrategy: {{timestamp: {timestamp}, backoffBaseSeconds: 1, backoffLimitCount: 1}}
 objectRetentionPolicies: {{workloads: {{afterDeactivatedByKueue: 1s}}}}
@@ -72,7 +72,9 @@ def test_who_timed_out_comes_back_in_the_order_of_the_configuration(
     stuck = place.job("stuck", pod=NOWHERE)
     place.admitted(stuck)
     time.sleep(1.1)  # times of creation and eviction count whole seconds
-    blocker, late = place.job("blocker"), place.job("late", cpu="1")
+    place.priority(9, "first")
+    labels = {f"{DOMAIN}/priority-class": place.named("first")}
+    blocker, late = place.job("blocker", labels=labels), place.job("late")
     place.when(stuck, "Evicted")
     place.runs(blocker)
     place.waits(late)

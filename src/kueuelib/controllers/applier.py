@@ -13,28 +13,22 @@ the assumption stays: nothing else could be written either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.evictions import COMPONENT, CONFLICTS, REFUSALS, Eviction, Evictor
-from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.status_writer import write_status
+from kueuelib.controllers.evictions import Eviction, Evictor
+from kueuelib.controllers.orders import Orders, Refusals
 from kueuelib.controllers.workload_state import IllegalTransition, Phase
-from kueuelib.errors import ApiError, Conflict, NotFound
-from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.controller import DONE, Controller, Result
-from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.cycle import Admit, Wait
-from kueuelib.scheduler.events import Confirmed, Event, Forgotten
+from kueuelib.scheduler.events import Confirmed, Forgotten
 
 if TYPE_CHECKING:
-    from kueuelib.runtime.events import EventRecorder
     from kueuelib.scheduler.engine import Settled
 
 MESSAGE_PAUSE = 1.0
@@ -46,36 +40,15 @@ class Applier:
     """Writes admissions and the reasons of those that wait.
 
     Args:
-        client: writes.
-        workloads: the informer of Workloads.
-        recorder: for events about Workloads.
-        metrics: reservations and admissions.
-        observe: tells the engine what became of an assumption.
-        clock: tells the time of transitions.
+        written: what orders are carried out with.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        workloads: Informer,
-        recorder: EventRecorder,
-        metrics: SchedulerMetrics,
-        observe: Callable[[Event], None],
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._client = client
-        self._workloads = workloads
-        self._recorder = recorder
-        self._metrics = metrics
-        self._observe = observe
-        self._clock = clock
+    def __init__(self, written: Orders) -> None:
+        self._written = written
         self._orders: dict[ObjectKey, Admit | Wait | Eviction] = {}
         self._under_way: set[ObjectKey] = set()
-        self._evictor = Evictor(client, workloads, recorder, metrics, observe, self._newest, clock)
-        self._refusals: dict[ObjectKey, int] = {}
-        self._answers: dict[ObjectKey, Obj] = {}
-        workloads.add_handler(lambda delta: self._drop_answer(delta.key))
+        self._evictor = Evictor(written)
+        self._refusals = Refusals("admission", written.metrics)
         self._log = get_logger("applier")
 
     def submit(self, settled: Settled, controller: Controller) -> None:
@@ -133,7 +106,7 @@ class Applier:
 
     async def _admit(self, order: Admit) -> None:
         try:
-            wl = await self._reserve(order, self._newest(order.key))
+            wl = await self._reserve(order)
         except IllegalTransition as error:
             self._log.info("admission is void", workload=str(order.key), why=error.problem)
             self._take_back(order, "void")
@@ -142,38 +115,36 @@ class Applier:
             self._take_back(order, "gone")
             return
         except ApiError as error:
-            if isinstance(error, Conflict) or error.code == 429 or error.code >= 500:
-                raise
             self._refused(order, error)
             return
-        self._refusals.pop(order.key, None)
+        self._refusals.forget(order.key)
         if wl is not None:
-            self._observe(Confirmed(order.key, wl["metadata"]["resourceVersion"]))
+            confirmed = Confirmed(order.key, wl["metadata"]["resourceVersion"])
+            self._written.observe(confirmed)
             self._report(order, wl)
 
-    async def _reserve(self, order: Admit, wl: Obj | None) -> Obj | None:
+    async def _reserve(self, order: Admit) -> Obj | None:
         """Writes the reservation, on the newest object; None when it was stored before."""
         admission = encode(order.admission)
-        for _ in range(CONFLICTS):
-            if wl is None or wl["metadata"]["uid"] != order.uid:
+
+        def reserved(wl: Obj) -> Obj | None:
+            if wl["metadata"]["uid"] != order.uid:
                 raise NotFound(f"workload {order.key} is gone")
             if _is_done(wl, order):
                 return None
             if wl["metadata"].get("generation") != order.workload.metadata.generation:
                 raise IllegalTransition(wl, "reserve quota", "its spec changed")
-            now = self._clock.now()
-            new = states.reserve(wl, admission, order.required_checks, now)
-            try:
-                return await write_status(self._client, wl, new)
-            except Conflict:
-                self._metrics.wrote("admission", "conflict")
-                wl = await self._client.get(self._workloads.resource, order.key)
-        raise Conflict(f"workload {order.key} changes too fast to be admitted")
+            now = self._written.clock.now()
+            return states.reserve(wl, admission, order.required_checks, now)
+
+        newest = self._written.newest(order.key)
+        return await self._written.write(order.key, newest, reserved, "admission")
 
     def _report(self, order: Admit, wl: Obj) -> None:
-        self._metrics.wrote("admission", "ok")
-        self._metrics.reserved(order.cluster_queue, order.wait_seconds)
-        self._event(
+        written, metrics = self._written, self._written.metrics
+        metrics.wrote("admission", "ok")
+        metrics.reserved(order.cluster_queue, order.wait_seconds)
+        written.event(
             wl,
             "Normal",
             QUOTA_RESERVED,
@@ -181,8 +152,8 @@ class Applier:
             f"wait time since queued was {order.wait_seconds:.0f}s",
         )
         if states.is_admitted(wl):
-            self._metrics.admitted(order.cluster_queue, order.wait_seconds, 0.0)
-            self._event(
+            metrics.admitted(order.cluster_queue, order.wait_seconds, 0.0)
+            written.event(
                 wl,
                 "Normal",
                 "Admitted",
@@ -192,64 +163,41 @@ class Applier:
 
     def _refused(self, order: Admit, error: ApiError) -> None:
         """Counts a refusal; the last one takes the assumption back, the others are raised again."""
-        count = self._refusals.get(order.key, 0) + 1
-        self._metrics.wrote("admission", "refused")
-        if count < REFUSALS:
-            self._refusals[order.key] = count
-            raise error
-        wl = self._workloads.store.get(order.key)
+        self._refusals.add(order.key, error)
+        wl = self._written.workloads.store.get(order.key)
         if wl is not None:
             message = f"The admission could not be written: {error.message}"
-            self._event(wl, "Warning", "AdmissionFailed", message)
+            self._written.event(wl, "Warning", "AdmissionFailed", message)
         self._take_back(order, "refused")
 
     def _take_back(self, order: Admit, result: str) -> None:
-        self._metrics.wrote("admission", result)
-        self._refusals.pop(order.key, None)
+        self._written.metrics.wrote("admission", result)
+        self._refusals.forget(order.key)
         if self._orders.get(order.key) is order:
             del self._orders[order.key]
-        self._observe(Forgotten(order.key))
+        self._written.observe(Forgotten(order.key))
 
     async def _wait(self, order: Wait) -> None:
-        wl = self._newest(order.key)
-        for _ in range(CONFLICTS):
-            if wl is None or wl["metadata"]["uid"] != order.uid or not _may_wait(wl):
-                return
-            now = self._clock.now()
-            new = states.wait(wl, order.condition_reason, order.message, now)
-            if new is wl:
-                return
-            try:
-                wl = await write_status(self._client, wl, new)
-            except NotFound:
-                return
-            except Conflict:
-                self._metrics.wrote("wait", "conflict")
-                try:
-                    wl = await self._client.get(self._workloads.resource, order.key)
-                except NotFound:
-                    return
-            else:
-                self._answers[order.key] = wl
-                self._metrics.wrote("wait", "ok")
-                self._event(wl, "Warning", order.condition_reason, order.message)
-                return
-        raise Conflict(f"workload {order.key} changes too fast to say why it waits")
+        written = self._written
 
-    def _newest(self, key: ObjectKey) -> Obj | None:
-        """The workload as we wrote it last, until the watch shows it or anything newer."""
-        return self._answers.get(key) or self._workloads.store.get(key)
+        def waits(wl: Obj) -> Obj | None:
+            if wl["metadata"]["uid"] != order.uid or not _may_wait(wl):
+                return None
+            return states.wait(wl, order.condition_reason, order.message, written.clock.now())
 
-    def _drop_answer(self, key: ObjectKey) -> None:
-        self._answers.pop(key, None)
+        try:
+            wl = await written.write(order.key, written.newest(order.key), waits, "wait")
+        except NotFound:
+            return
+        if wl is not None:
+            written.remember(order.key, wl)
+            written.metrics.wrote("wait", "ok")
+            written.event(wl, "Warning", order.condition_reason, order.message)
 
     def _pause(self, order: Wait) -> float:
-        wl = self._newest(order.key)
+        wl = self._written.newest(order.key)
         known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
         return MESSAGE_PAUSE if known == order.condition_reason else 0.0
-
-    def _event(self, wl: Obj, type: str, reason: str, message: str) -> None:
-        self._recorder.event(wl, type, reason, message, component=COMPONENT)
 
 
 def _is_done(wl: Obj, order: Admit) -> bool:

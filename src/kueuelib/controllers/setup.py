@@ -18,6 +18,7 @@ from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.in_use import InUseReconciler
 from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.metrics import QueueMetrics, SchedulerMetrics
+from kueuelib.controllers.orders import Orders
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -117,7 +118,7 @@ def setup(
     feed = Feed(engine, recorder, clock=clock)
     _attach(feed, informers, cache)
 
-    applier = Applier(client, informers.workloads, recorder, metrics, feed.observe, clock=clock)
+    applier = Applier(Orders(client, informers.workloads, recorder, metrics, feed.observe, clock))
     applying = Controller(
         "admission",
         applier,

@@ -12,8 +12,8 @@ from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.applier import Applier
-from kueuelib.controllers.evictions import REFUSALS
 from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.orders import REFUSALS, Orders
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry
@@ -143,13 +143,14 @@ class Case:
         self.told: list[Any] = []
         self.controller = FakeController()
         self.informer = FakeInformer(cached)
-        self.applier = Applier(
+        orders = Orders(
             self.client,  # type: ignore[arg-type]
             self.informer,  # type: ignore[arg-type]
             self.recorder,  # type: ignore[arg-type]
             SchedulerMetrics(Telemetry()),
             self.told.append,
         )
+        self.applier = Applier(orders)
 
     def admit(self, seen: Obj | None = None) -> None:
         seen = seen or workload()
