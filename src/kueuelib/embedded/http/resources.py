@@ -324,8 +324,8 @@ class Resources:
             headers += warning_headers([version.deprecation])
         response = web.StreamResponse(headers=headers)
         response.enable_chunked_encoding()
-        await response.prepare(request)
         try:
+            await response.prepare(request)
             async for batch in stream.batches():
                 await response.write(b"".join(frame(event) for event in batch))
                 await asyncio.sleep(0)
