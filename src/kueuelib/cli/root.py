@@ -192,6 +192,11 @@ def crds(output: Path | None) -> int:
     show_default=True,
     help="A table for people, or everything for machines.",
 )
+@click.option(
+    "--config",
+    type=FILE,
+    help="The manager's configuration, where it changes decisions (waitForPodsReady).",
+)
 @_kubeconfig
 @_server_timeout
 def explain(
@@ -199,6 +204,7 @@ def explain(
     filename: str | None,
     namespace: str,
     output: str,
+    config: Path | None,
     kubeconfig: Path | None,
     server_timeout: float,
 ) -> int:
@@ -208,7 +214,7 @@ def explain(
     """
     from kueuelib.cli.explain.command import run
 
-    return run(reference, filename, kubeconfig, namespace, output, server_timeout)
+    return run(reference, filename, kubeconfig, config, namespace, output, server_timeout)
 
 
 @app.command()

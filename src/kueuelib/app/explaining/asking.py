@@ -23,6 +23,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 
 @attrs.frozen
@@ -54,14 +55,27 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
-async def ask(client: Client, reference: Reference, namespace: str, now: float) -> Answer:
+async def ask(
+    client: Client,
+    reference: Reference,
+    namespace: str,
+    now: float,
+    settings: Settings = DEFAULTS,
+) -> Answer:
     """Explains an object of the cluster; sends nothing but GET and LIST.
+
+    Args:
+        client: whose cluster.
+        reference: the object.
+        namespace: where it is.
+        now: seconds since the epoch.
+        settings: what the manager's configuration says about decisions.
 
     Raises:
         ObjectNotFound: it does not exist.
         ConfigError: the cluster serves no queueing API.
     """
-    cluster = await read_cluster(client, namespace)
+    cluster = await read_cluster(client, namespace, settings)
     key = ObjectKey(namespace, reference.name)
     if reference.resource is WORKLOADS:
         raw = _named(cluster, key)
@@ -76,7 +90,7 @@ async def ask(client: Client, reference: Reference, namespace: str, now: float) 
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
-            found = await ask(client, Reference(JOBS, owner), namespace, now)
+            found = await ask(client, Reference(JOBS, owner), namespace, now, settings)
             return attrs.evolve(found, title=f"{title} of {found.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         problem = group_problem(obj, pods)
@@ -94,15 +108,22 @@ async def ask(client: Client, reference: Reference, namespace: str, now: float) 
 
 
 async def ask_about(
-    client: Client, documents: tuple[Document, ...], now: float
+    client: Client, documents: tuple[Document, ...], now: float, settings: Settings = DEFAULTS
 ) -> tuple[Answer, ...]:
     """Explains manifests as if all of them were submitted now, in their order.
+
+    Args:
+        client: whose cluster.
+        documents: the manifests.
+        now: seconds since the epoch.
+        settings: what the manager's configuration says about decisions.
 
     Raises:
         ConfigError: one of them is not valid, or the cluster serves no queueing API.
     """
     namespace = documents[0].obj["metadata"]["namespace"]
-    return _hypothetical(await read_cluster(client, namespace), documents, now)
+    cluster = await read_cluster(client, namespace, settings)
+    return _hypothetical(cluster, documents, now)
 
 
 async def _get(client: Client, reference: Reference, key: ObjectKey) -> Obj:

@@ -25,6 +25,7 @@ from kueuelib.jobs.priority import PriorityClasses
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 QUEUEING = (
     kinds.CLUSTER_QUEUES,
@@ -60,13 +61,14 @@ class Cluster:
     notes: tuple[str, ...]
 
 
-async def read_cluster(client: Client, namespace: str) -> Cluster:
+async def read_cluster(client: Client, namespace: str, settings: Settings = DEFAULTS) -> Cluster:
     """Lists the queues, flavors, checks, Workloads and what requests depend on.
 
     Args:
         client: whose cluster.
         namespace: of the object in question; it is looked up alone where namespaces may not be
             listed.
+        settings: what the manager's configuration says about decisions.
 
     Raises:
         ConfigError: the cluster serves no queueing API.
@@ -98,6 +100,7 @@ async def read_cluster(client: Client, namespace: str) -> Cluster:
         raise min(errors, key=str)
     reader = _Reader(notes)
     world = World(
+        settings=settings,
         cluster_queues={
             one.name: one
             for one in reader.all(found["ClusterQueue"], kueue.ClusterQueue, queue_spec)

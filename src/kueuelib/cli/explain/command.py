@@ -7,13 +7,16 @@ from pathlib import Path
 
 import anyio
 
+from kueuelib.app.configuration import load_configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.wiring import engine_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.scheduler.settings import Settings
 
 DEFAULT_NAMESPACE = "default"
 
@@ -22,6 +25,7 @@ def run(
     reference: str | None,
     file: str | None,
     kubeconfig: Path | None,
+    config: Path | None,
     namespace: str,
     output: str,
     server_timeout: float,
@@ -32,6 +36,7 @@ def run(
         reference: `KIND/NAME`, or None.
         file: a file of manifests, `-` for standard input, or None.
         kubeconfig: the cluster; found by kubectl's rules when None.
+        config: the manager's configuration file; its defaults when None.
         namespace: the namespace; that of the kubeconfig's context when empty.
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
@@ -47,7 +52,10 @@ def run(
         parse_reference(reference)
     text = None if file is None else _read(file)
     logs.configure("console", "warning")
-    answers = anyio.run(_ask, reference, file, text, kubeconfig, namespace, server_timeout)
+    settings = engine_settings(load_configuration(config))
+    answers = anyio.run(
+        _ask, reference, file, text, kubeconfig, namespace, server_timeout, settings
+    )
     if output == "json":
         from kueuelib.cli.explain.data import to_json
 
@@ -76,6 +84,7 @@ async def _ask(
     kubeconfig: Path | None,
     namespace: str,
     server_timeout: float,
+    settings: Settings,
 ) -> tuple[Answer, ...]:
     async with await connect(kubeconfig, user_agent="kueuelib-explain") as client:
         endpoint = await client.transport.endpoint()
@@ -87,5 +96,6 @@ async def _ask(
         await wait_for_server(client, server_timeout)
         now = SYSTEM_CLOCK.now()
         if reference is None:
-            return await ask_about(client, documents, now)
-        return (await ask(client, parse_reference(reference), namespace or default, now),)
+            return await ask_about(client, documents, now, settings)
+        where = namespace or default
+        return (await ask(client, parse_reference(reference), where, now, settings),)
