@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from rest import Obj, Rest
+from rest import Obj, Rest, eventually
 
 from kueuelib.testing.processes import Processes
 
@@ -98,6 +98,39 @@ def test_a_snapshot_becomes_the_same_cluster(processes: Processes) -> None:
     assert {"Namespace", "CustomResourceDefinition", "Box", "ConfigMap"} <= set(kinds)
     second = start(processes, "second", "--load", processes.folder / "snapshot.log")
     assert sorted(dumped(processes, second, "copy"), key=str) == sorted(snapshot, key=str)
+
+
+def test_a_snapshot_of_a_cluster_that_ran_pods_is_loaded(processes: Processes) -> None:
+    """Events are written once, though two API groups show them, and nothing runs again."""
+    first = start(processes, "first", "--simulate")
+    jobs, pods = f"{BATCH}/jobs", "/api/v1/namespaces/default/pods"
+    with Rest(first) as rest:
+        rest.create(jobs, job("done"))
+        eventually(lambda: rest.get(f"{jobs}/done")["status"].get("succeeded") == 1)
+        eventually(lambda: any(each["reason"] == "Completed" for each in rest.items(EVENTS)))
+    snapshot = dumped(processes, first, "snapshot")
+    processes.stop("first")
+    uids = [each["metadata"]["uid"] for each in snapshot]
+    assert len(uids) == len(set(uids))
+    wanted = {each["metadata"]["uid"] for each in snapshot if each["kind"] in ("Event", "Pod")}
+    assert {"Event", "Job", "Pod", "Node"} <= {each["kind"] for each in snapshot}
+    second = start(processes, "second", "--simulate", "--load", processes.folder / "snapshot.log")
+    with Rest(second) as rest:
+        found = {each["metadata"]["uid"] for path in (EVENTS, pods) for each in rest.items(path)}
+        assert wanted <= found
+        assert len(rest.items(pods)) == 1
+        again = rest.items("/apis/events.k8s.io/v1/namespaces/default/events")
+        assert {each["metadata"]["uid"] for each in again} <= found
+
+
+BATCH = "/apis/batch/v1/namespaces/default"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+def job(name: str) -> Obj:
+    meta = {"annotations": {"kueuelib.dev/run-seconds": "0.1"}}
+    spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    return {"metadata": {"name": name}, "spec": {"template": {"metadata": meta, "spec": spec}}}
 
 
 def dumped(processes: Processes, kubeconfig: Path, name: str) -> list[Obj]:

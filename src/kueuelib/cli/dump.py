@@ -16,6 +16,8 @@ from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
 
+_SAME_OBJECTS = {("events.k8s.io", "events"): ("", "events")}
+"""Resources that show the objects of another one; these are written once."""
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -66,7 +68,8 @@ async def resources(client: Client) -> AsyncIterator[Resource]:
             place = (group_name, entry["name"])
             wanted = stored.get(place, version)
             listable = {"list", "create"} <= set(entry.get("verbs") or ())
-            if "/" in entry["name"] or not listable or place in seen or wanted != version:
+            known = place in seen or _SAME_OBJECTS.get(place) in seen
+            if "/" in entry["name"] or not listable or known or wanted != version:
                 continue
             seen.add(place)
             yield Resource(group_name, version, entry["name"], entry["kind"], entry["namespaced"])

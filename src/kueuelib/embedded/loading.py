@@ -130,6 +130,11 @@ async def _restore(
     service: ApiService, kind: Kind, version: Version, given: Obj, key: ObjectKey
 ) -> None:
     obj = decode(kind, version, given, WriteOptions())
+    if kind.twin is not None:
+        # The rules for new objects of the other name do not hold for what is stored already.
+        obj = kind.twin.into(obj)
+        kind = service.registry.storing(kind)
+        version = kind.versions[kind.storage]
     obj["metadata"].setdefault("creationTimestamp", "1970-01-01T00:00:00Z")
     if version.schema is not None:
         errors = version.schema.validate(obj, None)

@@ -64,6 +64,10 @@ class Registry:
         """The kind of an object."""
         return self._by_kind.get((group, kind))
 
+    def storing(self, kind: Kind) -> Kind:
+        """The kind that stores the objects which a kind shows."""
+        return next(each for each in self if each.table == kind.table)
+
     def served(self, group: str, version: str, plural: str) -> tuple[Kind, Version] | None:
         """The kind and the version of a URL, None when it is not served."""
         kind = self._kinds.get((group, plural))
@@ -80,8 +84,12 @@ class Registry:
         """
         found = self.served(resource.group, resource.version, resource.plural)
         if found is None:
-            raise NotFound("the server could not find the requested resource")
+            raise NotFound("the server could not find the requested resource", details={})
         return found
+
+    def brings(self, group: str) -> bool:
+        """Whether the server itself has a kind of the group."""
+        return any(kind.builtin and kind.group == group for kind in self._kinds.values())
 
     def groups(self) -> list[str]:
         """The names of all groups but the core one, in the order of their kinds."""
