@@ -390,6 +390,59 @@ async def test_events_per_second(tmp_path: Path, watchers: int) -> None:
     )
 
 
+class Idle(Counting):
+    """A watcher that reads nothing after the head of the answer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        assert isinstance(self.transport, asyncio.Transport)
+        self.transport.pause_reading()
+
+
+async def test_memory_of_watchers_that_do_not_read(tmp_path: Path) -> None:
+    watchers, changes, size = 300, 60, 200_000
+    loop = asyncio.get_running_loop()
+    with serving(tmp_path) as served:
+        host, _, port = served.url.removeprefix("https://").partition(":")
+        head = (
+            f"GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {served.token}\r\n\r\n"
+        ).encode()
+        tls = served.tls()
+        found = []
+        for _ in range(watchers):
+            transport, protocol = await loop.create_connection(
+                lambda: Idle(head), host, int(port), ssl=tls
+            )
+            await protocol.answered
+            found.append(transport)
+        idle, before = resident(served.pid), cpu_seconds(served.pid)
+        async with session_of(served) as session:
+            body = {"metadata": {"name": "large"}, "data": {"a": "b" * size}}
+            await send(session, "POST", MAPS, body, "application/json")
+            for i in range(changes):
+                patch = {"data": {"i": str(i)}}
+                await send(session, "PATCH", f"{MAPS}/large", patch, "application/merge-patch+json")
+        grown = (resident(served.pid) - idle) * 1024 / watchers
+        cpu = cpu_seconds(served.pid) - before
+        for transport in found:
+            transport.abort()
+        await asyncio.sleep(1)
+        kept = (resident(served.pid) - idle) * 1024 / watchers
+        assert grown < 2 * size / 1024, "a slow watcher costs more than two of the objects"
+    show(
+        f"watchers that do not read: {watchers}, {changes} changes of one object of {size:,} bytes",
+        [
+            ("memory per watcher", f"{grown:.0f} KB, {kept:.0f} KB after they have left"),
+            ("the server's processor per change", f"{cpu / changes * 1000:.0f} ms"),
+        ],
+    )
+
+
 async def test_memory_per_object(tmp_path: Path) -> None:
     count = 10_000
     with serving(tmp_path) as served:

@@ -37,7 +37,7 @@ _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 _REF_KNOWN = frozenset(("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"))
 
 
-_ENTRY_KNOWN: Mapping[str, type] = {
+_ENTRY_KNOWN = {
     **dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "subresource"), str),
     "time": str,
     "fieldsV1": dict,
@@ -302,6 +302,6 @@ def _check_lists(meta: Obj, wrong: Any, unknown: list[str]) -> None:
                 unknown.append(f"metadata.managedFields[{i}].{key}")
             del entry[key]
         for key, value in entry.items():
-            kind = _ENTRY_KNOWN[key]
-            if not isinstance(value, kind):
-                raise wrong(f"metadata.managedFields.{key}", value, _GO_NAMES[kind])
+            want = _ENTRY_KNOWN[key]
+            if not isinstance(value, want):
+                raise wrong(f"metadata.managedFields.{key}", value, _GO_NAMES[want])

@@ -101,7 +101,7 @@ def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
 
 def expired(message: str) -> Gone:
     """The resource version or continue token is too old."""
-    return Gone(message, reason="Expired", details={})
+    return Gone(message, reason="Expired")
 
 
 def future_version(asked: int, current: int) -> ServerTimeout:
@@ -134,7 +134,8 @@ def bad_request(message: str) -> BadRequest:
 def wrong_method(kind: Kind | None = None, verb: str = "") -> MethodNotAllowed:
     """The resource exists but not this verb of it."""
     if kind is None:
-        return MethodNotAllowed("the server does not allow this method on the requested resource")
+        text = "the server does not allow this method on the requested resource"
+        return MethodNotAllowed(text, details={})
     return MethodNotAllowed(f"{verb} is not supported on resources of kind {kind.qualified_plural}")
 
 

@@ -19,6 +19,7 @@ from kueuelib.embedded.verbs import ListOptions
 from kueuelib.errors import FieldError, Invalid
 
 MATCHES = ("", "Exact", "NotOlderThan")
+UNLESS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is provided"
 
 
 @attrs.frozen
@@ -100,7 +101,8 @@ class Reads:
         asked = options.resource_version
         current = self._storage.revision
         if match not in MATCHES:
-            raise _bad_match(f'Unsupported value: "{match}"', "FieldValueNotSupported")
+            text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+            raise _bad_match(text, "FieldValueNotSupported")
         if options.continue_token:
             if match:
                 raise _bad_match(
@@ -114,7 +116,7 @@ class Reads:
             return _decode_token(options.continue_token)
         if match and not asked:
             raise _bad_match(
-                "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                f"Forbidden: {UNLESS_VERSION}",
                 "FieldValueForbidden",
             )
         revision = parse_revision(asked)

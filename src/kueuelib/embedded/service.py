@@ -96,14 +96,7 @@ class ApiService:
         self.tokens = Tokens(self.reader)
         self._aggregation = Aggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
-            self.storage,
-            self.registry,
-            definitions,
-            now,
-            self.commits,
-            self.deletes,
-            self._withdrawn,
-            self._renew,
+            self.storage, self.registry, self.commits, self.deletes, self._withdrawn, self._renew
         )
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
@@ -208,7 +201,16 @@ class ApiService:
             )
         if kind.namespaced:
             meta.setdefault("namespace", target.key.namespace)
+        if meta["name"] != target.key.name:
+            raise failures.mismatch(target.key, meta["name"])
+        if kind.namespaced and meta["namespace"] != target.key.namespace:
+            raise failures.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
         revision = meta.get("resourceVersion", "")
+        if revision == "0":
+            revision = meta["resourceVersion"] = ""
         if not revision and not (kind.builtin and kind.unconditional):
             errors = [_MUST_BE_SPECIFIED]
             raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
@@ -311,6 +313,7 @@ class ApiService:
         self, key: ObjectKey, binding: Mapping[str, Any], options: WriteOptions
     ) -> None:
         """`pods/binding` with a whole Binding."""
+        subresources.check_binding(binding)
         kind, version = self.registry.require(PODS)
 
         async def transform(old: Obj, *, settled: bool) -> Obj:

@@ -5,29 +5,84 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import required, section, shown
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.errors import FieldError, ServerError
 
 SCALE = "scale"
+
+
+ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "binding": ("core.Binding", ("v1",)),
+    "eviction": ("policy.Eviction", ("policy/v1", "policy/v1beta1")),
+}
+"""What is posted to a pod: the type of the body, and its API versions."""
+
+
+def action_of(key: ObjectKey, subresource: str, body: Any) -> Obj:
+    """The body of an action on a pod.
+
+    Raises:
+        BadRequest: it is something else, or about another pod.
+    """
+    type_, versions = ACTIONS[subresource]
+    wanted = type_.partition(".")[2]
+    found: Any = {} if body is None else body
+    if not isinstance(found, dict):
+        raise failures.bad_request(
+            f"the object provided is unrecognized (must be of type {wanted}): couldn't get "
+            "version/kind; json parse error"
+        )
+    given, at = found.get("kind") or wanted, found.get("apiVersion") or versions[0]
+    if given != wanted or at not in versions:
+        version = str(at).rpartition("/")[2]
+        raise failures.bad_request(
+            f'{given} in version "{version}" cannot be handled as a {wanted}: '
+            f"converting ({version}.{given}) to ({type_}): unknown conversion"
+        )
+    meta = found.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    if (meta.get("name") or "") != key.name:
+        raise failures.bad_request(f"name in URL does not match name in {wanted} object")
+    if meta.get("namespace") not in (None, "", key.namespace):
+        raise failures.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return found
+
+
+def check_binding(binding: Mapping[str, Any]) -> None:
+    """Looks at the target of a binding.
+
+    Raises:
+        ServerError: it is no node; that this is the client's mistake is not told.
+    """
+    target = section(binding, "target")
+    errors = []
+    if target.get("kind") not in (None, "", "Node"):
+        supported = 'supported values: "Node", "<empty>"'
+        text = f"Unsupported value: {shown(target['kind'])}: {supported}"
+        errors.append(FieldError("target.kind", "FieldValueNotSupported", text))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    if errors:
+        text = ", ".join(str(each) for each in errors)
+        raise ServerError(text if len(errors) == 1 else f"[{text}]", reason="")
 
 
 def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
     """A pod that has got its node.
 
     Raises:
-        BadRequest: the binding names no node, or another pod.
         Conflict: the pod is bound already, is being deleted, or has scheduling gates.
     """
     meta, spec = pod["metadata"], pod.get("spec") or {}
     name = meta["name"]
-    target = binding.get("target") or {}
+    target = binding["target"]
     about = binding.get("metadata") or {}
-    if about.get("name") != name:
-        raise failures.bad_request("name in URL does not match name in Binding object")
-    if target.get("kind") not in (None, "", "Node") or not target.get("name"):
-        raise failures.bad_request("target.name: Required value: a node is expected")
     if about.get("uid") and about["uid"] != meta["uid"]:
         raise failures.conflict(
             kind,

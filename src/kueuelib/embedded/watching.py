@@ -1,7 +1,7 @@
 """watch: the log of a table as a stream of events for one selection.
 
-A watcher pulls. It keeps a position in the log and nothing else, so a thousand idle or slow ones
-cost nothing; one that falls behind the log's window gets a 410 and ends.
+A watcher pulls. It keeps a position in the log and the batch that it is about to send, whose bytes
+it shares with everybody else; one that falls behind the log's window gets a 410 and ends.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ Frame = tuple[str, bytes]
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800.0
 BATCH = 256
+BATCH_BYTES = 128 * 1024
 INITIAL_BATCH = 100
 
 
@@ -119,7 +120,7 @@ class Stream:
         next_bookmark = loop.time() + BOOKMARK_SECONDS
         bookmarks = self._options.bookmarks
         while True:
-            changes = self._table.since(position, BATCH)
+            changes = _bounded(self._table.since(position, BATCH))
             if changes:
                 position += len(changes)
                 events = [event for change in changes for event in self._translate(change)]
@@ -175,6 +176,16 @@ class Stream:
             "metadata": meta,
         }
         return "BOOKMARK", orjson.dumps(body)
+
+
+def _bounded(changes: list[Change]) -> list[Change]:
+    """The first of the changes: so many that a slow watcher does not keep much alive."""
+    size = 0
+    for i, change in enumerate(changes):
+        size += len(change.after.raw)
+        if size > BATCH_BYTES and i:
+            return changes[:i]
+    return changes
 
 
 def _at_revision(entry: Entry, revision: int) -> Entry:

@@ -26,6 +26,7 @@ from kueuelib.errors import FieldError
 ATTEMPTS = 5
 NAME_ATTEMPTS = 8
 STATUS = "status"
+LAST_REVISION = 2**64 - 1
 
 
 class Transform(Protocol):
@@ -276,6 +277,9 @@ class Writes:
         if insisted and not (insisted.isascii() and insisted.isdigit()):
             text = f'strconv.ParseUint: parsing "{insisted}": invalid syntax'
             raise failures.unexplained(text)
+        if insisted and int(insisted) > LAST_REVISION:
+            text = f'strconv.ParseUint: parsing "{insisted}": value out of range'
+            raise failures.unexplained(text)
         if insisted and insisted != old["metadata"]["resourceVersion"]:
             raise failures.conflict(kind, name)
         errors = [
@@ -380,7 +384,9 @@ def _insisted(wanted: Obj, old: Obj) -> str:
     """The resource version in a patched object, when the patch has set one."""
     meta = wanted.get("metadata")
     found = meta.get("resourceVersion") if isinstance(meta, dict) else None
-    return found if isinstance(found, str) and found != old["metadata"]["resourceVersion"] else ""
+    if not isinstance(found, str) or found in ("0", old["metadata"]["resourceVersion"]):
+        return ""
+    return found
 
 
 def place(kind: Kind, obj: Obj, namespace: str) -> None:

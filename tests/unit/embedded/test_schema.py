@@ -43,13 +43,18 @@ MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
         ),
         (
             {"type": "integer"},
-            True,
-            'Invalid value: "boolean": spec.x in body must be of type integer: "boolean"',
+            1.5,
+            'Invalid value: "number": spec.x in body must be of type integer: "number"',
         ),
         (
             {"type": "boolean"},
             1,
             'Invalid value: "integer": spec.x in body must be of type boolean: "integer"',
+        ),
+        (
+            {"type": "integer"},
+            True,
+            'Invalid value: "boolean": spec.x in body must be of type integer: "boolean"',
         ),
         (
             STRING,

@@ -16,6 +16,7 @@ from kueuelib.embedded.builtins.fields import (
     section,
 )
 from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
+from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.resources import qos_class
@@ -47,12 +48,22 @@ class PodRules(KindRules):
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The rules of the spec."""
-        return validate_pod_spec(section(obj, "spec"), "spec")
+        errors = validate_pod_spec(section(obj, "spec"), "spec")
+        if listed(section(obj, "spec"), "ephemeralContainers"):
+            errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        return errors
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """A subresource changes its part only."""
+        if request.subresource in PARTS:
+            keep_to_part(obj, old, request.subresource)
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """What of a pod may change."""
         if subresource == "status":
             return _validate_status(obj, old)
+        if subresource in PARTS:
+            return validate_part(obj, old, subresource)
         if subresource:
             return ()
         return validate_pod_update(obj, old)

@@ -41,11 +41,13 @@ EXTRA_SUBRESOURCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "pods": (
         ("attach", "", "", "PodAttachOptions"),
         ("binding", "", "v1", "Binding"),
+        ("ephemeralcontainers", "", "", "Pod"),
         ("eviction", "policy", "v1", "Eviction"),
         ("exec", "", "", "PodExecOptions"),
         ("log", "", "", "Pod"),
         ("portforward", "", "", "PodPortForwardOptions"),
         ("proxy", "", "", "PodProxyOptions"),
+        ("resize", "", "", "Pod"),
     ),
     "namespaces": (("finalize", "", "", "Namespace"),),
     "serviceaccounts": (("token", "authentication.k8s.io", "v1", "TokenRequest"),),
@@ -54,11 +56,13 @@ EXTRA_SUBRESOURCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
 
 _VERBS: dict[str, list[str]] = {
     "attach": ["create", "get"],
+    "ephemeralcontainers": ["get", "patch", "update"],
     "exec": ["create", "get"],
     "finalize": ["update"],
     "log": ["get"],
     "portforward": ["create", "get"],
     "proxy": ["create", "delete", "get", "patch", "update"],
+    "resize": ["get", "patch", "update"],
 }
 
 

@@ -25,7 +25,7 @@ from kueuelib.embedded.http.resources import Resources
 from kueuelib.embedded.http.routes import Route, parse
 from kueuelib.embedded.http.wishes import wish_of
 from kueuelib.embedded.service import ApiService
-from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
+from kueuelib.errors import ApiError, BadRequest, NotFound, ServerError, TooLarge, Unauthorized
 
 log = logging.getLogger("kueuelib.embedded")
 
@@ -41,6 +41,8 @@ VERSION: dict[str, str] = {
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
 HEALTH = ("/readyz", "/livez", "/healthz")
+CHECKS = ("ping", "log", "shutdown")
+"""What health consists of; all of it is well as long as there is an answer."""
 
 
 class Face:
@@ -110,7 +112,17 @@ class Face:
             return await self._document(request, path)
         if route.group in REVIEWS and route.plural in REVIEW_KINDS:
             return await self._review(request, route, caller)
+        if self._service.registry.served(route.group, route.version, route.plural) is None:
+            raise self._unrouted(route)
         return await self._resources.serve(request, route, caller)
+
+    def _unrouted(self, route: Route | None) -> NotFound:
+        """What is said where nothing is: the groups of the server itself answer as an API does."""
+        if route is not None and (
+            not route.group or route.group in REVIEWS or self._service.registry.brings(route.group)
+        ):
+            return failures.unknown_resource()
+        return failures.no_page()
 
     async def _document(self, request: web.BaseRequest, path: str) -> web.Response:
         if request.method not in ("GET", "HEAD"):
@@ -118,7 +130,7 @@ class Face:
         accept = request.headers.get("Accept", "")
         path = path.rstrip("/") or "/"
         if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
-            return web.Response(text="ok")
+            return _health(path, verbose="verbose" in request.query)
         if path.startswith("/openapi/"):
             return self._openapi.answer(path, accept, request.query.get("hash", ""))
         parts = path.strip("/").split("/")
@@ -147,10 +159,8 @@ class Face:
             found = self._discovery.resource_list(parts[1], parts[2])
         elif parts[0] == "api" and len(parts) == 2:
             found = self._discovery.resource_list("", parts[1])
-        if found is None and parts[0] == "api":
-            raise failures.unknown_resource()
         if found is None:
-            raise failures.no_page()
+            raise self._unrouted(parse(path))
         return answer(found, wanted=wanted)
 
     def _paths(self) -> list[str]:
@@ -170,3 +180,18 @@ class Face:
         wanted = negotiate(request.headers.get("Accept", ""))
         body = self._reviews.answer(route.plural, route.namespace, given, caller)
         return answer(body, status=201, wanted=wanted)
+
+
+def _health(path: str, *, verbose: bool) -> web.Response:
+    """The health of the server, or of one part of it.
+
+    Raises:
+        NotFound: there is no such part.
+    """
+    name, _, part = path.removeprefix("/").partition("/")
+    if part and part not in CHECKS:
+        raise failures.no_page()
+    if part or not verbose:
+        return web.Response(text="ok")
+    lines = [f"[+]{check} ok\n" for check in CHECKS]
+    return web.Response(text="".join([*lines, f"{name} check passed\n"]))

@@ -89,7 +89,5 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
         wanted = Wanted(format_, view, group, version) if view else Wanted(format_)
         ranked.append((-quality, place, wanted))
     if not ranked:
-        raise NotAcceptable(
-            f"only the following media types are accepted: {JSON}, {YAML}", details={}
-        )
+        raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}")
     return min(ranked, key=lambda each: each[:2])[2]

@@ -60,7 +60,7 @@ class OpenApi:
             return self._cached(path, self._index)
         group, version = _of_path(path)
         if not self._registry.kinds_of(group, version):
-            raise failures.unknown_resource()
+            raise failures.no_page()
         return self._cached(path, lambda: self._v3(group, version))
 
     def _cached(self, path: str, build: Any) -> web.Response:
@@ -131,7 +131,7 @@ def _of_path(path: str) -> tuple[str, str]:
         return "", parts[1]
     if len(parts) == 3 and parts[0] == "apis":
         return parts[1], parts[2]
-    raise failures.unknown_resource()
+    raise failures.no_page()
 
 
 def _schema_name(kind: Kind, version: str) -> str:

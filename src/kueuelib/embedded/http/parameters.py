@@ -7,6 +7,8 @@ from typing import Any
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.builtins.fields import forbidden, invalid
+from kueuelib.embedded.reading import UNLESS_VERSION
 from kueuelib.embedded.verbs import (
     DeleteOptions,
     FieldValidation,
@@ -40,9 +42,7 @@ def number(query: Query, name: str) -> int | None:
     try:
         return int(text)
     except ValueError as error:
-        raise failures.bad_request(
-            f'{name}: Invalid value: "{text}": strconv.ParseInt: parsing "{text}": invalid syntax'
-        ) from error
+        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
 
 
 def list_options(query: Query) -> ListOptions:
@@ -57,12 +57,32 @@ def list_options(query: Query) -> ListOptions:
     )
 
 
-def watch_options(query: Query) -> WatchOptions:
-    """For watch."""
+def check_list(query: Query, options: ListOptions) -> None:
+    """Looks at parameters that a list has no use for.
+
+    Raises:
+        BadRequest: one is malformed.
+        Invalid: one is only for watches.
+    """
+    number(query, "timeoutSeconds")
+    if flag(query, "sendInitialEvents") is None:
+        return
+    errors = []
+    if options.resource_version_match and not options.resource_version:
+        errors.append(forbidden("resourceVersionMatch", UNLESS_VERSION))
+    errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    raise failures.invalid_named("ListOptions", "meta.k8s.io", "", errors)
+
+
+def watch_options(query: Query, name: str = "") -> WatchOptions:
+    """For watch; with a name, of that object alone."""
     timeout = number(query, "timeoutSeconds")
+    selector = query.get("fieldSelector", "")
+    if name:
+        selector = ",".join(part for part in (f"metadata.name={name}", selector) if part)
     return WatchOptions(
         label_selector=query.get("labelSelector", ""),
-        field_selector=query.get("fieldSelector", ""),
+        field_selector=selector,
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
         timeout=float(timeout) if timeout else None,
@@ -119,6 +139,12 @@ def write_options(query: Any, caller: Caller, kind: str) -> WriteOptions:
             f"Too long: may not be more than {MANAGER_LIMIT} bytes",
             "FieldValueTooLong",
         )
+    if not manager.isprintable():
+        at, letter = next((i, each) for i, each in enumerate(manager) if not each.isprintable())
+        text = f"invalid character U+{ord(letter):04X} (at position {len(manager[:at].encode())})"
+        raise failures.invalid_named(
+            kind, "meta.k8s.io", "", [invalid("fieldManager", manager, text)]
+        )
     return WriteOptions(
         caller=caller,
         dry_run=_dry_run(query.getall("dryRun", []), kind),
@@ -126,6 +152,17 @@ def write_options(query: Any, caller: Caller, kind: str) -> WriteOptions:
         field_validation=validation,
         force=bool(flag(query, "force")),
     )
+
+
+def refuse_force(query: Query) -> None:
+    """Only an apply patch can be forced.
+
+    Raises:
+        Invalid: `force` is given.
+    """
+    if flag(query, "force") is not None:
+        error = forbidden("force", "may not be specified for non-apply patch")
+        raise failures.invalid_named("PatchOptions", "meta.k8s.io", "", [error])
 
 
 def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:

@@ -18,13 +18,16 @@ from kueuelib.embedded.http.answers import answer, success, warning_headers
 from kueuelib.embedded.http.connect import METHODS, connect
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
+    check_list,
     delete_options,
     flag,
     list_options,
+    refuse_force,
     watch_options,
     write_options,
 )
 from kueuelib.embedded.http.routes import Route
+from kueuelib.embedded.http.sending import Line, Sender
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
@@ -32,6 +35,10 @@ from kueuelib.embedded.watching import Frame
 from kueuelib.embedded.writing import STATUS, Target
 
 SCALE = "scale"
+_HEADS = {
+    type_: b'{"type":"%b","object":' % type_.encode()
+    for type_ in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+}
 
 
 class Resources:
@@ -50,11 +57,11 @@ class Resources:
             ApiError: whatever is wrong with it.
         """
         found = self._service.registry.served(route.group, route.version, route.plural)
-        if found is None and route.group and route.group not in self._service.registry.groups():
-            raise failures.no_page()
         if found is None or (route.rest and route.subresource != "proxy"):
             raise failures.unknown_resource()
         kind, version = found
+        if route.watched:
+            return await self._old_watch(request, route, kind, version)
         if route.namespace and not kind.namespaced:
             raise failures.unknown_resource()
         method = request.method
@@ -66,8 +73,6 @@ class Resources:
         if route.subresource:
             target = Target(kind, version, key, route.subresource)
             return await self._subresource(request, target, caller)
-        if method == "GET" and flag(request.query, "watch"):
-            raise failures.wrong_method()
         if method in ("GET", "HEAD"):
             return await self._get(request, kind, version, key)
         if method == "PUT":
@@ -93,7 +98,7 @@ class Resources:
                 raise failures.wrong_method()
             return await self._create(request, route, kind, version, caller)
         if method == "DELETE":
-            if kind.namespaced and not route.namespace:
+            if (kind.namespaced and not route.namespace) or "deletecollection" not in kind.verbs:
                 raise failures.wrong_method()
             return await self._delete_collection(request, route, kind, version, caller)
         raise failures.wrong_method()
@@ -102,7 +107,9 @@ class Resources:
         self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        views.check_fits(wanted, kind, a_list=True)
         options = list_options(request.query)
+        check_list(request.query, options)
         page = await self._service.reads.list(kind, version.name, route.namespace, options)
         meta: Obj = {"resourceVersion": str(page.revision)}
         if page.continue_token:
@@ -160,6 +167,7 @@ class Resources:
         self, request: web.BaseRequest, kind: Kind, version: Version, key: ObjectKey
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
+        views.check_fits(wanted, kind, a_list=False)
         raw = await self._service.reads.get(kind, version.name, key)
         warnings = [version.deprecation] if version.deprecation else []
         if not wanted.view:
@@ -184,6 +192,8 @@ class Resources:
             raise failures.unsupported_patch()
         type_ = PatchType(media)
         options = write_options(request.query, caller, "PatchOptions")
+        if type_ is not PatchType.APPLY:
+            refuse_force(request.query)
         body = await self._body(request, options)
         if type_ is PatchType.APPLY:
             self._check_creation(target, caller)
@@ -260,9 +270,13 @@ class Resources:
                 return await self._patch(request, target, caller)
             raise failures.wrong_method()
         if name in kind.subresources:
-            if method != "PUT":
-                raise failures.wrong_method()
-            return await self._replace(request, target, caller)
+            if method == "PUT":
+                return await self._replace(request, target, caller)
+            if kind.kind == "Pod" and method in ("GET", "HEAD"):
+                return await self._get(request, kind, version, target.key)
+            if kind.kind == "Pod" and method == "PATCH":
+                return await self._patch(request, target, caller)
+            raise failures.wrong_method()
         raise failures.unknown_resource()
 
     async def _scale(
@@ -292,8 +306,7 @@ class Resources:
         wanted = negotiate(request.headers.get("Accept", ""))
         options = write_options(request.query, caller, "CreateOptions")
         body = await self._body(request, options)
-        if not isinstance(body, dict):
-            raise failures.bad_request("an object is expected")
+        body = subresources.action_of(target.key, target.subresource, body)
         if target.subresource == "binding":
             await self._service.bind_pod(target.key, body, options)
         else:
@@ -308,12 +321,24 @@ class Resources:
 
     # ---- watch
 
+    async def _old_watch(
+        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
+    ) -> web.StreamResponse:
+        """A path of the form `/api/v1/watch/...`, which is deprecated and still there."""
+        if route.subresource or (route.namespace and not kind.namespaced):
+            raise failures.unknown_resource()
+        if request.method not in ("GET", "HEAD"):
+            raise failures.wrong_method()
+        if route.name and kind.namespaced and not route.namespace:
+            raise failures.unknown_resource()
+        return await self._watch(request, route, kind, version)
+
     async def _watch(
         self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
     ) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
         wanted = negotiate(accept, VIEWS)
-        options = watch_options(request.query)
+        options = watch_options(request.query, route.name)
         stream = self._service.stream(kind, version, route.namespace, options)
         include = request.query.get("includeObject", "Metadata")
         frame = _Framer(kind, version, wanted, include, self._service.now)
@@ -326,9 +351,10 @@ class Resources:
         response.enable_chunked_encoding()
         try:
             await response.prepare(request)
-            async for batch in stream.batches():
-                await response.write(b"".join(frame(event) for event in batch))
-                await asyncio.sleep(0)
+            with Sender(request, response) as sender:
+                async for batch in stream.batches():
+                    await sender.send([frame(event) for event in batch])
+                    await asyncio.sleep(0)
             await response.write_eof()
         except ConnectionError:
             pass  # the client has left
@@ -387,13 +413,13 @@ class _Framer:
         self._include = include
         self._headings = True
 
-    def __call__(self, event: Frame) -> bytes:
+    def __call__(self, event: Frame) -> Line:
         type_, raw = event
         if self._wanted.view and type_ not in ("ERROR", "BOOKMARK"):
             raw = orjson.dumps(self._view(orjson.loads(raw)))
         elif self._wanted.view and type_ == "BOOKMARK":
             raw = orjson.dumps(self._view_bookmark(orjson.loads(raw)))
-        return b'{"type":"%b","object":%b}\n' % (type_.encode(), raw)
+        return _HEADS[type_], raw, b"}\n"
 
     def _view(self, obj: Obj) -> Obj:
         if self._wanted.view != "Table":

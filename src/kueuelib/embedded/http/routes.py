@@ -17,6 +17,7 @@ class Route:
         name: empty for the collection.
         subresource: empty for the object itself.
         rest: what comes after the subresource.
+        watched: whether the path has the old form of a watch, `/api/v1/watch/...`.
     """
 
     group: str
@@ -26,6 +27,7 @@ class Route:
     name: str = ""
     subresource: str = ""
     rest: tuple[str, ...] = ()
+    watched: bool = False
 
 
 _OF_NAMESPACES = frozenset(("status", "finalize"))
@@ -40,6 +42,9 @@ def parse(path: str) -> Route | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
+    watched = rest[:1] == ["watch"] and len(rest) > 1
+    if watched:
+        rest = rest[1:]
     namespace = ""
     if (
         len(rest) >= 3
@@ -48,4 +53,4 @@ def parse(path: str) -> Route | None:
     ):
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = [*rest[:3], "", "", ""][:3]
-    return Route(group, version, namespace, plural, name, subresource, tuple(rest[3:]))
+    return Route(group, version, namespace, plural, name, subresource, tuple(rest[3:]), watched)

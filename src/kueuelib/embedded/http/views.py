@@ -11,6 +11,24 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.http.negotiation import Wanted
 from kueuelib.embedded.registry.columns import AGE
 from kueuelib.embedded.registry.kind import Column, Kind, Version
+from kueuelib.errors import NotAcceptable
+
+
+def check_fits(wanted: Wanted, kind: Kind, *, a_list: bool) -> None:
+    """Refuses the view of one object for a list, and the other way round.
+
+    Raises:
+        NotAcceptable: it does not fit.
+    """
+    misfit = "PartialObjectMetadata" if a_list else "PartialObjectMetadataList"
+    if wanted.view != misfit:
+        return
+    name = f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}"
+    if not kind.builtin:
+        name = "unstructured.Unstructured"
+    what = f"a list (*{name}List)" if a_list else f"not a list (*{name})"
+    raise NotAcceptable(f"you requested {misfit}, but the requested object is {what}")
+
 
 NAME = Column(
     "Name",

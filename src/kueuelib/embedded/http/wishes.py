@@ -28,7 +28,9 @@ def wish_of(request: web.BaseRequest, route: Route | None) -> Attributes:
         return Attributes(_OBJECT_VERBS.get(method, method.lower()), path=request.path)
     verb = _OBJECT_VERBS.get(method, method.lower())
     name = route.name
-    if not name:
+    if route.watched and verb == "get":
+        verb = "watch"
+    elif not name:
         verb = _COLLECTION_VERBS.get(method, verb)
         if verb == "list" and flag(request.query, "watch"):
             verb = "watch"

@@ -8,7 +8,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.registry.columns import COLUMNS
 from kueuelib.embedded.registry.events import event_twin
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import ALL_VERBS, Kind, Version
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.machinery.fields import field_of
 
@@ -79,6 +79,7 @@ def _kind(
     scale: Mapping[str, str] | None = None,
     unconditional: bool = True,
     returned: bool = False,
+    verbs: tuple[str, ...] = ALL_VERBS,
 ) -> Kind:
     version = Version(
         "v1",
@@ -107,6 +108,7 @@ def _kind(
         subresources=frozenset(subresources),
         unconditional=unconditional,
         returned=returned,
+        verbs=verbs,
     )
 
 
@@ -136,6 +138,7 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
             short=("ns",),
             status=True,
             subresources=("finalize",),
+            verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
         ),
         _kind(core, "Node", "nodes", rules, namespaced=False, short=("no",), status=True),
         _kind(
@@ -147,6 +150,7 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
             categories=all_,
             status=True,
             generation=True,
+            subresources=("ephemeralcontainers", "resize"),
             returned=True,
         ),
         _kind(core, "PodTemplate", "podtemplates", rules, generation=True, returned=True),

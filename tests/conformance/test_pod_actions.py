@@ -1,0 +1,122 @@
+"""What is posted to pods, and the parts of pods that have a subresource of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+PODS = "/api/v1/namespaces/default/pods"
+STRATEGIC = "application/strategic-merge-patch+json"
+AMOUNTS = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
+NODE = {"kind": "Node", "name": "n"}
+
+
+def pod(**container):
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i", **container}]},
+    }
+
+
+@pytest.mark.parametrize("action", ["eviction", "binding"])
+async def test_the_body_of_an_action_is_about_its_pod(api, action):
+    await api.post(PODS, pod())
+    wanted = action.capitalize()
+    target = {"target": NODE} if action == "binding" else {}
+    other = await api.post(f"{PODS}/p/{action}", {"metadata": {"name": "other"}, **target})
+    assert (other.status, other.body["reason"]) == (400, "BadRequest")
+    assert other.body["message"] == f"name in URL does not match name in {wanted} object"
+    bare = await api.post(f"{PODS}/p/{action}", {"kind": "Pod", "apiVersion": "v1"})
+    assert bare.status == 400
+    assert f'Pod in version "v1" cannot be handled as a {wanted}: ' in bare.body["message"]
+    elsewhere = {"metadata": {"name": "p", "namespace": "x"}, **target}
+    assert (await api.post(f"{PODS}/p/{action}", elsewhere)).status == 400
+    assert (await api.post(f"{PODS}/p/{action}", "[]")).status == 400
+    found = (await api.get(f"{PODS}/p")).body
+    assert "nodeName" not in found["spec"]
+    assert "deletionTimestamp" not in found["metadata"]
+
+
+async def test_an_eviction_deletes_its_pod(api):
+    await api.post(PODS, pod())
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    tried = await api.post(f"{PODS}/p/eviction", {**body, "deleteOptions": {"dryRun": ["All"]}})
+    assert tried.status == 201
+    assert (await api.get(f"{PODS}/p")).status == 200
+    gone = await api.post(f"{PODS}/p/eviction", body)
+    assert (gone.status, gone.body["status"]) == (201, "Success")
+    assert (await api.get(f"{PODS}/p")).status == 404
+    assert (await api.post(f"{PODS}/p/eviction", body)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (None, "target.name: Required value"),
+        ({"name": ""}, "target.name: Required value"),
+        (
+            {"kind": "Odd", "name": "n"},
+            'target.kind: Unsupported value: "Odd": supported values: "Node", "<empty>"',
+        ),
+    ],
+)
+async def test_a_binding_needs_a_node(api, target, message):
+    await api.post(PODS, pod())
+    found = await api.post(f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": target})
+    assert (found.status, found.body["message"]) == (500, message)
+
+
+async def test_containers_to_look_into_a_pod_are_added_and_stay(api):
+    await api.post(PODS, pod())
+    path = f"{PODS}/p/ephemeralcontainers"
+
+    async def patched(*containers):
+        body = {"spec": {"ephemeralContainers": list(containers)}}
+        return await api.patch(path, body, "application/merge-patch+json")
+
+    added = await patched({"name": "d", "image": "b"})
+    assert added.status == 200, added
+    assert [each["name"] for each in added.body["spec"]["ephemeralContainers"]] == ["d"]
+    assert added.body["spec"]["ephemeralContainers"][0]["imagePullPolicy"] == "Always"
+    for refused, text in (
+        (await patched({"name": "d", "image": "other"}), '"d" may not be changed'),
+        (await patched(), '"d" may not be removed'),
+        (
+            await patched(
+                {"name": "d", "image": "b"},
+                {"name": "e", "image": "b", "ports": [{"containerPort": 1}]},
+            ),
+            "cannot be set for an Ephemeral Container",
+        ),
+        (await patched({"name": "d", "image": "b"}, {"name": "c", "image": "b"}), "Duplicate"),
+    ):
+        assert refused.status == 422
+        assert text in refused.body["message"]
+    ignored = await api.patch(path, {"spec": {"activeDeadlineSeconds": 3}})
+    assert ignored.status == 200
+    assert "activeDeadlineSeconds" not in ignored.body["spec"]
+    assert (await api.get(path)).body["spec"]["ephemeralContainers"][0]["name"] == "d"
+
+
+async def test_a_new_pod_has_no_containers_to_look_into_it(api):
+    body = pod()
+    body["spec"]["ephemeralContainers"] = [{"name": "d", "image": "b"}]
+    found = await api.post(PODS, body)
+    assert found.status == 422
+    assert "spec.ephemeralContainers: Forbidden: cannot be set on create" in found.body["message"]
+
+
+async def test_a_pod_is_resized_within_its_class(api):
+    await api.post(PODS, pod(resources=AMOUNTS))
+
+    def sized(cpu, **more):
+        resources = {key: {**AMOUNTS[key], "cpu": cpu} for key in AMOUNTS}
+        return {"spec": {"containers": [{"name": "c", "resources": resources, **more}]}}
+
+    done = await api.patch(f"{PODS}/p/resize", sized("1", image="other"), STRATEGIC)
+    assert done.status == 200, done
+    (container,) = done.body["spec"]["containers"]
+    assert (container["resources"]["requests"]["cpu"], container["image"]) == ("1", "i")
+    worse = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]}}
+    refused = await api.patch(f"{PODS}/p/resize", worse, STRATEGIC)
+    assert refused.status == 422
+    assert "Pod QOS Class may not change" in refused.body["message"]
