@@ -250,11 +250,13 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
         return NOTHING
     if phase.holds_quota:
         message, target = Inactive().text, life.deactivation_target(wl)
+        reason = life.deactivation_reason(wl)
         if target is not None:
             message = f"{message} due to {target['message']}"
         elif states.checks_in(wl, CHECK_REJECTED):
             message = f"{message}: {_rejections(wl)}"
-        changed = states.evict(wl, life.deactivation_reason(wl), message, now)
+            reason = f"{states.DEACTIVATED}DueTo{states.CHECK_FAILED}"
+        changed = states.evict(wl, reason, message, now)
         return Step(workload=states.without_target(changed), notes=(_eviction_note(changed),))
     wl, given = states.without_target(wl), wl
     answered = states.checks_in(wl, CHECK_READY, CHECK_RETRY, CHECK_REJECTED)

@@ -270,7 +270,9 @@ def test_a_rejection_tells_the_job_what_the_check_said() -> None:
     wl = {**wl, "spec": {**wl["spec"], "active": False}}
     step = next_step(wl, around(queue("a")), NOW)
     assert step.workload is not None
-    assert "no money" in states.condition(step.workload, "Evicted")["message"]
+    eviction = states.condition(step.workload, "Evicted")
+    assert "no money" in eviction["message"]
+    assert eviction["reason"] == "DeactivatedDueToAdmissionCheck"
 
 
 def test_a_workload_that_was_rejected_and_is_activated_again_waits_for_its_checks() -> None:
