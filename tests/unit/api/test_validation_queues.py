@@ -7,6 +7,7 @@ import pytest
 from kueuelib.api.conversion import convert
 from kueuelib.api.validation import (
     RULES,
+    fields,
     validate_admission_check,
     validate_cluster_queue,
     validate_local_queue,
@@ -278,3 +279,11 @@ def test_wrong_types_are_reported_and_never_crash(kind, spec):
 def test_a_null_means_absent(kind):
     given = obj(kind, controllerName="c", clusterQueue="q", podSets=None, cohort=None)
     assert RULES[kind].validate(given, None) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(10**20, "100000000000000000000"), ("\ud800", '"\\ud800"'), ({"a": [10**20]}, '{"a":[100000000000000000000]}')],
+)
+def test_a_value_that_json_cannot_hold_is_shown_all_the_same(value: object, text: str) -> None:
+    assert text in str(fields.invalid("spec.x", value, "is too much"))

@@ -59,8 +59,8 @@ def shown(value: object) -> str:
     """A value as a message shows it: compact JSON, cut when it is very long."""
     try:
         text = orjson.dumps(value).decode()
-    except TypeError:  # a number of more than 64 bits
-        text = json.dumps(value)
+    except TypeError:  # a whole number beyond 64 bits, half of a surrogate pair
+        text = json.dumps(value, separators=(",", ":"), default=str)
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + " ..."
 
 

@@ -1,19 +1,16 @@
 """What a driver declares about its group: the pod sets in an annotation (KEP-976 story 3, 4.11).
 
-The text is YAML or JSON from a user. It is read with a loader that makes plain values only, knows
-neither anchors nor tags, and refuses keys that are there twice; nothing in it ever becomes a pod.
+The text is YAML 1.2 or JSON from a user, of plain values only; nothing in it ever becomes a pod.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
-import yaml
 
 from kueuelib.api.codec import decode
 from kueuelib.api.core import PodTemplateSpec
@@ -23,6 +20,7 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.api.validation import fields
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity, KueuelibError
 from kueuelib.jobs.field_rules import annotation_path
+from kueuelib.jobs.pods import plain_yaml
 from kueuelib.jobs.pods.template_fields import CONTAINER_FIELDS, POD_SPEC_FIELDS
 
 MOST_SETS = 8
@@ -35,7 +33,7 @@ PATH = annotation_path(GROUP_SETS)
 _KEYS = ("name", "count", "template")
 _AMOUNTS = ("requests", "limits", "overhead")
 _LARGEST_SUM = 2**31 - 1
-_MOST_DIGITS = 40
+_BEYOND = 2**63
 
 
 class Unreadable(KueuelibError):
@@ -112,12 +110,9 @@ def parse(text: str) -> Declaration:
     if len(text.encode()) > LONGEST:
         raise Unreadable([fields.too_long(PATH, LONGEST)])
     try:
-        found = yaml.load(text, _Plain)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or "it cannot be parsed"
-        raise Unreadable([_invalid(PATH, "...", f"is no YAML: {problem}")]) from error
-    except RecursionError as error:
-        raise Unreadable([_invalid(PATH, "...", "is nested too deeply")]) from error
+        found = plain_yaml.read(text)
+    except plain_yaml.NotPlain as error:
+        raise Unreadable([_invalid(PATH, "...", f"is no plain YAML: {error}")]) from error
     if _depth(found) > DEEPEST:
         raise Unreadable([_invalid(PATH, "...", f"must be nested at most {DEEPEST} levels deep")])
     found = _like_json(found)
@@ -165,6 +160,8 @@ def _entry_errors(entry: Any, path: str) -> list[FieldError]:
         errors.append(fields.required(f"{path}.count"))
     elif type(count) is not int or count < 1:
         errors.append(_invalid(f"{path}.count", str(count), "must be a whole number from 1 on"))
+    elif count > _LARGEST_SUM:
+        errors.append(_invalid(f"{path}.count", count, f"must be at most {_LARGEST_SUM}"))
     return [*errors, *_template_errors(entry.get("template"), f"{path}.template")]
 
 
@@ -173,6 +170,9 @@ def _template_errors(template: Any, path: str) -> list[FieldError]:
         return []
     if not isinstance(template, dict):
         return [_invalid(path, "...", "must be a pod template")]
+    too_large = list(_beyond_64_bits(template, path))
+    if too_large:
+        return too_large
     try:
         decode(PodTemplateSpec, template)
     except InvalidObject as error:
@@ -232,59 +232,6 @@ def _above(path: str, amount: Any, limit: Any) -> list[FieldError]:
     return [_invalid(path, str(amount), f"must be at most the limit, {limit}")]
 
 
-class _Plain(yaml.SafeLoader):
-    """Reads plain values: no anchors, no tags, no key twice."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.events.AliasEvent) or getattr(event, "anchor", None):
-            raise yaml.composer.ComposerError(
-                problem="anchors and aliases are not allowed", problem_mark=event.start_mark
-            )
-        if getattr(event, "tag", None):
-            raise yaml.composer.ComposerError(
-                problem="tags are not allowed", problem_mark=event.start_mark
-            )
-        return super().compose_node(parent, index)
-
-    def flatten_mapping(self, node: Any) -> None:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(
-                    problem="keys must be plain words", problem_mark=key.start_mark
-                )
-            if key.value in seen or key.value == "<<":
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} is there twice or not allowed",
-                    problem_mark=key.start_mark,
-                )
-            seen.add(key.value)
-
-    def construct_yaml_int(self, node: Any) -> int:
-        text = node.value
-        if len(text) > _MOST_DIGITS:
-            raise yaml.constructor.ConstructorError(
-                problem="a number is too long", problem_mark=node.start_mark
-            )
-        base = {"0o": 8, "0x": 16}.get(text[:2])
-        return int(text, 10) if base is None else int(text[2:], base)
-
-
-# The core schema of YAML 1.2, which knows no dates, no sexagesimals and no "on" or "off".
-_Plain.yaml_implicit_resolvers = {}
-for _name, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-):
-    _Plain.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_name}", re.compile(f"(?:{_pattern})$"), _first
-    )
-_Plain.add_constructor("tag:yaml.org,2002:int", _Plain.construct_yaml_int)
-
-
 def _depth(value: Any) -> int:
     level, depth = [value], 0
     while level:
@@ -302,14 +249,27 @@ def _like_json(value: Any, *, quantities: bool = False) -> Any:
     """The value with texts for keys, and for amounts such as 0.5."""
     if isinstance(value, dict):
         return {
-            key if isinstance(key, str) else orjson.dumps(key).decode(): _like_json(
-                each, quantities=quantities or key in _AMOUNTS
-            )
+            key: _like_json(each, quantities=quantities or key in _AMOUNTS)
             for key, each in value.items()
         }
     if isinstance(value, list):
         return [_like_json(each) for each in value]
-    return repr(value) if quantities and isinstance(value, float) else value
+    if quantities and not isinstance(value, bool) and isinstance(value, int | float):
+        whole = isinstance(value, int) and -_BEYOND <= value < _BEYOND
+        return value if whole else repr(value)
+    return value
+
+
+def _beyond_64_bits(value: Any, path: str) -> Iterator[FieldError]:
+    """Whole numbers that no field can hold."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _beyond_64_bits(each, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _beyond_64_bits(each, f"{path}[{index}]")
+    elif isinstance(value, int) and not -_BEYOND <= value < _BEYOND:
+        yield _invalid(path, value, "must fit into 64 bits")
 
 
 def _canonical(value: Any, *, quantities: bool = False) -> Any:

@@ -247,6 +247,19 @@ def test_equal_amounts_have_one_digest_and_other_counts_another():
     assert parse(sets(1)).digest != parse(sets(2)).digest
 
 
+def test_numbers_and_words_are_those_of_yaml_1_2():
+    declared = parse("- {name: on, count: 010}")
+    assert (declared.names, declared.total) == (("on",), 10)
+
+
+def test_an_amount_beyond_64_bits_is_an_amount():
+    text = json.dumps([{"name": "w", "count": 1, "template": template(10**20)}])
+    (declared,) = parse(text).sets
+    asked = declared.template["spec"]["containers"][0]["resources"]["requests"]
+    assert asked == {"cpu": "100000000000000000000"}
+    assert parse(text).digest == parse(text.replace(str(10**20), '"100E"')).digest
+
+
 def template(asked, **limits):
     resources = {"requests": {"cpu": asked}, **({"limits": limits} if limits else {})}
     return {"spec": {"containers": [{"name": "c", "resources": resources}]}}
@@ -264,7 +277,14 @@ def template(asked, **limits):
         ("- 1", "[0]"),
         (json.dumps([{"name": f"r{i}", "count": 1, "template": TEMPLATE} for i in range(9)]), ""),
         (sets().replace("worker", "driver"), "[1].name"),
-        (sets(2**31), ""),
+        (sets(2**31 - 1), ""),
+        (sets(2**31), "[1].count"),
+        ("- {name: d, count: 99999999999999999999}", "[0].count"),
+        ("- {name: d, count: 1_0}", "[0].count"),
+        ("- {name: d, count: 1:30}", "[0].count"),
+        ("- {name: 99999999999999999999, count: 1}", "[0].name"),
+        ('- {name: "\\ud800", count: 1}', ""),
+        (sets(template={"spec": {"priority": 10**20, **TEMPLATE["spec"]}}), "[1].template.spec.priority"),
         (sets(minCount=1), "[1].minCount"),
         (json.dumps([{"name": "a", "count": True}]), "[0].count"),
         ("[{name: a, count: 1_0}]", "[0].count"),
