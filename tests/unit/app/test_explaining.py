@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
 import pytest
+import yaml
 
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
@@ -15,7 +17,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import parse_manifests
 from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
-from kueuelib.cli.explain.data import answer_data
+from kueuelib.cli.explain.data import answer_data, to_json
 from kueuelib.errors import ConfigError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
@@ -145,6 +147,16 @@ async def test_a_job_without_a_workload_is_answered_as_if_it_had_one() -> None:
     assert "raise nominalQuota of flavor f: cpu by 2 (to 6)" in changes(answer)
 
 
+async def test_a_missing_prebuilt_workload_is_what_a_job_waits_for() -> None:
+    labels = {"kueue.x-k8s.io/prebuilt-workload-name": "nope"}
+    train = job()
+    train["metadata"]["labels"] |= labels
+    answer = await asked("job/train", train)
+    (problem,) = answer.problems
+    assert problem.subject == "Workload ns/nope"
+    assert answer.explanation is None
+
+
 async def test_what_the_manager_said_is_repeated() -> None:
     train = job()
     told = {
@@ -250,6 +262,14 @@ async def test_a_manifest_that_cannot_work_names_the_object_and_the_field(
         await filed(orjson.dumps(obj).decode())
     assert text in str(error.value)
     assert str(error.value).startswith(f"in.yaml, {obj['kind']} ")
+
+
+@pytest.mark.parametrize("large", ["requests: {cpu: 99999999999999999999}", "requests: {cpu: 9E}"])
+async def test_amounts_beyond_64_bits_can_be_printed(large: str) -> None:
+    text = yaml.safe_dump(job()).replace("requests:\n            cpu: '2'", large)
+    assert large in text
+    found = json.loads(to_json(await filed(text), many=False))
+    assert found["verdict"] == "waits"
 
 
 def test_references_are_written_as_for_kubectl() -> None:

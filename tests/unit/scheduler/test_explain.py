@@ -199,6 +199,16 @@ def test_a_missing_local_queue_is_created_or_another_one_taken() -> None:
     assert any("submit it to LocalQueue lq" in text for text in texts(found))
 
 
+def test_nobody_is_told_to_create_a_queue_that_no_server_takes() -> None:
+    found = ask(world().with_workload(waits(queue="Bad_Queue")))
+    (problem,) = found.problems
+    assert "Bad_Queue" in problem.problem
+    assert "none that a LocalQueue can have" in problem.problem
+    assert problem.fix == "set the label kueue.x-k8s.io/queue-name to one of lq"
+    assert any("submit it to LocalQueue lq" in text for text in texts(found))
+    assert not any("create LocalQueue" in text for text in texts(found))
+
+
 def test_a_workload_without_a_queue_and_one_without_a_cluster_queue_say_what_to_do() -> None:
     (problem,) = ask(world().with_workload(waits(queue=""))).problems
     assert problem.problem == "names no queue"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, find_condition
-from kueuelib.api.names import QUOTA_RESERVED
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, labels_of
+from kueuelib.api.names import PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.subject import (
@@ -93,10 +93,15 @@ async def ask(
             found = await ask(client, Reference(JOBS, owner), namespace, now, settings)
             return attrs.evolve(found, title=f"{title} of {found.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
-        problem = group_problem(obj, pods)
-        if problem:
+        wrong = group_problem(obj, pods)
+        if wrong:
             fix = "submit the missing pods, or correct the annotations of the group"
-            return Answer(title, False, None, None, (Problem(title, problem, fix),))
+            return Answer(title, False, None, None, (Problem(title, wrong, fix),))
+    prebuilt = labels_of(obj).get(PREBUILT_LABEL)
+    if prebuilt:
+        text = f"does not exist, and the label {PREBUILT_LABEL} of {title} names it"
+        problem = Problem(f"Workload {namespace}/{prebuilt}", text, "create it")
+        return Answer(title, False, None, None, (problem,))
     note = (
         "there is no Workload for it yet; this is the answer for the one that it would get "
         "(does a manager run, and does it manage this object?)"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 import attrs
-import orjson
 
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
@@ -23,8 +23,8 @@ from kueuelib.scheduler.reasons import Reason, condition_reason, render
 def to_json(answers: Sequence[Answer], *, many: bool) -> str:
     """The text: one object, or a list of them when several could be asked about."""
     found = [answer_data(answer) for answer in answers]
-    text = orjson.dumps(found if many else found[0], option=orjson.OPT_INDENT_2)
-    return text.decode() + "\n"
+    text = json.dumps(found if many else found[0], indent=2, ensure_ascii=False)
+    return text + "\n"  # amounts may be beyond 64 bits
 
 
 def answer_data(answer: Answer) -> Obj:

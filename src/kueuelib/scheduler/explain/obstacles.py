@@ -68,6 +68,11 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         )
         return
     local_queue = world.local_queue_of(workload)
+    if local_queue is None and not names.is_dns1123_subdomain(queue_name):
+        text = f'the queue name "{queue_name}" is none that a LocalQueue can have'
+        fix = f"set the label {names.QUEUE_LABEL}" + (_one_of(local) or " to another one")
+        yield Problem(subject, text, fix)
+        return
     if local_queue is None:
         missing = f"LocalQueue {ObjectKey(key.namespace, queue_name)}"
         fix = (

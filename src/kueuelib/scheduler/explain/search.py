@@ -161,7 +161,7 @@ class Search:
         if state is not None and state.requeue_at is not None and state.requeue_at > self._now:
             yield from self._check(BackOffEnds(key, state.requeue_at))
         if self._local_queue is None:
-            if workload.spec.queue_name:
+            if names.is_dns1123_subdomain(workload.spec.queue_name):
                 missing = ObjectKey(key.namespace, workload.spec.queue_name)
                 for name in self._first(sorted(self._world.cluster_queues), "ClusterQueues"):
                     yield from self._check(CreateLocalQueue(missing, name))
