@@ -30,11 +30,12 @@ from kueuelib.api.names import is_dns1123_label
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import podset_info
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.declaration_rules import check_pods, check_resource, check_rest, check_shapes
 from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
-from kueuelib.jobs.paths import ANY, elements, put, steps_of, value
+from kueuelib.jobs.paths import check_path, elements, put, value
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.registry import Integration, Validate, no_rules
-from kueuelib.jobs.signs import Condition, Enough, Equals, Sign, enough, equals, shows
+from kueuelib.jobs.signs import Condition, Enough, Equals, Sign, check_sign, enough, equals, shows
 
 __all__ = ["Condition", "Declaration", "Enough", "Equals", "Pods", "declare", "enough", "equals"]
 
@@ -57,6 +58,9 @@ class Pods:
         each: the path of a list or mapping whose elements have a shape of pods each; the other
             paths are then within the element.
         order: the keys of the mapping at `each` that come first; others follow by name.
+
+    Raises:
+        ValueError: one of these cannot be, or two contradict each other; it is named.
     """
 
     name: str = DEFAULT_POD_SET
@@ -68,8 +72,7 @@ class Pods:
     order: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        if self.min_count and not isinstance(self.count, str):
-            raise ValueError(f"pods {self.name!r}: with min_count, count has to be one path")
+        check_pods(self)
 
 
 @attrs.frozen
@@ -255,65 +258,26 @@ def declare(
         validate: rules for objects of the kind beyond those for all.
 
     Raises:
-        ValueError: there are no pods, or what is said about them is contradictory.
+        ValueError: something here cannot be, or contradicts the rest; the argument is named.
     """
-    if not pods:
-        raise ValueError(f"{resource.kind}: say where the pod templates are")
+    check_resource(resource)
+    signs = {"active": active, "ready": ready, "succeeded": succeeded, "failed": failed}
+    try:
+        check_shapes(pods, Pods)
+        for argument, sign in signs.items():
+            check_sign(argument, sign)
+        check_path("suspend", suspend)
+        if message:
+            check_path("message", message, many=True)
+        check_rest(name, validate)
+    except ValueError as error:
+        raise ValueError(f"{resource.kind}: {error}") from None
     declaration = Declaration(
         resource, tuple(pods), active, ready, succeeded, failed, suspend, message
     )
-    _check(declaration)
     base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
     made = type(resource.kind, (base,), {"resource": resource, "declaration": declaration})
     return Integration.of(made, name, validate)
-
-
-def _check(declared: Declaration) -> None:
-    """Raises ValueError for what could only fail later, when the first job comes."""
-    kind = declared.resource.kind
-    if not declared.resource.namespaced:
-        raise ValueError(f"{kind}: jobs are in namespaces; say namespaced=True")
-    _check_path(kind, "suspend", declared.suspend, one=True)
-    if declared.message:
-        _check_path(kind, "message", declared.message)
-    for name in ("active", "ready", "succeeded", "failed"):
-        _check_sign(kind, name, getattr(declared, name))
-    names = [each.name for each in declared.pods if not each.each]
-    for each in declared.pods:
-        if not each.each and not is_dns1123_label(each.name):
-            raise ValueError(f"{kind}: the name of pods {each.name!r} is no DNS label")
-        if not each.each and names.count(each.name) > 1:
-            raise ValueError(f"{kind}: two pods have the name {each.name!r}")
-        counts = (each.count,) if isinstance(each.count, str) else each.count
-        for path in () if isinstance(counts, int) else counts:
-            _check_path(kind, "count", path, one=bool(each.min_count))
-        _check_path(kind, "template", each.template, one=True)
-        optional = {"min_count": each.min_count, "succeeded": each.succeeded, "each": each.each}
-        for field, path in optional.items():
-            if path:
-                _check_path(kind, field, path)
-
-
-def _check_path(kind: str, field: str, path: str, *, one: bool = False) -> None:
-    if ANY in steps_of(path) and one:
-        raise ValueError(f"{kind}: {field}={path!r} leads to many places")
-
-
-def _check_sign(kind: str, field: str, sign: Any) -> None:
-    if isinstance(sign, Condition) or callable(sign):
-        return
-    if isinstance(sign, str | Equals | Enough):
-        if isinstance(sign, Enough):
-            paths = sign.paths
-        else:
-            paths = (sign.path if isinstance(sign, Equals) else sign,)
-        for path in paths:
-            _check_path(kind, field, path)
-        return
-    if not isinstance(sign, list | tuple) or not sign:
-        raise ValueError(f"{kind}: {field}={sign!r} is no sign")
-    for each in sign:
-        _check_sign(kind, field, each)
 
 
 def _number(place: Obj, path: str) -> int | None:
@@ -333,9 +297,17 @@ def _slots(obj: Obj, pods: Pods) -> Iterator[_Slot]:
     for key, place in sorted(elements(value(obj, pods.each)), key=lambda item: _rank(pods, item)):
         if value(place, pods.template) is not None:
             name = value(place, pods.name) if pods.name else key
-            if name is None:
-                raise InvalidJob(f"{pods.each}[{key}].{pods.name}", "a pod set needs a name")
-            yield _Slot(str(name).lower(), place, pods)
+            path = ".".join(filter(None, (f"{pods.each}[{key}]", pods.name)))
+            yield _Slot(_lowered(name, path), place, pods)
+
+
+def _lowered(name: Any, path: str) -> str:
+    """The name of a pod set that its object gives it."""
+    if name is None:
+        raise InvalidJob(path, "a name is missing")
+    if not isinstance(name, str) or not is_dns1123_label(name.lower()):
+        raise InvalidJob(path, f"{json.dumps(name)} is no DNS label, not even in lower case")
+    return name.lower()
 
 
 def _rank(pods: Pods, item: tuple[str, Any]) -> tuple[int, str]:

@@ -7,6 +7,7 @@ every value of a mapping: `status.replicaStatuses.*.active`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from kueuelib.api.meta import Obj
@@ -14,8 +15,11 @@ from kueuelib.api.meta import Obj
 ANY = "*"
 
 
+@lru_cache(maxsize=4096)
 def steps_of(path: str) -> tuple[str, ...]:
     """The field names of a path; a leading dot is allowed, as in other tools.
+
+    A path is taken apart once, which `declare` does with all of a kind.
 
     Raises:
         ValueError: a name is empty.
@@ -24,6 +28,22 @@ def steps_of(path: str) -> tuple[str, ...]:
     if not all(found):
         raise ValueError(f"{path!r} is no path such as spec.template")
     return found
+
+
+def check_path(argument: str, path: Any, *, many: bool = False) -> None:
+    """A declared path has to be one, and to lead to one place unless `many` are of use.
+
+    Raises:
+        ValueError: it is not; the argument is named.
+    """
+    if not isinstance(path, str):
+        raise ValueError(f"{argument}={path!r} is no path such as spec.template")  # noqa: TRY004
+    try:
+        steps = steps_of(path)
+    except ValueError:
+        raise ValueError(f"{argument}={path!r} is no path such as spec.template") from None
+    if ANY in steps and not many:
+        raise ValueError(f"{argument}={path!r} leads to many places; one is needed")
 
 
 def values(obj: Any, path: str) -> tuple[Any, ...]:

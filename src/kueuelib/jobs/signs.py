@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, find_condition
-from kueuelib.jobs.paths import value, values
+from kueuelib.jobs.paths import check_path, value, values
 
 
 @attrs.frozen
@@ -87,3 +87,45 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
     if callable(sign):
         return sign(obj)
     return any(shows(obj, each, count) for each in sign)
+
+
+def check_sign(argument: str, sign: Any) -> None:
+    """A declared sign has to be one that an object can show.
+
+    Raises:
+        ValueError: it is not; the argument is named.
+    """
+    if isinstance(sign, list | tuple):
+        if not sign:
+            raise ValueError(f"{argument} is empty: no object could ever show it")
+        for index, each in enumerate(sign):
+            check_sign(f"{argument}[{index}]", each)
+    elif isinstance(sign, str):
+        check_path(argument, sign, many=True)
+    elif isinstance(sign, Condition):
+        _check_condition(argument, sign)
+    elif isinstance(sign, Equals):
+        check_path(argument, sign.path, many=True)
+        if not isinstance(sign.wanted, tuple) or not sign.wanted:
+            raise ValueError(f"{argument}: equals({sign.path!r}, ...) needs the wanted values")
+    elif isinstance(sign, Enough):
+        if not isinstance(sign.paths, tuple) or not sign.paths:
+            raise ValueError(f"{argument}: enough(...) needs the paths of the numbers")
+        for path in sign.paths:
+            check_path(argument, path, many=True)
+    elif isinstance(sign, type) or not callable(sign):
+        wanted = "a path, Condition(...), equals(...), enough(...), a function, or a list of these"
+        raise ValueError(f"{argument}={sign!r} is no sign; give {wanted}")
+
+
+def _check_condition(argument: str, sign: Condition) -> None:
+    check_path(argument, sign.path)
+    if not isinstance(sign.type, str) or not sign.type:
+        raise ValueError(f"{argument}: Condition({sign.type!r}) needs the type of the condition")
+    if sign.status not in ("True", "False", "Unknown"):
+        raise ValueError(
+            f"{argument}: a condition has the status True, False or Unknown, as a text, "
+            f"not {sign.status!r}"
+        )
+    if not isinstance(sign.reasons, list | tuple):
+        raise ValueError(f"{argument}: reasons={sign.reasons!r} is no tuple")  # noqa: TRY004

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import attrs
 import pytest
 
 from kueuelib.api.meta import Resource
@@ -41,29 +40,6 @@ def thing(pods: list[Pods], spec: dict[str, Any], **more: Any) -> GenericJob:
 
 def shapes(job: GenericJob) -> list[tuple[str, int, int | None]]:
     return [(entry.name, entry.count, entry.min_count) for entry in job.pod_sets()]
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"pods": [Pods(template="spec..x")]}, "no path"),
-        ({"suspend": "spec.*.suspend"}, "many places"),
-        ({"pods": [Pods(template="spec.*.template")]}, "many places"),
-        ({"pods": [Pods(count="spec.*.n", min_count="spec.m")]}, "many places"),
-        ({"pods": [Pods("a"), Pods("a")]}, "two pods"),
-        ({"pods": [Pods("Head_X")]}, "no DNS label"),
-        ({"failed": 3}, "no sign"),
-        ({"succeeded": []}, "no sign"),
-        ({"active": ["status.a", enough("status..b")]}, "no path"),
-        ({"resource": attrs.evolve(RESOURCE, namespaced=False)}, "namespaced"),
-    ],
-)
-def test_a_declaration_that_could_only_fail_later_is_refused(
-    fields: dict[str, Any], words: str
-) -> None:
-    given = {"resource": RESOURCE, "pods": [Pods()], **SIGNS, **fields}
-    with pytest.raises(ValueError, match=words):
-        declare(given.pop("resource"), **given)
 
 
 def test_a_list_gives_a_pod_set_per_element_with_the_product_of_its_counts() -> None:
