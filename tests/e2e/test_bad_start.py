@@ -212,3 +212,13 @@ def test_installing_again_says_that_nothing_changed(cluster: LocalCluster) -> No
     changed = [line for line in done.stdout.splitlines() if line.endswith(written)]
     # The manager limits the webhooks to what its configuration enables, and does so again.
     assert all("webhookconfiguration/" in line for line in changed), done.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "manifests"])
+@pytest.mark.parametrize("source", ["def f(:\n", "1 / 0\n", "raise ValueError('no')\n"])
+def test_a_module_of_jobs_that_cannot_be_imported(
+    tmp_path: Path, command: str, source: str
+) -> None:
+    path = tmp_path / "broken_jobs.py"
+    path.write_text(source)
+    refused(kueuelib(command, path), f"{path}, line 1: ", "correct it")

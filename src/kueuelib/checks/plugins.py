@@ -13,7 +13,7 @@ from types import ModuleType
 
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.plugins import module_at
+from kueuelib.jobs.importing import loaded, module_at, name_in
 
 GROUP = "kueuelib.checks"
 
@@ -29,21 +29,16 @@ def installed() -> tuple[Check, ...]:
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         subject = f'check "{entry.name}"'
-        try:
-            loaded = entry.load()
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                subject, f"{entry.value} cannot be loaded: {error}", "repair or uninstall it"
-            ) from error
-        if not isinstance(loaded, Check):
+        offered = loaded(f"{subject}, {entry.value}", entry.load, "repair or uninstall it")
+        if not isinstance(offered, Check):
             raise ConfigError(subject, f"{entry.value} is no check", "decorate it with @check")
-        if loaded.controller_name != entry.name:
+        if offered.controller_name != entry.name:
             raise ConfigError(
                 subject,
-                f"{entry.value} calls itself {loaded.controller_name}",
+                f"{entry.value} calls itself {offered.controller_name}",
                 "give the entry point and the check the same name",
             )
-        found.append(loaded)
+        found.append(offered)
     return tuple(found)
 
 
@@ -54,13 +49,13 @@ def load(reference: str) -> tuple[Check, ...]:
         All checks of the module, or the one of that name; nothing when there are none.
 
     Raises:
-        ConfigError: there is no such module.
+        ConfigError: there is no such module, or it cannot be imported.
     """
     where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
     module = module_at(where)
     if not colon:
         return checks_in(module)
-    found = getattr(module, name, None)
+    found = name_in(module, name)
     return (found,) if isinstance(found, Check) else ()
 
 

@@ -10,26 +10,19 @@ that the configuration names are ever imported:
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.builtin import builtin_registry
+from kueuelib.jobs.declaration_rules import check_resource
 from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.importing import loaded, module_at, name_in
 from kueuelib.jobs.registry import Integration, Registry
 
 GROUP = "kueuelib.jobs"
-_BROKEN = (
-    *(ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError),
-    *(LookupError, ArithmeticError, AssertionError, OSError, RuntimeError),
-)
-"""What importing somebody's module may raise."""
 
 
 def installed() -> tuple[str, ...]:
@@ -58,14 +51,10 @@ def load_installed(name: str) -> Integration:
             subject, f"is offered more than once: {', '.join(sorted(found))}", "uninstall one"
         )
     ((value, entry),) = found.items()
-    try:
-        loaded = entry.load()
-    except _BROKEN as error:
-        problem = f"{value} cannot be loaded: {_told(error)}"
-        raise ConfigError(subject, problem, "repair it") from error
-    integration = _as_integration(loaded)
-    if integration is None and isinstance(loaded, ModuleType):
-        integration = integration_in(loaded, value)
+    offered = loaded(f"{subject}, {value}", entry.load, "repair or uninstall it")
+    integration = _as_integration(offered, value)
+    if integration is None and isinstance(offered, ModuleType):
+        integration = integration_in(offered, value)
     if integration is None:
         raise ConfigError(
             subject, f"{value} is no Integration and no GenericJob", "correct the entry point"
@@ -107,20 +96,28 @@ def load(reference: str) -> Integration:
             module is looked for in the current folder too.
 
     Raises:
-        ConfigError: there is no such module, or what it holds is not exactly one integration.
+        ConfigError: there is no such module, it cannot be imported, what it holds is not exactly
+            one integration, or one of a kind that comes with kueuelib.
     """
+    found = _load(reference)
+    for known in builtin_registry().integrations:
+        if known.resource.group_kind == found.resource.group_kind:
+            kind = f"{found.resource.kind} ({found.resource.api_version})"
+            problem = f'the manager queues jobs of kind {kind} itself, as "{known.name}"'
+            raise ConfigError(reference, problem, "give an integration of another kind")
+    return found
+
+
+def _load(reference: str) -> Integration:
     where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
     module = module_at(where)
     if not colon:
         return integration_in(module, reference)
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    integration = _as_integration(found)
+    integration = _as_integration(name_in(module, name), reference)
     if integration is None:
         raise ConfigError(
             reference,
-            f"{name} is no Integration and no GenericJob",
+            f"{name or 'nothing'} is no Integration and no GenericJob",
             f"name one of: {', '.join(sorted(_candidates(module))) or 'nothing in it is one'}",
         )
     return integration
@@ -148,52 +145,9 @@ def integration_in(module: ModuleType, reference: str) -> Integration:
             else "write a subclass of GenericJob, or declare one",
         )
     (value,) = distinct.values()
-    integration = _as_integration(value)
+    integration = _as_integration(value, reference)
     assert integration is not None
     return integration
-
-
-def module_at(where: str) -> ModuleType:
-    """A module by its name, or by the path of its file.
-
-    Raises:
-        ConfigError: there is none, or it cannot be imported.
-    """
-    if where.endswith(".py"):
-        return _file(Path(where))
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(where)
-    except ImportError as error:
-        raise ConfigError(
-            where, f"cannot be imported: {error}", "give a module that Python finds, or a .py file"
-        ) from error
-    except _BROKEN as error:
-        problem = f"cannot be imported: {_told(error)}"
-        raise ConfigError(where or '""', problem, "repair it") from error
-
-
-def _file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ConfigError(str(path), "No such file", "give the path of a Python file")
-    if str(path.parent.resolve()) not in sys.path:
-        sys.path.insert(0, str(path.parent.resolve()))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except _BROKEN as error:
-        problem = f"cannot be imported: {_told(error)}"
-        raise ConfigError(str(path), problem, "repair it") from error
-    return module
-
-
-def _told(error: BaseException) -> str:
-    return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
 
 
 def _candidates(module: ModuleType) -> dict[str, Any]:
@@ -211,7 +165,13 @@ def _is_job_type(value: Any) -> bool:
     )
 
 
-def _as_integration(value: Any) -> Integration | None:
-    if isinstance(value, Integration):
-        return value
-    return Integration.of(value) if _is_job_type(value) else None
+def _as_integration(value: Any, subject: str) -> Integration | None:
+    if not isinstance(value, Integration) and not _is_job_type(value):
+        return None
+    job_type = value.job_type if isinstance(value, Integration) else value
+    try:
+        check_resource(getattr(job_type, "resource", None))
+    except ValueError as error:
+        fix = f"correct {job_type.__name__}.resource"
+        raise ConfigError(subject, str(error), fix) from error
+    return value if isinstance(value, Integration) else Integration.of(value)

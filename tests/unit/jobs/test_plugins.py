@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_packages_are_found_by_name_and_not_imported_before(package: Path) -> No
     [
         ("g.example.com/other", "unknown name"),
         ("g.example.com/renamed", "calls itself g.example.com/second"),
-        ("g.example.com/broken", "cannot be loaded"),
+        ("g.example.com/broken", "cannot be imported: AttributeError: .*third"),
         ("g.example.com/nothing", "no Integration"),
     ],
 )
@@ -89,6 +90,10 @@ def test_a_bad_package_is_named(package: Path, name: str, problem: str) -> None:
         ("plugin_of_a_test:absent", "no Integration"),
         ("absent_module_of_a_test", "cannot be imported"),
         ("absent.py", "No such file"),
+        ("", "MODULE: no module is named"),
+        (":name", "no module is named"),
+        (".relative", "is no name of a module"),
+        ("plugin_of_a_test:", "nothing is no Integration.*name one of: first, second"),
     ],
 )
 def test_a_bad_reference_is_named(package: Path, reference: str, problem: str) -> None:
@@ -100,14 +105,70 @@ def test_one_of_several_is_chosen_by_name(package: Path) -> None:
     assert plugins.load("plugin_of_a_test:second").name == "g.example.com/second"
 
 
-@pytest.mark.parametrize("text", ["def", "raise ValueError('wrong')", "1 / 0", "import missing_x"])
-def test_a_module_that_cannot_be_imported_is_one_clear_line(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "broken_module.py"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match="cannot be imported"):
+@pytest.mark.parametrize(
+    ("source", "line", "problem"),
+    [
+        ("x = 1\ndef f(:\n", 2, "SyntaxError: invalid syntax"),
+        ("\nx = 1 / 0\n", 2, "ZeroDivisionError: division by zero"),
+        ("import absent_module_of_a_test\n", 1, "ModuleNotFoundError: No module named"),
+        ("\nraise ValueError('one\\ntwo')\n", 2, "ValueError: one two"),
+        ("import json\njson.loads('{')\n", 2, "JSONDecodeError: "),
+        ("import sys\n\nsys.exit(3)\n", 3, "it ends the process with 3"),
+        (SOURCE.replace('pods=[Pods()]', 'pods=[]'), 7, "ValueError: First: pods is empty"),
+        (SOURCE.replace('Pods()', 'Pods("a", "b..c")'), 7, "template='b..c' is no path"),
+    ],
+)
+@pytest.mark.parametrize("as_file", [True, False])
+def test_whatever_a_module_raises_is_told_in_one_line_with_its_place(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    line: int,
+    problem: str,
+    as_file: bool,
+) -> None:
+    path = tmp_path / "broken_plugin_of_a_test.py"
+    path.write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    with pytest.raises(ConfigError) as caught:
+        plugins.load(str(path) if as_file else path.stem)
+    told = str(caught.value)
+    assert f"{path}, line {line}: " in told
+    assert problem in told
+    assert "correct it" in told
+    assert "\n" not in told
+    assert path.stem not in sys.modules
+
+
+def test_an_installed_package_that_raises_is_told_with_its_place(package: Path) -> None:
+    source = package / "plugin_of_a_test.py"
+    source.write_text("\n1 / 0\n")
+    with pytest.raises(ConfigError, match=f"{source}, line 2: ZeroDivisionError.*uninstall it"):
+        plugins.registry_for(["g.example.com/first"])
+
+
+KIND = """
+from kueuelib.api.meta import Resource
+from kueuelib.jobs.batch_job import BatchJob
+
+class Mine(BatchJob):
+    resource = Resource({group!r}, "v1", "jobs", {kind!r}, namespaced={namespaced})
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (("batch", "Job", True), r"the manager queues jobs of kind Job \(batch/v1\) itself"),
+        (("g.example.com", "Job", False), "namespaced=False.*correct Mine.resource"),
+        (("g.example.com", "job", True), "kind='job' is no kind.*correct Mine.resource"),
+    ],
+)
+def test_a_kind_that_is_taken_or_cannot_be_queued_is_refused(
+    tmp_path: Path, kind: tuple[str, str, bool], problem: str
+) -> None:
+    path = tmp_path / "kind_of_a_test.py"
+    path.write_text(KIND.format(**dict(zip(("group", "kind", "namespaced"), kind, strict=True))))
+    with pytest.raises(ConfigError, match=problem):
         plugins.load(str(path))
-
-
-def test_no_module_at_all_is_one_clear_line() -> None:
-    with pytest.raises(ConfigError, match="cannot be imported"):
-        plugins.load("")
