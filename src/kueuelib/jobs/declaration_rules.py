@@ -60,7 +60,7 @@ def check_shapes(pods: Any, shape: type) -> None:
     names: set[str] = set()
     for index, each in enumerate(pods):
         if not isinstance(each, shape):
-            raise ValueError(f"pods[{index}]={each!r} is no Pods(...)")
+            raise ValueError(f"pods[{index}]={each!r} is no Pods(...)")  # noqa: TRY004
         if each.each:  # type: ignore[attr-defined]
             continue
         name = each.name  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def check_rest(name: Any, validate: Any) -> None:
     if not isinstance(name, str) or name != "".join(name.split()) or "," in name:
         raise ValueError(f"name={name!r} is no name such as example.com/training")
     if not callable(validate):
-        raise ValueError(f"validate={validate!r} is no function")
+        raise ValueError(f"validate={validate!r} is no function")  # noqa: TRY004
 
 
 def check_pods(pods: Pods) -> None:
@@ -126,7 +126,7 @@ def _check_count(pods: Pods) -> None:
     if not pods.min_count:
         return
     if not isinstance(count, str):
-        raise ValueError("with min_count, count has to be one path")
+        raise ValueError("with min_count, count has to be one path")  # noqa: TRY004
     check_path("min_count", pods.min_count)
     if pods.min_count == count:
         raise ValueError("min_count is the path of count too")

@@ -115,7 +115,7 @@ def check_sign(argument: str, sign: Any) -> None:
             check_path(argument, path, many=True)
     elif isinstance(sign, type) or not callable(sign):
         wanted = "a path, Condition(...), equals(...), enough(...), a function, or a list of these"
-        raise ValueError(f"{argument}={sign!r} is no sign; give {wanted}")
+        raise ValueError(f"{argument}={sign!r} is no sign; give {wanted}")  # noqa: TRY004
 
 
 def _check_condition(argument: str, sign: Condition) -> None:

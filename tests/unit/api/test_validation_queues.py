@@ -283,7 +283,11 @@ def test_a_null_means_absent(kind):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(10**20, "100000000000000000000"), ("\ud800", '"\\ud800"'), ({"a": [10**20]}, '{"a":[100000000000000000000]}')],
+    [
+        (10**20, "100000000000000000000"),
+        ("\ud800", '"\\ud800"'),
+        ({"a": [10**20]}, '{"a":[100000000000000000000]}'),
+    ],
 )
 def test_a_value_that_json_cannot_hold_is_shown_all_the_same(value: object, text: str) -> None:
     assert text in str(fields.invalid("spec.x", value, "is too much"))

@@ -109,9 +109,12 @@ def test_a_kind_that_cannot_be_queued_is_refused(wrong: dict[str, Any], named: s
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [({}, "a name is missing"), ({"name": 3}, "3 is no"), ({"name": "a b"}, "a b")]
+    ("name", "problem"),
+    [({}, "a name is missing"), ({"name": 3}, "3 is no"), ({"name": "a b"}, "a b")],
 )
-def test_an_element_without_a_name_of_its_own_is_told_so(name: dict[str, Any], problem: str) -> None:
+def test_an_element_without_a_name_of_its_own_is_told_so(
+    name: dict[str, Any], problem: str
+) -> None:
     pods = [Pods("name", "template", each="spec.roles")]
     roles = [{**name, "template": {"spec": {"containers": []}}}]
     job = declare(RESOURCE, **{**GOOD, "pods": pods}).job_type({"spec": {"roles": roles}})

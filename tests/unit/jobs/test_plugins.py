@@ -114,8 +114,8 @@ def test_one_of_several_is_chosen_by_name(package: Path) -> None:
         ("\nraise ValueError('one\\ntwo')\n", 2, "ValueError: one two"),
         ("import json\njson.loads('{')\n", 2, "JSONDecodeError: "),
         ("import sys\n\nsys.exit(3)\n", 3, "it ends the process with 3"),
-        (SOURCE.replace('pods=[Pods()]', 'pods=[]'), 7, "ValueError: First: pods is empty"),
-        (SOURCE.replace('Pods()', 'Pods("a", "b..c")'), 7, "template='b..c' is no path"),
+        (SOURCE.replace("pods=[Pods()]", "pods=[]"), 7, "ValueError: First: pods is empty"),
+        (SOURCE.replace("Pods()", 'Pods("a", "b..c")'), 7, "template='b..c' is no path"),
     ],
 )
 @pytest.mark.parametrize("as_file", [True, False])

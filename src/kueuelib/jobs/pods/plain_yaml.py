@@ -115,7 +115,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def number(self, node: Any) -> int | float:
-        text: str = self.construct_scalar(node)  # type: ignore[no-untyped-call]
+        text: str = self.construct_scalar(node)
         return _number(text)
 
     def mapping(self, node: Any) -> Any:
@@ -125,8 +125,8 @@ class _Loader(yaml.SafeLoader):
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise NotPlain("keys must be plain words")
-            key: Any = self.construct_object(key_node)  # type: ignore[no-untyped-call]
-            value: Any = self.construct_object(value_node)  # type: ignore[no-untyped-call]
+            key: Any = self.construct_object(key_node)
+            value: Any = self.construct_object(value_node)
             pairs.append((key if isinstance(key, str) else json.dumps(key), value))
         found.update(_mapping(pairs))
 

@@ -247,11 +247,6 @@ def test_equal_amounts_have_one_digest_and_other_counts_another():
     assert parse(sets(1)).digest != parse(sets(2)).digest
 
 
-def test_numbers_and_words_are_those_of_yaml_1_2():
-    declared = parse("- {name: on, count: 010}")
-    assert (declared.names, declared.total) == (("on",), 10)
-
-
 def test_an_amount_beyond_64_bits_is_an_amount():
     text = json.dumps([{"name": "w", "count": 1, "template": template(10**20)}])
     (declared,) = parse(text).sets
@@ -284,12 +279,12 @@ def template(asked, **limits):
         ("- {name: d, count: 1:30}", "[0].count"),
         ("- {name: 99999999999999999999, count: 1}", "[0].name"),
         ('- {name: "\\ud800", count: 1}', ""),
-        (sets(template={"spec": {"priority": 10**20, **TEMPLATE["spec"]}}), "[1].template.spec.priority"),
+        (
+            sets(template={"spec": {"priority": 10**20, **TEMPLATE["spec"]}}),
+            "[1].template.spec.priority",
+        ),
         (sets(minCount=1), "[1].minCount"),
         (json.dumps([{"name": "a", "count": True}]), "[0].count"),
-        ("[{name: a, count: 1_0}]", "[0].count"),
-        ("- {name: a, count: 1:30}", "[0].count"),
-        ("- {name: a, count: 99999999999999999999}", ""),
         (f"- {{name: a, count: {'9' * 5000}}}", ""),
         (json.dumps([{"name": "a", "count": 1.5}]), "[0].count"),
         (
