@@ -97,10 +97,14 @@ def all_crds() -> list[Obj]:
 
 
 def to_yaml(obj: Obj) -> str:
-    """One object as a YAML document."""
+    """One object as a YAML document, without anchors for parts that occur twice."""
     import yaml
 
-    return str(yaml.safe_dump(obj, sort_keys=False, width=100, allow_unicode=True))
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - whatever it is
+            return True
+
+    return str(yaml.dump(obj, Dumper=Plain, sort_keys=False, width=100, allow_unicode=True))
 
 
 def write_crds(folder: Path | str) -> list[Path]:

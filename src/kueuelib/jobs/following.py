@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
@@ -22,10 +21,11 @@ import attrs
 
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL
 from kueuelib.errors import ConfigError, KueuelibError
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.given import existing, queued
 from kueuelib.jobs.matching import by_age
 from kueuelib.jobs.pods.compose import compose
 from kueuelib.jobs.pods.facts import GroupFacts
@@ -80,25 +80,20 @@ async def submit(
         kubeconfig: for that one.
 
     Raises:
-        ConfigError: there is no usable kubeconfig, or the server does not serve the kind.
+        ConfigError: there is no usable kubeconfig, the server does not serve the kind, or the job
+            is no object; the field is named.
         ApiError: the server refuses the job.
         TransportError: no answer; the job may have been created.
     """
-    obj = copy.deepcopy(dict(job.object if isinstance(job, GenericJob) else job))
-    meta = obj.setdefault("metadata", {})
-    meta["namespace"] = meta.get("namespace") or namespace or "default"
-    labels = meta["labels"] = {**(meta.get("labels") or {}), QUEUE_LABEL: queue}
-    if priority_class:
-        labels[PRIORITY_CLASS_LABEL] = priority_class
+    obj = queued(job, queue, namespace, priority_class)
     async with _client(client, kubeconfig) as used:
         resource = await _resource(used, obj)
-        obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         created = await used.create(resource, obj)
     return JobHandle(resource, key_of(created), created["metadata"]["uid"], created)
 
 
 async def watch(
-    job: JobHandle | Mapping[str, Any],
+    job: JobHandle | Mapping[str, Any] | GenericJob,
     *,
     integration: Integration | None = None,
     client: Client | None = None,
@@ -107,7 +102,8 @@ async def watch(
     """Tells how far a job has come, now and whenever that changes, until its end.
 
     Args:
-        job: what `submit` gave, or a raw object with a UID.
+        job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in
+            `default`, one without a UID the one of that name.
         integration: of a kind that does not come with kueuelib; without it, such a job counts as
             running once it is admitted and not suspended.
         client: speaks to the API server; one is made when there is none.
@@ -115,11 +111,13 @@ async def watch(
 
     Raises:
         JobGone: the job was deleted.
-        ConfigError: there is no usable kubeconfig, or the server does not serve the kinds.
+        NotFound: there is no job of that name.
+        ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or it
+            cannot be told which job is meant.
     """
     async with _client(client, kubeconfig) as used:
         handle = job if isinstance(job, JobHandle) else await _handle(used, job)
-        watcher = _Watcher(used, handle, integration or _known(handle.resource))
+        watcher = _Watcher(used, handle, integration or _integration(job, handle.resource))
         last: Progress | None = None
         async with contextlib.aclosing(watcher.moments(await _version(used))) as moments:
             async for found in moments:
@@ -131,7 +129,7 @@ async def watch(
 
 
 async def wait(
-    job: JobHandle | Mapping[str, Any],
+    job: JobHandle | Mapping[str, Any] | GenericJob,
     until: State = State.FINISHED,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
@@ -142,7 +140,8 @@ async def wait(
     """Waits until a job reaches a state, or its end; look at the state of what it gives.
 
     Args:
-        job: what `submit` gave, or a raw object with a UID.
+        job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in
+            `default`, one without a UID the one of that name.
         until: the state; a job that runs counts as admitted too.
         timeout: seconds; None: as long as it takes.
         integration: as for `watch`.
@@ -154,6 +153,11 @@ async def wait(
         JobGone: the job was deleted.
         ConfigError: as `watch`.
     """
+    try:
+        until = State(until)
+    except ValueError:
+        fix = f"give one of {', '.join(State)}"
+        raise ConfigError("until", f"{until!r} is no state", fix) from None
     last: Progress | None = None
     wanted = {until, State.RUNNING} if until is State.ADMITTED else {until}
     found = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
@@ -164,6 +168,8 @@ async def wait(
                 if progress.state in wanted or progress.state.is_end:
                     return progress
     except TimeoutError as error:
+        if timeout is None:
+            raise  # not ours: the server did not answer
         where = "nothing is known of it" if last is None else f"it is {last.state}: {last.why}"
         raise TimeoutError(f"the job is not {until} after {timeout:g} s; {where}") from error
     finally:
@@ -268,23 +274,21 @@ async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator
 
 
 async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
-    version, kind = obj.get("apiVersion"), obj.get("kind")
-    if not version or not kind:
-        raise ConfigError("the job", "has no apiVersion and kind", "write both")
+    version, kind = obj["apiVersion"], obj["kind"]
     found = await client.find_resource(version, kind)
     if found is None:
         raise ConfigError(f"{version} {kind}", "is not served by the cluster", "install its CRD")
+    if not found.namespaced:
+        raise ConfigError(f"{version} {kind}", "is no kind of jobs", "give one in a namespace")
     return found
 
 
-async def _handle(client: Client, obj: Mapping[str, Any]) -> JobHandle:
-    resource = await _resource(client, obj)
-    raw = dict(obj)
-    uid = raw["metadata"].get("uid")
-    if not uid:
+async def _handle(client: Client, job: Mapping[str, Any] | GenericJob) -> JobHandle:
+    raw = existing(job)
+    resource = await _resource(client, raw)
+    if not raw["metadata"].get("uid"):
         raw = await client.get(resource, key_of(raw))
-        uid = raw["metadata"]["uid"]
-    return JobHandle(resource, key_of(raw), uid, raw)
+    return JobHandle(resource, key_of(raw), raw["metadata"]["uid"], raw)
 
 
 async def _version(client: Client) -> str:
@@ -295,7 +299,9 @@ async def _version(client: Client) -> str:
     raise ConfigError(KUEUE, "is not served by the cluster", "install a queueing system first")
 
 
-def _known(resource: Resource) -> Integration | None:
+def _integration(job: object, resource: Resource) -> Integration | None:
+    if isinstance(job, GenericJob):
+        return Integration.of(type(job))
     for found in builtin_registry().integrations:
         if found.resource.group_kind == resource.group_kind:
             return found

@@ -52,6 +52,11 @@ def test_there_is_one_definition_per_kind_and_each_can_be_written():
         assert "&id" not in to_yaml(one)
 
 
+def test_parts_that_occur_twice_are_written_twice():
+    shared = ["a"]
+    assert to_yaml({"one": shared, "two": shared}) == "one:\n- a\ntwo:\n- a\n"
+
+
 def test_an_unknown_kind_has_no_definition():
     with pytest.raises(KeyError):
         crd("Job")
