@@ -268,6 +268,15 @@ def test_a_child_of_a_workload_that_does_not_exist_is_suspended(place: Place) ->
     assert not place.workloads_of(child)
 
 
+def test_a_child_with_a_parent_that_is_made_up_never_runs(place: Place) -> None:
+    place.queue(1)
+    stranger = place.job("stranger", None)
+    child = place.job("child", notes={PARENT: "missing"}, owner=stranger)
+    assert child["spec"]["suspend"] is True, "from the start"
+    place.event(child, "ErrWorkloadCompose", "missing, which does not exist")
+    assert not place.workloads_of(child)
+
+
 def test_only_a_job_with_an_owner_has_a_parent_workload(place: Place) -> None:
     place.refused(lambda: place.job(notes={PARENT: "some"}), PARENT)
 

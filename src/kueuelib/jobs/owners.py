@@ -58,7 +58,8 @@ class Owners:
     The highest object that is queued counts: one of an enabled kind, or of a kind that another
     process manages. Owners of kinds that are not enabled are known only after `learn`. A job may
     also name its parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is
-    believed only when the two share an owner, and a Workload that is not there admits nothing.
+    believed only when the two share an owner, and a Workload that is not there admits nothing: who
+    says so is no child to the webhook, and is told why it waits.
 
     Args:
         integrations: the enabled kinds.
@@ -121,6 +122,11 @@ class Owners:
             return Ancestor(name, self._admits(self._stores.workloads_of(meta["uid"])))
         return self._declared(obj, namespace)
 
+    def is_child(self, obj: Mapping[str, Any], namespace: str) -> bool:
+        """Whether somebody is queued on behalf of a raw object, and that is believed."""
+        found = self.ancestor_of(obj, namespace)
+        return found is not None and not found.doubt
+
     def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
         ref = controller_of(obj)
         if ref is None:
@@ -152,8 +158,12 @@ class Owners:
         if not name:
             return None
         found = self._stores.workload(ObjectKey(namespace, name))
-        related = found is not None and {*owner_uids(found)} & {*owner_uids(dict(obj))}
-        return Ancestor(f"Workload {namespace}/{name}", bool(related) and self._admits([found]))
+        subject = f"Workload {namespace}/{name}"
+        if found is None:
+            return Ancestor(subject, admitted=False, doubt="which does not exist")
+        if not {*owner_uids(found)} & {*owner_uids(dict(obj))}:
+            return Ancestor(subject, admitted=False, doubt="which has another owner")
+        return Ancestor(subject, self._admits([found]))
 
     @staticmethod
     def _admits(workloads: Sequence[Obj | None]) -> bool:

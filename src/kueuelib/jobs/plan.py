@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, labels_of
-from kueuelib.api.names import JOB_UID_LABEL, REASON_OUT_OF_SYNC
+from kueuelib.api.names import JOB_UID_LABEL, PARENT_WORKLOAD, REASON_OUT_OF_SYNC
 from kueuelib.controllers import workload_state as states
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import reports
@@ -17,7 +17,7 @@ from kueuelib.jobs.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.matching import is_controlled_by, is_equivalent, match
 from kueuelib.jobs.phases import Case, phase_of
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.situation import Ancestor, Situation
 from kueuelib.jobs.steps import (
     COMPOSE_ERROR,
     STEPS,
@@ -50,7 +50,7 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if isinstance(job, JobWithSkip) and job.skip():
         return ()
     if situation.ancestor is not None:
-        return _plan_child(job, situation.ancestor.admitted)
+        return _plan_child(job, situation.ancestor)
     if not situation.settings.manages(job.queue_name, situation.namespace_labels):
         made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
         if job.is_suspended() or not any(map(states.is_admitted, made)):
@@ -73,15 +73,22 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
     return (*left, told, Wait(str(error), INVALID_RETRY))
 
 
-def _plan_child(job: GenericJob, admitted: bool) -> Commands:
+def _plan_child(job: GenericJob, ancestor: Ancestor) -> Commands:
     """A child never has a Workload of its own; it may not run before its ancestor is admitted."""
-    if admitted or job.finished() or job.is_suspended():
+    if ancestor.admitted or job.finished():
         return ()
+    doubts: Commands = ()
+    if ancestor.doubt:
+        text = f"The annotation {PARENT_WORKLOAD} names the {ancestor.name}, {ancestor.doubt}"
+        doubts = (Emit(job.object, COMPOSE_ERROR, text, WARNING),)
+    if job.is_suspended():
+        return doubts
     changed = job.copy()
     changed.suspend()
     if changed.object == job.object:
-        return ()
+        return doubts
     return (
+        *doubts,
         Change(job.resource, job.object, changed.object),
         Emit(job.object, SUSPENDED, "The job that owns this one is not admitted"),
     )

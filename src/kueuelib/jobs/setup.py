@@ -266,7 +266,7 @@ def _webhook(
             obj,
             settings,
             namespace_labels=stores.namespace_labels(namespace),
-            has_ancestor=owners.ancestor_of(obj, namespace) is not None,
+            has_ancestor=owners.is_child(obj, namespace),
         )
 
     def validate(new: Obj, old: Obj | None) -> Sequence[FieldError]:

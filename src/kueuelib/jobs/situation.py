@@ -20,10 +20,12 @@ class Ancestor:
     Attributes:
         name: for people.
         admitted: whether its Workload is admitted, so that the child may run.
+        doubt: why what the child says about it is not believed; empty when it is.
     """
 
     name: str
     admitted: bool
+    doubt: str = ""
 
 
 @attrs.frozen

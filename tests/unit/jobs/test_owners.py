@@ -123,6 +123,18 @@ def test_a_declared_parent_that_does_not_exist_admits_nothing(build):
     assert ask(owners(), declared(build, "x")).admitted is False
 
 
+def test_only_a_believable_parent_lets_a_job_in_as_a_child(build):
+    child = declared(build, "x")
+    assert owners((), [parent_workload(build, "x")]).is_child(child, "ns")
+    assert owners((), [parent_workload(build, "x", admitted=False)]).is_child(child, "ns")
+    assert not owners((), [parent_workload(build, "other")]).is_child(child, "ns")
+    assert not owners().is_child(child, "ns")
+    assert ask(owners(), child).doubt == "which does not exist"
+    parent = build.job()
+    assert owners([parent]).is_child(child_of(build, parent), "ns")
+    assert not owners().is_child(parent, "ns")
+
+
 def test_workloads_are_found_by_the_kind_and_name_of_their_owner(build):
     workload = build.workload(build.job())
     assert owner_names(workload) == (("ns", "batch", "Job", "job"),)

@@ -429,6 +429,15 @@ def test_a_suspended_child_gets_no_workload(build):
     assert plan(build.situation(build.job(), ancestor=Ancestor("Job parent", False))) == ()
 
 
+@pytest.mark.parametrize("suspend", [True, False])
+def test_a_child_of_nobody_is_told_why_it_waits(build, suspend):
+    made_up = Ancestor("Workload ns/wl", admitted=False, doubt="which does not exist")
+    told, *stopped = plan(build.situation(build.job(suspend=suspend), ancestor=made_up))
+    assert (told.reason, told.type) == ("ErrWorkloadCompose", "Warning")
+    assert "parent-workload names the Workload ns/wl, which does not exist" in told.message
+    assert bool(writes(stopped)) is not suspend
+
+
 # ---- prebuilt workloads
 
 

@@ -97,7 +97,7 @@ def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
         for found in parts.parents
     ):
         return True
-    return parts.owners.ancestor_of(pod, namespace) is not None
+    return parts.owners.is_child(pod, namespace)
 
 
 def namespace_labels(parts: Parts, namespace: str) -> Mapping[str, str] | None:
