@@ -302,6 +302,6 @@ def _check_lists(meta: Obj, wrong: Any, unknown: list[str]) -> None:
                 unknown.append(f"metadata.managedFields[{i}].{key}")
             del entry[key]
         for key, value in entry.items():
-            want = _ENTRY_KNOWN[key]
-            if not isinstance(value, want):
-                raise wrong(f"metadata.managedFields.{key}", value, _GO_NAMES[want])
+            known = _ENTRY_KNOWN[key]
+            if not isinstance(value, known):
+                raise wrong(f"metadata.managedFields.{key}", value, _GO_NAMES[known])
