@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
@@ -20,6 +21,8 @@ CheckFunction = Callable[[Workload, Any], Awaitable[Verdict] | Verdict]
 TIMEOUT = 30.0
 INTERVAL = 30.0
 CONCURRENCY = 50
+NAME_LIMIT = 316
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?")
 
 
 @attrs.frozen(eq=False)
@@ -86,16 +89,37 @@ def check(
     Raises:
         ConfigError: a name or a number cannot work.
     """
+    if callable(controller_name):
+        raise ConfigError(
+            f"check {getattr(controller_name, '__name__', '')!r}",
+            "is decorated without the name of its controller",
+            'write @check("example.com/name")',
+        )
     subject = f"check {controller_name!r}"
-    if not controller_name:
-        raise ConfigError(subject, "has no controller name", 'write check("example.com/name")')
+    if not isinstance(controller_name, str) or not _NAME.fullmatch(controller_name):
+        raise ConfigError(
+            subject, "is no name of a controller", 'write a domain and a path: "example.com/name"'
+        )
+    if len(controller_name) > NAME_LIMIT:
+        raise ConfigError(
+            subject, f"has {len(controller_name)} characters", f"use at most {NAME_LIMIT}"
+        )
     for name, value in (("timeout", timeout), ("interval", interval), ("recheck", recheck)):
-        if value is not None and value <= 0:
-            raise ConfigError(subject, f"{name}={value:g} is no time", "give seconds above 0")
+        if value is None and name == "recheck":
+            continue
+        _expect(subject, name, value, (int, float), "seconds above 0")
+        if value is None or not 0 < value < float("inf"):
+            raise ConfigError(subject, f"{name}={value} is no time", "give seconds above 0")
+    _expect(subject, "concurrency", concurrency, int, "a whole number")
     if concurrency < 1:
         raise ConfigError(subject, f"concurrency={concurrency} lets nobody work", "give 1 or more")
+    if parameters is not None:
+        _expect(subject, "parameters", parameters, Resource, "a Resource, or leave it out")
+    if serialize is not None and not callable(serialize):
+        raise ConfigError(subject, "serialize cannot be called", "give a function of a workload")
 
     def made(function: CheckFunction) -> Check:
+        _expect_two_arguments(subject, function)
         return Check(
             controller_name,
             function,
@@ -110,3 +134,28 @@ def check(
         )
 
     return made
+
+
+def _expect(
+    subject: str, name: str, value: object, wanted: type | tuple[type, ...], fix: str
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        raise ConfigError(subject, f"{name} is of type {type(value).__name__}", f"give {fix}")
+
+
+def _expect_two_arguments(subject: str, function: object) -> None:
+    if not callable(function):
+        raise ConfigError(subject, f"decorates {function!r}", "decorate a function")
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return  # some that are not written in Python tell nothing
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        name = getattr(function, "__name__", "the function")
+        raise ConfigError(
+            subject,
+            f"{name}{signature} cannot be called: {error}",
+            "let it take two arguments: workload, parameters",
+        ) from error

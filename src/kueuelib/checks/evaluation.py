@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Coroutine, Hashable
-from concurrent.futures import ThreadPoolExecutor
+import inspect
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj
+from kueuelib.checks.containment import Call, CheckFailed, Threads, describe, started
 from kueuelib.checks.context import Context, enter
 from kueuelib.checks.definition import Check
-from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
-from kueuelib.errors import KueuelibError
+from kueuelib.checks.turns import Group, Turns
+from kueuelib.checks.verdicts import Verdict, verified
 
 T = TypeVar("T")
-
-
-class CheckFailed(KueuelibError):
-    """The function of a check raised, took too long, or answered nonsense."""
 
 
 class Evaluator:
@@ -32,11 +28,11 @@ class Evaluator:
 
     def __init__(self, check: Check) -> None:
         self._check = check
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = Threads(f"check {check.controller_name}", check.concurrency)
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def ask(self, wl: Obj, parameters: Obj | None, context: Context) -> Verdict:
-        """The verdict about a workload.
+        """The verdict about a workload, with fields that can be relied on.
 
         Args:
             wl: the raw Workload.
@@ -46,65 +42,56 @@ class Evaluator:
         Raises:
             CheckFailed: there is none.
         """
-        verdict = await self._guarded(self._call(wl, parameters, context))
-        if not isinstance(verdict, (Ready, Retry, Rejected, Pending)):
-            kind = type(verdict).__name__
-            raise CheckFailed(f"answered {kind}, not Ready, Retry, Rejected or Pending")
-        return verdict
+        return await self._guarded(self._call(wl, parameters, context))
 
-    async def group(self, wl: Obj) -> Hashable:
-        """What `serialize` says about a workload.
+    async def group(self, wl: Obj, turns: Turns) -> Group:
+        """The group of a workload by what `serialize` says about it.
 
         Raises:
-            CheckFailed: it raised.
+            CheckFailed: it raised, or says something that cannot be compared.
         """
-        return await self._guarded(self._group(wl))
+        return await self._guarded(self._group(wl, turns))
 
-    async def _group(self, wl: Obj) -> Hashable:
+    async def _group(self, wl: Obj, turns: Turns) -> Group:
         assert self._check.serialize is not None
-        found = self._check.serialize(decode(Workload, wl))
-        hash(found)
-        return found
+        return turns.group(self._check.serialize(decode(Workload, wl)))
 
-    async def _guarded(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _guarded(self, code: Coroutine[Any, Any, T]) -> T:
         """The result of a call to code that is not ours, or `CheckFailed`."""
-        task = asyncio.create_task(call)
+        call = Call()
+        task = started(call, code)
         try:
             done, _ = await asyncio.wait({task}, timeout=self._check.timeout)
         except asyncio.CancelledError:
-            self._abandon(task)
+            self._abandon(task, call)
             raise
         if not done:
-            self._abandon(task)
+            self._abandon(task, call)
             raise CheckFailed(f"took longer than {self._check.timeout:g} s")
         if task.cancelled():
             raise CheckFailed("cancelled itself")
         error = task.exception()
-        if isinstance(error, Exception):
-            text = str(error)
-            name = type(error).__name__
-            raise CheckFailed(f"{name}: {text}" if text else name) from error
-        if error is not None:
+        if isinstance(error, CheckFailed):
             raise error
+        if error is not None:
+            raise CheckFailed(describe(error)) from error
         return task.result()
 
-    async def _call(self, wl: Obj, parameters: Obj | None, context: Context) -> object:
+    async def _call(self, wl: Obj, parameters: Obj | None, context: Context) -> Verdict:
         enter(context)
         workload = decode(Workload, wl)
         function: Any = self._check.function
         if self._check.is_async:
-            return await function(workload, parameters)
-        if self._threads is None:
-            name = f"check {self._check.controller_name}"
-            self._threads = ThreadPoolExecutor(self._check.concurrency, name)
-        loop, copied = asyncio.get_running_loop(), contextvars.copy_context()
-        found = await loop.run_in_executor(
-            self._threads, lambda: copied.run(function, workload, parameters)
-        )
-        return await found if isinstance(found, Coroutine) else found
+            found = await function(workload, parameters)
+        else:
+            found = await self._threads.run(lambda: function(workload, parameters))
+            if inspect.isawaitable(found):
+                found = await found
+        return verified(found)
 
-    def _abandon(self, task: asyncio.Task[Any]) -> None:
+    def _abandon(self, task: asyncio.Task[Any], call: Call) -> None:
         """Cancels without waiting: a function may ignore that for as long as it likes."""
+        call.given_up = True
         task.cancel()
         self._abandoned.add(task)
         task.add_done_callback(self._forget)

@@ -22,21 +22,26 @@ def installed() -> tuple[Check, ...]:
     """The checks that installed packages offer, by controller name.
 
     Raises:
-        ConfigError: one cannot be imported, is no check, or calls itself differently.
+        ConfigError: one cannot be imported, is no check, or calls itself differently; it names the
+            package, and how to get rid of it.
     """
     from importlib.metadata import entry_points
 
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
-        subject = f'check "{entry.name}"'
-        offered = loaded(f"{subject}, {entry.value}", entry.load, "repair or uninstall it")
+        package = "its package" if entry.dist is None else entry.dist.name
+        subject = f'check "{entry.name}" of the package {package}'
+        way_out = f"or remove it: pip uninstall {package}"
+        offered = loaded(f"{subject}, {entry.value}", entry.load, f"repair it, {way_out}")
         if not isinstance(offered, Check):
-            raise ConfigError(subject, f"{entry.value} is no check", "decorate it with @check")
+            raise ConfigError(
+                subject, f"{entry.value} is no check", f"decorate it with @check, {way_out}"
+            )
         if offered.controller_name != entry.name:
             raise ConfigError(
                 subject,
                 f"{entry.value} calls itself {offered.controller_name}",
-                "give the entry point and the check the same name",
+                f"give the entry point and the check the same name, {way_out}",
             )
         found.append(offered)
     return tuple(found)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import attrs
 
@@ -13,12 +12,14 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.checks import plan
+from kueuelib.checks.containment import CheckFailed
 from kueuelib.checks.context import Context
 from kueuelib.checks.definition import Check
-from kueuelib.checks.evaluation import CheckFailed, Evaluator
+from kueuelib.checks.evaluation import Evaluator
 from kueuelib.checks.parameters import ParameterSource, Problem, content
 from kueuelib.checks.plan import Ask, Asked, Reservation, Reset, Rest, reservation_of
-from kueuelib.checks.verdicts import Pending, Retry, Verdict
+from kueuelib.checks.turns import Turns
+from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
 from kueuelib.controllers import workload_state as states
 from kueuelib.errors import ApiError, Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -35,14 +36,24 @@ CONFLICTS = 5
 """How often an answer is written again on a newer object before the retry waits."""
 FIRST_PAUSE, LAST_PAUSE = 10.0, 600.0
 """Seconds until a check that failed is asked again: at first, and at most."""
+LEAST_PAUSE = 1.0
+"""Seconds until a check is asked again that says `Pending(again=...)`, at least."""
 NEWER_FIELDS = ("reason", "requeueAfterSeconds")
 """Fields of an entry that the CRDs of older managers do not have."""
 
 _EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
 
 
+def entry_key(workload: ObjectKey, check: str) -> ObjectKey:
+    """The key of one entry of a workload: `WORKLOAD/CHECK`, in its namespace."""
+    return ObjectKey(workload.namespace, f"{workload.name}/{check}")
+
+
 class CheckReconciler:
-    """Looks at one workload for one `Check`.
+    """Looks at one entry of one workload for one `Check`; its keys are those of `entry_key`.
+
+    Entries of one workload have nothing to do with each other: a slow one delays and a failing one
+    cancels nobody else's.
 
     Args:
         check: what to ask.
@@ -76,12 +87,32 @@ class CheckReconciler:
         self._asked: dict[tuple[ObjectKey, str], Asked] = {}
         self._running: dict[tuple[ObjectKey, str], tuple[Reservation, asyncio.Task[Verdict]]] = {}
         self._answers: dict[ObjectKey, Obj] = {}
-        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._enqueue: Callable[[ObjectKey], None] = lambda _: None
+        self._turns = Turns(self._call)
         self._nudges: dict[ObjectKey, int] = {}
         self._plain_entries = False
         workloads.add_handler(self._heard)
 
+    def enqueue_with(self, enqueue: Callable[[ObjectKey], None]) -> None:
+        """Tells how another look at an entry is asked for, before the first one."""
+        self._enqueue = enqueue
+
+    def _call(self, key: ObjectKey) -> None:
+        self._enqueue(key)
+
     # ---- what is known
+
+    def entries(self, wl: Mapping[str, Any]) -> Iterator[ObjectKey]:
+        """The keys of the entries in a raw Workload that this check decides."""
+        for entry in states.check_states(wl):
+            if self._mine(entry["name"]) is not None:
+                yield entry_key(key_of(wl), entry["name"])
+
+    def _mine(self, name: str) -> Obj | None:
+        found = self._checks.store.get(ObjectKey("", name))
+        if found is None or found["spec"].get("controllerName") != self._check.controller_name:
+            return None
+        return found
 
     def mine(self) -> dict[str, Obj]:
         """The AdmissionChecks that this check decides, by name."""
@@ -134,31 +165,27 @@ class CheckReconciler:
     # ---- one look
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Moves every entry of this check in one workload, each as far as it goes now.
+        """Moves one entry as far as it goes now.
 
         Raises:
             ApiError: an answer could not be written; it is asked again.
             TransportError: the same.
         """
-        wl = self._newest(key)
-        if wl is None:
+        workload, _, name = key.name.partition("/")
+        try:
+            instant = await self._look(ObjectKey(key.namespace, workload), name)
+        finally:
+            self._turns.pass_on(key)
+        if instant is None:
             return DONE
-        mine = self.mine()
-        names = [entry["name"] for entry in states.check_states(wl) if entry["name"] in mine]
-        if not names:
-            return DONE
-        async with asyncio.TaskGroup() as group:
-            looks = [group.create_task(self._look(wl, name, mine)) for name in names]
-        instants = [found for look in looks if (found := look.result()) is not None]
-        if not instants:
-            return DONE
-        return Result(requeue_after=max(min(instants) - self._clock.now(), 0.01))
+        return Result(requeue_after=max(instant - self._clock.now(), 0.01))
 
-    async def _look(self, wl: Obj, name: str, mine: Mapping[str, Obj]) -> float | None:
+    async def _look(self, key: ObjectKey, name: str) -> float | None:
         """Moves one entry; when to look again, or None."""
-        key, check = key_of(wl), mine[name]
-        entry = plan.entry_of(wl, name)
-        assert entry is not None
+        wl, check = self._newest(key), self._mine(name)
+        entry = None if wl is None else plan.entry_of(wl, name)
+        if wl is None or check is None or entry is None:
+            return None
         found = self._parameters.find(check, key.namespace)
         parameters = content(found) if isinstance(found, dict) else found
         asked = self._asked.get((key, name))
@@ -190,30 +217,52 @@ class CheckReconciler:
         if isinstance(parameters, Problem):
             await self._settle(wl, name, reservation, parameters, Pending(parameters.text), 0)
             return None
-        lock, failure = await self._lock(wl)
-        async with lock:
-            verdict = None
-            if failure is None:
-                verdict, failure = await self._evaluate(wl, name, reservation, parameters)
-            if verdict is None and failure is None:
-                return None  # the reservation was lost meanwhile
-            before = self._asked.get((key_of(wl), name))
-            failures = 0 if failure is None else (before.failures if before else 0) + 1
-            if failure is not None:
-                verdict = self._after_failure(wl, name, failure, failures)
-            assert verdict is not None
-            known = content(parameters)
-            try:
-                return await self._settle(wl, name, reservation, known, verdict, failures)
-            except ValueError as error:
-                refusal = str(error)
-            except ApiError as error:
-                if isinstance(verdict, Retry) or not _is_refusal(error):
-                    raise
-                refusal = error.message
-            failures = (before.failures if before else 0) + 1
-            verdict = self._after_failure(wl, name, f"its answer is refused: {refusal}", failures)
+        if self._check.serialize is None:
+            return await self._decide(wl, name, reservation, parameters)
+        try:
+            group = await self._evaluator.group(wl, self._turns)
+        except CheckFailed as error:
+            return await self._decide(wl, name, reservation, parameters, str(error))
+        if not self._turns.take(group, entry_key(key_of(wl), name)):
+            return None  # it is called when it is its turn
+        try:
+            return await self._decide(wl, name, reservation, parameters)
+        finally:
+            self._turns.end(group)
+
+    async def _decide(
+        self,
+        wl: Obj,
+        name: str,
+        reservation: Reservation,
+        parameters: Obj | None,
+        failure: str | None = None,
+    ) -> float | None:
+        """Asks and writes the answer, whatever it is; when to ask again, or None."""
+        verdict = None
+        if failure is None:
+            verdict, failure = await self._evaluate(wl, name, reservation, parameters)
+        if verdict is None and failure is None:
+            return None  # the reservation was lost meanwhile
+        before = self._asked.get((key_of(wl), name))
+        failures = 0 if failure is None else (before.failures if before else 0) + 1
+        if failure is not None:
+            verdict = self._after_failure(wl, name, failure, failures)
+        assert verdict is not None
+        known = content(parameters)
+        try:
             return await self._settle(wl, name, reservation, known, verdict, failures)
+        except (ValueError, TypeError) as error:
+            if failure is not None:
+                raise
+            refusal = readable(str(error))
+        except ApiError as error:
+            if failure is not None or not _is_refusal(error):
+                raise
+            refusal = error.message
+        failures = (before.failures if before else 0) + 1
+        verdict = self._after_failure(wl, name, f"its answer is refused: {refusal}", failures)
+        return await self._settle(wl, name, reservation, known, verdict, failures)
 
     async def _evaluate(
         self, wl: Obj, name: str, reservation: Reservation, parameters: Obj | None
@@ -311,7 +360,7 @@ class CheckReconciler:
 
     def _again(self, verdict: Verdict, state: str, now: float) -> float | None:
         if isinstance(verdict, Pending) and verdict.again is not None:
-            return now + verdict.again
+            return now + max(verdict.again, LEAST_PAUSE)
         if state == CHECK_PENDING:
             return now + self._check.interval
         if state == CHECK_READY and self._check.recheck is not None:
@@ -385,22 +434,6 @@ class CheckReconciler:
             f"Check {name} is {new['state']}{text}"[:1000],
             component=self._check.controller_name,
         )
-
-    async def _lock(self, wl: Obj) -> tuple[asyncio.Lock, str | None]:
-        """The lock of everything that is decided one after the other with a workload.
-
-        The other result tells why it is not known what that is.
-        """
-        if self._check.serialize is None:
-            return asyncio.Lock(), None
-        try:
-            group = await self._evaluator.group(wl)
-        except CheckFailed as error:
-            return asyncio.Lock(), str(error)
-        lock = self._locks.get(group)
-        if lock is None:
-            lock = self._locks[group] = asyncio.Lock()
-        return lock, None
 
 
 def _is_refusal(error: ApiError) -> bool:

@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.checks.activity import ActivityReconciler
 from kueuelib.checks.definition import Check
 from kueuelib.checks.parameters import ParameterSource
-from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler
+from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler, entry_key
 from kueuelib.controllers import workload_state as states
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.store import Delta
@@ -22,9 +22,6 @@ from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
-
-GRACE = 5.0
-"""Seconds that a reconciliation may take beside the call of the check."""
 
 
 def setup(
@@ -93,17 +90,14 @@ def _add(
         check, client, workloads, admission_checks, parameters, recorder, clock=clock
     )
 
-    def is_mine(name: str) -> bool:
-        found = admission_checks.store.get(ObjectKey("", name))
-        return found is not None and found["spec"].get("controllerName") == check.controller_name
-
-    def listing(delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    def entries(delta: Delta[Obj]) -> Iterator[ObjectKey]:
         for wl in (delta.old, delta.new):
-            if wl is not None and any(is_mine(name) for name in checks_of(wl)):
-                yield delta.key
+            if wl is not None:
+                yield from reconciler.entries(wl)
 
-    def listed(delta: Delta[Obj]) -> tuple[ObjectKey, ...]:
-        return workloads.store.keys_by_index(BY_CHECK, delta.key.name)
+    def listed(check_name: str) -> Iterator[ObjectKey]:
+        for key in workloads.store.keys_by_index(BY_CHECK, check_name):
+            yield entry_key(key, check_name)
 
     asking = (
         Controller(
@@ -113,9 +107,10 @@ def _add(
             clock=clock,
             telemetry=telemetry,
         )
-        .watches(workloads, listing)
-        .watches(admission_checks, listed)
+        .watches(workloads, entries)
+        .watches(admission_checks, lambda delta: listed(delta.key.name))
     )
+    reconciler.enqueue_with(asking.enqueue)
     activity = Controller(
         f"check-active-{check.controller_name}",
         ActivityReconciler(
@@ -130,13 +125,13 @@ def _add(
             ref = (found["spec"].get("parameters") or {}).get("name")
             if key.name in ("", ref):
                 activity.enqueue(ObjectKey("", name))
-                asking.enqueue(*workloads.store.keys_by_index(BY_CHECK, name))
+                asking.enqueue(*listed(name))
 
     if check.owned is not None:
 
         def owner_changed(key: ObjectKey) -> None:
             reconciler.ask_again(key)
-            asking.enqueue(key)
+            asking.enqueue(*(entry_key(key, name) for name in reconciler.mine()))
 
         check.owned.attach(client, workloads, reconciler.mine, owner_changed, clock=clock)
         admission_checks.add_handler(check.owned.heard)

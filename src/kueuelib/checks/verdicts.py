@@ -1,10 +1,86 @@
-"""What a check may say about a workload (KEP-993, spec/jobs 6.1)."""
+"""What a check may say about a workload (KEP-993, spec/jobs 6.1).
+
+Answers come from code that is not ours, so every field is verified when an answer is made.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Real
+
 import attrs
 
+from kueuelib.api.codec import encode
 from kueuelib.api.kueue import PodSetUpdate
+
+LONGEST = 2**31 - 1
+"""Seconds: the longest time that the API has room for."""
+
+
+def readable(text: str) -> str:
+    r"""A text that can be sent as UTF-8: a lone surrogate becomes its escape, as `\udcff`."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _message(value: str) -> str:
+    _expect("message", value, str, "a text")
+    return readable(value)
+
+
+def _flag(value: bool) -> bool:
+    _expect("preemption_required", value, bool, "True or False")
+    return value
+
+
+def _after(value: float | None) -> float | None:
+    return None if value is None else _seconds("after", value)
+
+
+def _again(value: float | None) -> float | None:
+    return None if value is None else _seconds("again", value)
+
+
+def _seconds(field: str, value: float) -> float:
+    _expect(field, value, Real, "a number of seconds")
+    if isinstance(value, bool) or not value <= LONGEST:  # NaN is not below anything
+        raise ValueError(f"{field}={value} is no time, write at most {LONGEST} seconds")
+    return max(float(value), 0.0)
+
+
+def _updates(value: Iterable[PodSetUpdate]) -> tuple[PodSetUpdate, ...]:
+    _expect("updates", value, Iterable, "a tuple of PodSetUpdates")
+    found = tuple(value)
+    for number, update in enumerate(found):
+        path = f"updates[{number}]"
+        _expect(path, update, PodSetUpdate, "a PodSetUpdate")
+        try:
+            raw = encode(update)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise TypeError(f"{path} has a field of a wrong type: {error}") from error
+        _verify(path, raw)
+    return found
+
+
+def _expect(path: str, value: object, wanted: type, fix: str) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{path} is of type {type(value).__name__}, write {fix}")
+
+
+def _verify(path: str, value: object) -> None:
+    """Complains about what the API server cannot be sent."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _verify(f"{path}, key {key!r}", key)
+            _verify(f"{path}[{key!r}]", inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            _verify(f"{path}[{number}]", inner)
+    elif path.endswith("['tolerationSeconds']"):
+        _expect(path, value, int, "whole seconds")
+    else:
+        _expect(path, value, str, "a text")
+        if readable(str(value)) != value:
+            raise ValueError(f"{path} is no text in Unicode: {value!r}")
 
 
 @attrs.frozen
@@ -15,12 +91,12 @@ class Pending:
         message: a sentence for people.
         preemption_required: the check could pass if others were preempted; only meaningful when
             the preemptions wait for a check (`preemptionPolicy: AfterCheckPassedOrOnDemand`).
-        again: seconds until the check is asked again; None: the check's own interval.
+        again: seconds until the check is asked again, at least 1; None: the check's own interval.
     """
 
-    message: str = ""
-    preemption_required: bool = False
-    again: float | None = None
+    message: str = attrs.field(default="", converter=_message)
+    preemption_required: bool = attrs.field(default=False, converter=_flag)
+    again: float | None = attrs.field(default=None, converter=_again)
 
 
 @attrs.frozen
@@ -33,8 +109,8 @@ class Ready:
             nothing. While the check stays Ready they cannot change.
     """
 
-    message: str = ""
-    updates: tuple[PodSetUpdate, ...] = ()
+    message: str = attrs.field(default="", converter=_message)
+    updates: tuple[PodSetUpdate, ...] = attrs.field(default=(), converter=_updates)
 
 
 @attrs.frozen
@@ -47,8 +123,8 @@ class Retry:
             AdmissionCheck.
     """
 
-    message: str = ""
-    after: float | None = None
+    message: str = attrs.field(default="", converter=_message)
+    after: float | None = attrs.field(default=None, converter=_after)
 
 
 @attrs.frozen
@@ -59,7 +135,26 @@ class Rejected:
         message: a sentence for people.
     """
 
-    message: str = ""
+    message: str = attrs.field(default="", converter=_message)
 
 
 Verdict = Pending | Ready | Retry | Rejected
+
+
+def verified(answer: object) -> Verdict:
+    """An answer of a check as one of the four classes proper, all of its fields verified again.
+
+    Raises:
+        TypeError: it is none of them, or a field has the wrong type; so a subclass cannot surprise.
+        ValueError: a field has a value that cannot be.
+    """
+    if isinstance(answer, Pending):
+        return Pending(answer.message, answer.preemption_required, answer.again)
+    if isinstance(answer, Ready):
+        return Ready(answer.message, answer.updates)
+    if isinstance(answer, Retry):
+        return Retry(answer.message, answer.after)
+    if isinstance(answer, Rejected):
+        return Rejected(answer.message)
+    kind = type(answer).__name__
+    raise TypeError(f"answered {kind}, not Ready, Retry, Rejected or Pending")

@@ -1,0 +1,196 @@
+"""Runs code that is not ours so that neither what it raises nor what it ignores can hold us up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+import attrs
+
+from kueuelib.checks.verdicts import readable
+from kueuelib.errors import KueuelibError
+
+T = TypeVar("T")
+
+LONGEST_TEXT = 2000
+"""Characters of an exception's text that are kept."""
+_SHOWN = 3
+"""How many exceptions of a group are told."""
+
+
+class CheckFailed(KueuelibError):
+    """The function of a check raised, took too long, or answered nonsense."""
+
+
+@attrs.define(eq=False)
+class Call:
+    """One call to code that is not ours.
+
+    Attributes:
+        given_up: whether nobody waits for it any more. It is cancelled once more then; if it goes
+            on all the same, it is dropped where it stands.
+    """
+
+    given_up: bool = False
+
+
+_CALL: contextvars.ContextVar[Call] = contextvars.ContextVar("call of a check")
+
+
+def describe(error: BaseException) -> str:
+    """What was raised, in a line of readable text, whatever its own `__str__` does."""
+    name = readable(type(error).__name__)
+    try:
+        text = readable(str(error))[:LONGEST_TEXT]
+        if isinstance(error, BaseExceptionGroup):
+            inner = [describe(one) for one in error.exceptions[:_SHOWN]]
+            text = f"{text}: {'; '.join(inner)}"
+    except BaseException:  # noqa: BLE001 - also this is code that is not ours
+        text = "its text cannot be read"
+    return f"{name}: {text}" if text else name
+
+
+def started(call: Call, inner: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task for a coroutine; neither it nor the tasks that it starts can end the process.
+
+    `SystemExit` and `KeyboardInterrupt` become `CheckFailed`.
+    """
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop.get_task_factory(), _Factory):
+        loop.set_task_factory(_Factory(loop.get_task_factory()))
+    context = contextvars.copy_context()
+    context.run(_CALL.set, call)
+    return loop.create_task(_Contained(call, inner), context=context)
+
+
+class _Contained(Coroutine[Any, Any, T]):
+    """A coroutine that keeps back what would end the process.
+
+    What ignores its cancellation after it was given up is dropped at the next one, so that a
+    program whose tasks are cancelled at its end does end.
+
+    Args:
+        call: what the coroutine belongs to.
+        inner: the coroutine.
+    """
+
+    def __init__(self, call: Call, inner: Coroutine[Any, Any, T]) -> None:
+        self._call = call
+        self._inner: Coroutine[Any, Any, T] | None = inner
+        self._told = False
+
+    def send(self, value: Any, /) -> Any:
+        """Goes on until the next thing to wait for."""
+        try:
+            return self._started().send(value)
+        except (SystemExit, KeyboardInterrupt) as end:
+            raise CheckFailed(describe(end)) from end
+
+    def throw(self, kind: Any, value: Any = None, _: Any = None, /) -> Any:
+        """Goes on with an exception until the next thing to wait for."""
+        error = kind if isinstance(kind, BaseException) else value or kind()
+        if self._call.given_up and isinstance(error, asyncio.CancelledError):
+            if self._told:
+                # Freed here and now: what it does about that it does while the loop still runs.
+                self._inner = None
+                raise error
+            self._told = True
+        try:
+            return self._started().throw(error)
+        except (SystemExit, KeyboardInterrupt) as end:
+            raise CheckFailed(describe(end)) from end
+
+    def close(self) -> None:
+        """Ends it where it stands."""
+        if self._inner is not None:
+            self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Nobody awaits it: it is the body of a task."""
+        return self._started().__await__()
+
+    def _started(self) -> Coroutine[Any, Any, T]:
+        assert self._inner is not None
+        return self._inner
+
+
+class _Factory:
+    """Contains the tasks that a contained call starts; leaves all others alone.
+
+    Args:
+        before: the task factory that the loop had.
+    """
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any
+    ) -> asyncio.Future[Any]:
+        call = _CALL.get(None)
+        if call is not None and inspect.iscoroutine(coro):
+            coro = _Contained(call, coro)
+        if self._before is not None:
+            task: asyncio.Future[Any] = self._before(loop, coro, **options)
+            return task
+        return asyncio.Task(coro, loop=loop, **options)
+
+
+class Threads:
+    """Daemon threads, one per call: what hangs in one keeps no process alive.
+
+    Args:
+        name: of the threads.
+        most: how many calls that nobody waits for any more may still be running; with as many, new
+            ones are refused.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._most = most
+        self.hanging = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Calls a function in a thread, with the present context.
+
+        Raises:
+            CheckFailed: it raised, or too many earlier calls still hang.
+        """
+        if self.hanging >= self._most:
+            raise CheckFailed(f"not called: {self.hanging} earlier calls hang in their threads")
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        ended: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+        hangs = over = False
+
+        def tell(value: T | None, error: BaseException | None) -> None:
+            nonlocal over
+            over = True
+            if hangs:
+                self.hanging -= 1
+            if not ended.done():
+                ended.set_result((value, error))
+
+        def work() -> None:
+            value, error = None, None
+            try:
+                value = context.run(function)
+            except BaseException as raised:  # noqa: BLE001 - is told to who waits
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(tell, value, error)
+
+        threading.Thread(target=work, name=self._name, daemon=True).start()
+        try:
+            value, error = await ended
+        except asyncio.CancelledError:
+            hangs = not over
+            self.hanging += hangs
+            raise
+        if error is not None:
+            raise CheckFailed(describe(error)) from error
+        return value  # type: ignore[return-value]

@@ -1,0 +1,101 @@
+"""Mistakes in a decorator or a package are told at once: what, and how to mend it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kueuelib.checks import Ready, Verdict, Workload, check
+from kueuelib.checks.plugins import GROUP, installed
+from kueuelib.errors import ConfigError
+
+NAME = "example.com/test"
+
+
+async def fine(workload: Workload, parameters: Any) -> Verdict:
+    return Ready()
+
+
+async def one_argument(workload: Workload) -> Verdict:
+    return Ready()
+
+
+wrong: Any = check
+"""Without its types: people do not always use a type checker."""
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: wrong(fine),
+            "check 'fine': is decorated without the name of its controller",
+        ),
+        (lambda: wrong(""), "check '': is no name of a controller"),
+        (lambda: wrong(5), "check 5: is no name of a controller"),
+        (lambda: wrong("budget"), "write a domain and a path"),
+        (lambda: wrong("odd name!/x"), "write a domain and a path"),
+        (lambda: wrong("example.com/" + "x" * 380), "has 392 characters; use at most 316"),
+        (lambda: wrong(NAME, timeout="5"), "timeout is of type str; give seconds above 0"),
+        (lambda: wrong(NAME, timeout=None), "timeout is of type NoneType"),
+        (lambda: wrong(NAME, timeout=float("nan")), "timeout=nan is no time"),
+        (lambda: wrong(NAME, interval=0), "interval=0 is no time"),
+        (lambda: wrong(NAME, recheck=float("inf")), "recheck=inf is no time"),
+        (lambda: wrong(NAME, concurrency=0), "concurrency=0 lets nobody work"),
+        (lambda: wrong(NAME, concurrency=2.5), "concurrency is of type float"),
+        (lambda: wrong(NAME, parameters="budgets"), "parameters is of type str; give a Resource"),
+        (lambda: wrong(NAME, serialize="namespace"), "serialize cannot be called"),
+        (lambda: wrong(NAME)(one_argument), "let it take two arguments: workload, parameters"),
+        (lambda: wrong(NAME)(5), "decorates 5; decorate a function"),
+    ],
+)
+def test_a_mistake_in_the_decorator_is_told_at_once(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert told in str(caught.value)
+
+
+def test_whatever_takes_two_arguments_can_be_decorated() -> None:
+    class Callables:
+        async def method(self, workload: Workload, parameters: Any, *, more: int = 0) -> Verdict:
+            return Ready()
+
+    for function in (fine, Callables().method, lambda *_: Ready(), max):
+        assert check("a.example/b/c", recheck=1)(function).function is function
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import nothing_of_that_name", ", broken:it: cannot be imported: "),
+        ("def (", "broken.py, line 1: SyntaxError"),
+        ("import sys; sys.exit('usage: broken')", "it ends the process with 'usage: broken'"),
+        ("raise ValueError('no licence')", "broken.py, line 1: ValueError: no licence"),
+        ("it = 5", "broken:it is no check; decorate it with @check, or remove it"),
+        (
+            "from kueuelib.checks import check\nit = check('example.com/other')(lambda *_: None)",
+            "broken:it calls itself example.com/other; give the entry point and the check the same",
+        ),
+    ],
+)
+def test_a_broken_package_is_named_with_the_way_to_get_rid_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+) -> None:
+    (tmp_path / "broken.py").write_text(source)
+    meta = tmp_path / "broken_check-1.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-check\nVersion: 1.0\n")
+    (meta / "entry_points.txt").write_text(f"[{GROUP}]\nexample.com/it = broken:it\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(ConfigError) as caught:
+        installed()
+    sys.modules.pop("broken", None)
+    text = str(caught.value)
+    assert text.startswith('check "example.com/it" of the package broken-check')
+    assert told in text
+    assert text.endswith("or remove it: pip uninstall broken-check")
