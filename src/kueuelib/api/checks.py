@@ -18,6 +18,9 @@ from kueuelib.api.meta import Condition, KubeObject
 from kueuelib.api.struct import NOTHING, Struct, wire
 from kueuelib.api.words import AFTER_CHECK_PASSED_OR_ON_DEMAND, ANYTIME, CONDITIONS
 
+IDENTICAL_POD_TEMPLATES = "IdenticalPodTemplates"
+IDENTICAL_SCHEDULING_REQUIREMENTS = "IdenticalWorkloadSchedulingRequirements"
+
 
 @attrs.frozen
 class ParametersReference(Struct):
@@ -107,6 +110,43 @@ class ProvisioningRetryStrategy(Struct):
 
 
 @attrs.frozen
+class ProvisioningNodeSelector(Struct):
+    """A node selector whose value is known once the nodes are there.
+
+    Attributes:
+        key: the node label.
+        value_from_provisioning_class_detail: the key in `status.provisioningClassDetails` of the
+            ProvisioningRequest that holds the value.
+    """
+
+    key: str = attrs.field(
+        metadata=wire(
+            required=True,
+            minLength=1,
+            maxLength=317,
+            pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        )
+    )
+    value_from_provisioning_class_detail: str = attrs.field(
+        metadata=wire(required=True, minLength=1, maxLength=32768)
+    )
+
+
+@attrs.frozen
+class ProvisioningPodSetUpdates(Struct):
+    """What the pods get so that they run on the nodes that were made for them.
+
+    Attributes:
+        node_selector: labels of these nodes.
+    """
+
+    node_selector: tuple[ProvisioningNodeSelector, ...] = attrs.field(
+        default=(), metadata=wire(maxItems=8)
+    )
+
+
+@attrs.frozen
 class ProvisioningRequestConfigSpec(Struct):
     """How nodes are requested for a workload.
 
@@ -115,6 +155,9 @@ class ProvisioningRequestConfigSpec(Struct):
         parameters: passed to the provisioning class.
         managed_resources: only pod sets that ask for one of them need nodes; empty: all do.
         retry_strategy: what happens after a request has failed.
+        pod_set_updates: how pods find their nodes, beside the annotations that they always get.
+        pod_set_merge_policy: which pod sets are asked for as one: those with equal templates, or
+            those with equal requirements for a node; empty: none.
     """
 
     provisioning_class_name: str = attrs.field(
@@ -131,6 +174,11 @@ class ProvisioningRequestConfigSpec(Struct):
         default=(), metadata=wire(kind="set", maxItems=100)
     )
     retry_strategy: ProvisioningRetryStrategy | None = None
+    pod_set_updates: ProvisioningPodSetUpdates | None = None
+    pod_set_merge_policy: str = attrs.field(
+        default="",
+        metadata=wire(enum=[IDENTICAL_POD_TEMPLATES, IDENTICAL_SCHEDULING_REQUIREMENTS]),
+    )
 
 
 @attrs.frozen

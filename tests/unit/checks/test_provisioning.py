@@ -14,7 +14,7 @@ from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetry
 from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
 from kueuelib.checks import Pending, Ready, Rejected
 from kueuelib.checks.provisioning import CONTROLLER_NAME, provisioning_check
-from kueuelib.checks.provisioning.plan import CONSUME, decide, fitting, wanted
+from kueuelib.checks.provisioning.plan import CONSUME, decide, fitting, updates, wanted
 from kueuelib.controllers import workload_state as states
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import PatchType
@@ -213,6 +213,48 @@ async def test_a_second_request_may_succeed(checks: Checks) -> None:
         assert update["annotations"][CONSUME[0]] == "wl-check-2"
 
 
+async def test_whatever_becomes_of_the_request_of_a_running_job_it_runs_on(checks: Checks) -> None:
+    answers = {"wl-check-1": "Failed", "wl-check-2": "Provisioned"}
+    scaler = Autoscaler(checks.client, answers.get)
+    retry = {"backoffLimitCount": 1, "backoffBaseSeconds": 0, "backoffMaxSeconds": 0}
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks, retryStrategy=retry)
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        calls = 0
+        deleted = ObjectKey("default", "wl-check-2")
+        await checks.client.delete(REQUESTS, deleted, propagation="Background")
+        failed = await checks.client.get(REQUESTS, ObjectKey("default", "wl-check-1"))
+        while calls < 5:  # every change of a request asks again
+            calls += 1
+            await scaler.say(failed, "Failed")
+            await scaler.say(failed, "BookingExpired")
+            await asyncio.sleep(0.05)
+        assert await names(checks) == ["wl-check-1"]
+        assert (await checks.entry("wl"))["state"] == "Ready"
+        assert (await checks.get("wl"))["spec"]["active"] is True
+
+
+async def test_pods_are_sent_to_their_nodes_by_the_details_of_the_request(checks: Checks) -> None:
+    scaler = Autoscaler(checks.client, lambda _: None)
+    selector = [
+        {"key": "example.com/booking", "valueFromProvisioningClassDetail": "RequestKey"},
+        {"key": "example.com/zone", "valueFromProvisioningClassDetail": "Zone"},
+    ]
+    async with checks.running(provisioning_check()), scaler.running():
+        await configure(checks, podSetUpdates={"nodeSelector": selector})
+        await checks.world.workload("wl")
+        await checks.until(lambda: "wl-check-1" in scaler.requests)
+        details = {"status": {"provisioningClassDetails": {"RequestKey": "b-17"}}}
+        key = ObjectKey("default", "wl-check-1")
+        await checks.client.patch(REQUESTS, key, details, PatchType.MERGE, subresource="status")
+        await scaler.say(scaler.requests["wl-check-1"], "Provisioned")
+        entry = await checks.state("wl", "Ready")
+        (update,) = entry["podSetUpdates"]
+        assert update["nodeSelector"] == {"example.com/booking": "b-17"}
+        assert "without the details Zone" in entry["message"]
+
+
 async def test_a_changed_configuration_renews_the_request(checks: Checks) -> None:
     scaler = Autoscaler(checks.client, lambda _: None)
     async with checks.running(provisioning_check()), scaler.running():
@@ -271,6 +313,15 @@ def request(attempt: int = 1, type: str = "", *, at: float = NOW, config: Any = 
 
 
 SPEC = ProvisioningRequestConfigSpec("class")
+
+
+def uses(name: str) -> Obj:
+    """The entry of a workload whose pods were told to use the nodes of a request."""
+    update = {"name": "main", "annotations": {CONSUME[0]: name}}
+    entry = {"name": "check", "state": "Ready", "podSetUpdates": [update]}
+    return {"admissionChecks": [entry]}
+
+
 ADMITTED = {"conditions": [{"type": "Admitted", "status": "True"}]}
 
 
@@ -288,6 +339,17 @@ ADMITTED = {"conditions": [{"type": "Admitted", "status": "True"}]}
         ([request(1, "BookingExpired", at=NOW - 60)], {}, Pending, 2),
         ([request(1, "CapacityRevoked")], ADMITTED, Rejected, None),
         ([], ADMITTED, Ready, None),
+        ([request(1, "Failed")], ADMITTED, Ready, None),
+        ([request(1, "Failed", at=NOW - 9999)], ADMITTED, Ready, None),
+        ([request(n, "Failed") for n in (1, 2, 3, 4)], ADMITTED, Ready, None),
+        ([request(1, "BookingExpired", at=NOW - 9999)], ADMITTED, Ready, None),
+        ([request(1, "CapacityRevoked")], {**ADMITTED, **uses("wl-check-2")}, Ready, None),
+        (
+            [request(1, "Failed"), request(2, "CapacityRevoked")],
+            {**ADMITTED, **uses("wl-check-2")},
+            Rejected,
+            None,
+        ),
     ],
 )
 def test_what_a_request_says_decides(
@@ -323,6 +385,47 @@ def test_parameters_of_the_workload_win_and_counts_are_those_of_the_admission() 
     found = wanted(wl, "check", spec, 1)
     assert found.parameters == {"zone": "b", "size": "1"}
     assert [(one.name, one.count) for one in found.pod_sets] == [("main", 2)]
+
+
+def containers(**amounts: str) -> list[Obj]:
+    return [{"name": "c", "resources": {"requests": amounts}}]
+
+
+TEMPLATES_OF = {
+    "first": {"spec": {"containers": containers(cpu="1"), "nodeSelector": {}}},
+    "same": {"metadata": {}, "spec": {"containers": containers(cpu="1")}},
+    "alike": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers(cpu="1000m")}},
+    "bigger": {"spec": {"containers": containers(cpu="2")}},
+    "elsewhere": {"spec": {"containers": containers(cpu="1"), "nodeSelector": {"a": "b"}}},
+    "other flavor": {"spec": {"containers": containers(cpu="1")}},
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "merged"),
+    [
+        ("", [(name, 2) for name in TEMPLATES_OF]),
+        ("IdenticalPodTemplates", [("first", 4), ("alike", 2)]),
+        ("IdenticalWorkloadSchedulingRequirements", [("first", 6)]),
+    ],
+)
+def test_pod_sets_are_asked_for_as_one_as_the_policy_says(
+    policy: str, merged: list[tuple[str, int]]
+) -> None:
+    apart = [] if not policy else [("bigger", 2), ("elsewhere", 2), ("other flavor", 2)]
+    pod_sets = [{"name": name, "count": 2, "template": one} for name, one in TEMPLATES_OF.items()]
+    assigned = [
+        {"name": name, "count": 2, "flavors": {"cpu": "g" if "flavor" in name else "f"}}
+        for name in TEMPLATES_OF
+    ]
+    wl = workload(admission={"clusterQueue": "cq", "podSetAssignments": assigned})
+    wl["spec"]["podSets"] = pod_sets
+    spec = ProvisioningRequestConfigSpec("class", pod_set_merge_policy=policy)
+    found = wanted(wl, "check", spec, 1)
+    assert [(one.name, one.count) for one in found.pod_sets] == [*merged, *apart]
+    told = updates(found)
+    assert {update.name for update in told} == {*TEMPLATES_OF}
+    assert len(told) == len(TEMPLATES_OF)
 
 
 def test_long_names_fit_and_stay_apart() -> None:

@@ -12,9 +12,15 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetryStrategy
+from kueuelib.api.checks import (
+    IDENTICAL_POD_TEMPLATES,
+    ProvisioningPodSetUpdates,
+    ProvisioningRequestConfigSpec,
+    ProvisioningRetryStrategy,
+)
 from kueuelib.api.kueue import PodSetUpdate
 from kueuelib.api.meta import Obj, find_condition, parse_time
+from kueuelib.api.quantity import Quantity
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Verdict
 from kueuelib.controllers import workload_state as states
 
@@ -38,10 +44,21 @@ SYNC_PAUSE = 1.0
 
 @attrs.frozen
 class PodSetRequest:
-    """The pods of one pod set that need nodes."""
+    """Pods that need nodes of one kind.
+
+    Attributes:
+        name: the pod set that they are described by.
+        count: how many pods.
+        members: the pod sets that they belong to, by default that one.
+    """
 
     name: str
     count: int
+    members: tuple[str, ...] = attrs.field()
+
+    @members.default
+    def _itself(self) -> tuple[str, ...]:
+        return (self.name,)
 
 
 @attrs.frozen
@@ -100,24 +117,66 @@ def fitting(name: str) -> str:
     return f"{name[:_KEPT]}-{hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:5]}"
 
 
-def pod_sets_of(wl: Mapping[str, Any], managed: Sequence[str]) -> tuple[PodSetRequest, ...]:
+def pod_sets_of(
+    wl: Mapping[str, Any], managed: Sequence[str], policy: str = ""
+) -> tuple[PodSetRequest, ...]:
     """The pod sets that need nodes, as they were admitted.
 
     Args:
         wl: the raw Workload, with quota.
         managed: only pod sets that ask for one of these resources; empty: all.
+        policy: which pod sets with the same flavors are asked for as one; empty: none.
     """
     assigned = {
-        one["name"]: one.get("count")
+        one["name"]: one
         for one in (states.status_of(wl).get("admission") or {}).get("podSetAssignments") or ()
     }
-    found = []
+    found: list[tuple[Any, PodSetRequest]] = []
     for pod_set in wl["spec"]["podSets"]:
-        count = assigned.get(pod_set["name"])
+        name, template = pod_set["name"], pod_set["template"]
+        assignment = assigned.get(name) or {}
+        count = assignment.get("count")
         count = pod_set.get("count", 1) if count is None else count
-        if count and (not managed or {*managed} & _resources(pod_set["template"])):
-            found.append(PodSetRequest(pod_set["name"], count))
-    return tuple(found)
+        if not count or (managed and not {*managed} & _resources(template)):
+            continue
+        kind = (_identity(template, policy), assignment.get("flavors") or {}) if policy else name
+        for position, (other, same) in enumerate(found):
+            if other == kind:
+                merged = PodSetRequest(same.name, same.count + count, (*same.members, name))
+                found[position] = (kind, merged)
+                break
+        else:
+            found.append((kind, PodSetRequest(name, count)))
+    return tuple(request for _, request in found)
+
+
+def _identity(template: Mapping[str, Any], policy: str) -> Any:
+    """What has to be equal in the templates of pod sets that are asked for as one."""
+    if policy == IDENTICAL_POD_TEMPLATES:
+        return _without_nothing(template)
+    spec = template.get("spec") or {}
+    containers = [
+        [_quantities((one.get("resources") or {}).get("requests")) for one in spec.get(part) or ()]
+        for part in ("containers", "initContainers")
+    ]
+    own = spec.get("resources") or {}
+    resources = [_quantities(own.get("requests")), _quantities(own.get("limits"))]
+    parts = ("nodeSelector", "tolerations", "affinity", "resourceClaims")
+    return [containers, resources, *(_without_nothing(spec.get(part)) for part in parts)]
+
+
+def _quantities(amounts: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: Quantity.parse(amount).fraction() for name, amount in (amounts or {}).items()}
+
+
+def _without_nothing(value: Any) -> Any:
+    """A raw value without what means the same as its absence: null, and what is empty."""
+    if isinstance(value, Mapping):
+        inner = {name: _without_nothing(one) for name, one in value.items()}
+        return {name: one for name, one in inner.items() if one not in (None, {}, [])} or None
+    if isinstance(value, list):
+        return [_without_nothing(one) for one in value] or None
+    return value
 
 
 def _resources(template: Mapping[str, Any]) -> set[str]:
@@ -144,7 +203,7 @@ def wanted(
         attempt,
         spec.provisioning_class_name,
         {**spec.parameters, **own},
-        pod_sets_of(wl, spec.managed_resources),
+        pod_sets_of(wl, spec.managed_resources, spec.pod_set_merge_policy),
     )
 
 
@@ -170,26 +229,66 @@ def decide(
         return Decision(Ready("No pod set needs nodes"))
     by_name = {request["metadata"]["name"]: request for request in requests}
     found = [(one, by_name[one.name]) for one in attempts if one.name in by_name]
-    admitted = states.is_admitted(wl)
+    if states.is_admitted(wl):
+        return Decision(_while_admitted(wl, check, by_name, found))
     if not found:
-        # An admitted workload whose request was deleted has its nodes already.
-        if admitted:
-            return Decision(Ready("Provisioned"))
         return Decision(Pending("Waiting for the nodes to be provisioned"), attempts[0])
     unused = tuple(one.name for one, request in found if not one.matches(request))
-    if unused and not admitted:
+    if unused:
         return Decision(Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused)
     latest, request = found[-1]
-    if _is(request, CAPACITY_REVOKED) and admitted:
-        return Decision(Rejected(_text(request, CAPACITY_REVOKED, "The capacity was revoked")))
-    if _is(request, FAILED):
-        return _after_failure(attempts, latest, request, FAILED, retry, now)
-    if _is(request, BOOKING_EXPIRED) and not admitted:
-        return _after_failure(attempts, latest, request, BOOKING_EXPIRED, retry, now)
+    for failure in (FAILED, BOOKING_EXPIRED):
+        if _is(request, failure):
+            return _after_failure(attempts, latest, request, failure, retry, now)
     if _is(request, PROVISIONED):
-        return Decision(Ready(_text(request, PROVISIONED, "Provisioned"), updates(latest)))
+        return Decision(_provisioned(latest, request, spec.pod_set_updates))
     message = _text(request, "Accepted", "Waiting for the nodes to be provisioned")
     return Decision(Pending(message), latest)
+
+
+def _while_admitted(
+    wl: Mapping[str, Any],
+    check: str,
+    by_name: Mapping[str, Obj],
+    found: Sequence[tuple[Wanted, Obj]],
+) -> Verdict:
+    """An admitted workload has its nodes; only that they are taken back counts.
+
+    What became of other attempts, and whether a request was deleted, does not matter any more.
+    """
+    used = _used(wl, check)
+    request = by_name.get(used) if used else found[-1][1] if found else None
+    if request is not None and _is(request, CAPACITY_REVOKED):
+        return Rejected(_text(request, CAPACITY_REVOKED, "The capacity was revoked"))
+    return Ready(PROVISIONED)
+
+
+def _used(wl: Mapping[str, Any], check: str) -> str:
+    """The request whose nodes the pods were told to use; empty when they were told nothing."""
+    for entry in states.check_states(wl):
+        if entry["name"] == check:
+            for update in entry.get("podSetUpdates") or ():
+                name = (update.get("annotations") or {}).get(CONSUME[0])
+                if name:
+                    return str(name)
+    return ""
+
+
+def _provisioned(
+    latest: Wanted, request: Mapping[str, Any], extra: ProvisioningPodSetUpdates | None
+) -> Ready:
+    details = (request.get("status") or {}).get("provisioningClassDetails") or {}
+    selector, missing = {}, []
+    for one in extra.node_selector if extra else ():
+        detail = one.value_from_provisioning_class_detail
+        if detail in details:
+            selector[one.key] = str(details[detail])
+        else:
+            missing.append(detail)
+    text = _text(request, PROVISIONED, "Provisioned")
+    if missing:
+        text += f" (without the details {', '.join(missing)}, which podSetUpdates asks for)"
+    return Ready(text, updates(latest, selector))
 
 
 def _after_failure(
@@ -215,13 +314,22 @@ def _after_failure(
     return Decision(Pending(text, again=deadline - now))
 
 
-def updates(request: Wanted) -> tuple[PodSetUpdate, ...]:
-    """What pods need so that they get the nodes that were made for them."""
+def updates(request: Wanted, selector: Mapping[str, str] | None = None) -> tuple[PodSetUpdate, ...]:
+    """What pods need so that they get the nodes that were made for them.
+
+    Args:
+        request: what the nodes were made for.
+        selector: labels of these nodes.
+    """
     annotations = {
         **dict.fromkeys(CONSUME, request.name),
         **dict.fromkeys(CLASS_NAME, request.class_name),
     }
-    return tuple(PodSetUpdate(one.name, annotations=annotations) for one in request.pod_sets)
+    return tuple(
+        PodSetUpdate(name, annotations=annotations, node_selector=selector or {})
+        for one in request.pod_sets
+        for name in one.members
+    )
 
 
 def _condition(request: Mapping[str, Any], type: str) -> Mapping[str, Any]:
