@@ -1,18 +1,15 @@
 """A weekly budget per namespace: what was consumed, from Prometheus, plus what is under way."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import aiohttp
 
 from kueuelib.api.conditions import is_true
-from kueuelib.api.meta import Resource
+from kueuelib.api.meta import Obj, Resource
 from kueuelib.checks import Ready, Rejected, Retry, Verdict, Workload, check, current, usage_of
 
 BUDGETS = Resource("finance.example.com", "v1", "budgets", "Budget", namespaced=True)
 
 
-def cost(workload: Workload, prices: Mapping[str, float]) -> float:
+def cost(workload: Workload, prices: dict[str, float]) -> float:
     """The price per hour of a workload's quota, times the hours that it usually takes."""
     used = usage_of(workload)
     return sum(used[name].milli() / 1000 * prices.get(name, 0) for name in used) * prices["hours"]
@@ -20,24 +17,21 @@ def cost(workload: Workload, prices: Mapping[str, float]) -> float:
 
 async def consumed(url: str, query: str) -> float:
     """The number that a Prometheus query gives; 0 when nothing was recorded."""
-    async with (
-        aiohttp.ClientSession(raise_for_status=True) as http,
-        http.get(f"{url}/api/v1/query", params={"query": query}) as answer,
-    ):
-        found = (await answer.json())["data"]["result"]
+    async with aiohttp.request("GET", url, params={"query": query}, raise_for_status=True) as http:
+        found = (await http.json())["data"]["result"]
     return float(found[0]["value"][1]) if found else 0.0
 
 
-@check(
-    "finance.example.com/budget", parameters=BUDGETS, recheck=5, serialize=lambda wl: wl.namespace
-)
-async def budget(workload: Workload, parameters: dict[str, Any]) -> Verdict:
+@check("finance.example.com/budget", parameters=BUDGETS, recheck=5, serialize=lambda w: w.namespace)
+async def budget(workload: Workload, parameters: Obj) -> Verdict:
     """Ready while the week's budget of the namespace lasts."""
     spec = parameters["spec"]
     limit, mine = spec["weekly"], cost(workload, spec["prices"])
     if mine > limit:
         return Rejected(f"costs {mine:g}, more than a week's budget of {limit:g}")
-    spent = await consumed(spec["prometheus"], spec["query"])
+    spent = await consumed(f"{spec['prometheus']}/api/v1/query", spec["query"])
+    if not spent >= 0:  # NaN is neither below nor above anything: who waits goes on waiting
+        raise ValueError(f"Prometheus says that {spent:g} was spent")
     others = sum(cost(other, spec["prices"]) for other in current().passed(workload.namespace))
     planned = 0 if is_true(workload.status.conditions, "Admitted") else others + mine
     if spent + planned > limit:

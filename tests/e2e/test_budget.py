@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,21 +27,24 @@ PATHS = {
 }
 
 
+def start(cluster: LocalCluster) -> str:
+    """Starts the stand-in for Prometheus, which reads the file `spent`, and the check; the port."""
+    folder, port = cluster.processes.folder, str(free_port())
+    (folder / "spent").write_text("20")
+    program = str(EXAMPLE / "prometheus.py")
+    cluster.processes.start_program("prometheus", program, str(folder / "spent"), port)
+    kubeconfig = str(cluster.kubeconfig)
+    cluster.processes.start("check", "run", str(EXAMPLE / "budget.py"), "--kubeconfig", kubeconfig)
+    return port
+
+
 class Budgeted:
     """A cluster in which Jobs cost something."""
 
     def __init__(self, cluster: LocalCluster, rest: Rest) -> None:
         self.rest = rest
         self.file = cluster.processes.folder / "spent"
-        self.spent(20)
-        port = str(free_port())
-        cluster.processes.start_program(
-            "prometheus", str(EXAMPLE / "prometheus.py"), str(self.file), port
-        )
-        kubeconfig = str(cluster.kubeconfig)
-        cluster.processes.start(
-            "check", "run", str(EXAMPLE / "budget.py"), "--kubeconfig", kubeconfig
-        )
+        port = start(cluster)
         for file in ("crd.yaml", "queues.yaml"):
             for obj in yaml.safe_load_all((EXAMPLE / file).read_text()):
                 rest.create(PATHS[obj["kind"]], obj)
@@ -114,9 +119,74 @@ def test_jobs_run_while_the_budget_of_the_week_lasts(budgeted: Budgeted) -> None
     assert "120 of 100 spent" in evicted["message"]
 
 
+def test_a_number_that_is_none_lets_nobody_in_and_leaves_alone_what_runs(
+    budgeted: Budgeted,
+) -> None:
+    budgeted.job("first")
+    eventually(lambda: budgeted.runs("first"))
+    budgeted.file.write_text("NaN")
+    budgeted.job("second")
+
+    def failed(job: str) -> bool:
+        name = budgeted.workload(job)["metadata"]["name"]
+        events = budgeted.rest.items("/api/v1/namespaces/default/events")
+        found = [event for event in events if event["involvedObject"]["name"] == name]
+        return any("nan was spent" in event["message"] for event in found)
+
+    eventually(lambda: failed("first"))
+    eventually(lambda: failed("second"))
+    assert budgeted.runs("first")
+    assert not budgeted.runs("second")
+
+
+@pytest.mark.kubectl
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl on the PATH")
+def test_the_commands_of_the_readme_do_what_it_says(cluster: LocalCluster, rest: Rest) -> None:
+    """Its last block, line by line, in a copy of the folder; the servers are those of the test."""
+    folder, port = cluster.processes.folder, start(cluster)
+    for file in EXAMPLE.glob("*.yaml"):
+        text = file.read_text().replace("127.0.0.1:9090", f"127.0.0.1:{port}")
+        (folder / file.name).write_text(text)
+    block = (EXAMPLE / "README.md").read_text().split("```")[3]
+    commands = [line for line in block.splitlines() if line.strip()]
+    watch = commands.pop()
+    assert watch == "kubectl get jobs -w"  # it does not end by itself
+    suspends = commands.pop()
+
+    def shell(command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-ec", f"export KUBECONFIG=kubeconfig\n{command}"],
+            cwd=folder,
+            env={**os.environ, "HOME": str(folder), "KUBECACHEDIR": str(folder / "cache")},
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def runs() -> int:
+        return len([job for job in rest.items(JOBS) if not job["spec"]["suspend"]])
+
+    def said() -> list[tuple[str, str]]:
+        entries = [wl["status"]["admissionChecks"][0] for wl in rest.items(WORKLOADS)]
+        return sorted((entry["state"], entry["message"]) for entry in entries)
+
+    for number, command in enumerate(commands):
+        shell(command)
+        if number == commands.index("kubectl apply -f queues.yaml -f budget.yaml") + 1:
+            eventually(lambda: runs() == 1)
+            eventually(lambda: said() == [("Ready", "costs 50, 30 left this week")])
+    told = ("Retry", "20 of 100 spent, 50 under way, 50 needed")
+    eventually(lambda: said() == [("Ready", "costs 50, 30 left this week"), told])
+    assert "Admission Checks" in shell(commands[-1])
+    shell(suspends)
+    eventually(lambda: runs() == 0)
+
+
 def test_the_example_is_short() -> None:
-    lines = (EXAMPLE / "budget.py").read_text().splitlines()
-    assert len([line for line in lines if line.strip()]) <= 40
+    assert len((EXAMPLE / "budget.py").read_text().splitlines()) <= 40
 
 
 def test_a_module_without_anything_to_run_is_refused(tmp_path: Path) -> None:
