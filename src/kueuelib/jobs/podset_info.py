@@ -32,6 +32,7 @@ class PodSetInfo:
         labels: of the template.
         node_selector: of the pods.
         tolerations: of the pods, raw.
+        sources: who wants a value, by field and key, as `nodeSelector[zone]`; for people.
     """
 
     name: str
@@ -40,6 +41,7 @@ class PodSetInfo:
     labels: Mapping[str, str] = attrs.field(factory=dict)
     node_selector: Mapping[str, str] = attrs.field(factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    sources: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
 
 def from_assignment(
@@ -61,12 +63,15 @@ def from_assignment(
     names = dict.fromkeys(name for _, name in sorted((assignment.get("flavors") or {}).items()))
     selector: dict[str, str] = {}
     tolerations: list[Mapping[str, Any]] = []
+    sources: dict[str, str] = {}
     for name in names:
         flavor = flavors.get(name)
         if flavor is None:
             raise FlavorNotFound(f'ResourceFlavor "{name}" is not found')
         spec = flavor.get("spec") or {}
-        selector = {**(spec.get("nodeLabels") or {}), **selector}
+        labels = spec.get("nodeLabels") or {}
+        sources = {**_sources(f'flavor "{name}"', "nodeSelector", labels), **sources}
+        selector = {**labels, **selector}
         tolerations = _union(tolerations, spec.get("tolerations") or ())
     count = assignment.get("count")
     return PodSetInfo(
@@ -74,17 +79,22 @@ def from_assignment(
         count=default_count if count is None else count,
         node_selector=selector,
         tolerations=tuple(tolerations),
+        sources=sources,
     )
 
 
-def from_update(update: Mapping[str, Any]) -> PodSetInfo:
+def from_update(update: Mapping[str, Any], check: str = "") -> PodSetInfo:
     """What one entry of a check's `podSetUpdates` adds; its count means nothing."""
+    sources: dict[str, str] = {}
+    for field in _MAPS:
+        sources |= _sources(f'check "{check}"', field, update.get(field) or {})
     return PodSetInfo(
         name=update.get("name", ""),
         annotations=update.get("annotations") or {},
         labels=update.get("labels") or {},
         node_selector=update.get("nodeSelector") or {},
         tolerations=tuple(update.get("tolerations") or ()),
+        sources=sources,
     )
 
 
@@ -130,7 +140,7 @@ def infos_for_start(
         for check in status.get("admissionChecks") or ():
             for update in check.get("podSetUpdates") or ():
                 if update.get("name") == name:
-                    info = combine(info, from_update(update))
+                    info = combine(info, from_update(update, check.get("name", "")))
         found.append(info)
     return tuple(found)
 
@@ -150,10 +160,13 @@ def combine(first: PodSetInfo, second: PodSetInfo) -> PodSetInfo:
     """
     return attrs.evolve(
         first,
-        annotations=_agree("annotations", first.annotations, second.annotations),
-        labels=_agree("labels", first.labels, second.labels),
-        node_selector=_agree("nodeSelector", first.node_selector, second.node_selector),
+        annotations=_agree("annotations", first.annotations, second, second.annotations, first),
+        labels=_agree("labels", first.labels, second, second.labels, first),
+        node_selector=_agree(
+            "nodeSelector", first.node_selector, second, second.node_selector, first
+        ),
         tolerations=tuple(_union(first.tolerations, second.tolerations)),
+        sources={**second.sources, **first.sources},
     )
 
 
@@ -164,9 +177,9 @@ def merge(template: Obj, info: PodSetInfo) -> None:
         InvalidPodSetUpdate: the template gives a key another value; it is left as it was.
     """
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
-    annotations = _agree("annotations", meta.get("annotations") or {}, info.annotations)
-    labels = _agree("labels", meta.get("labels") or {}, info.labels)
-    selector = _agree("nodeSelector", spec.get("nodeSelector") or {}, info.node_selector)
+    annotations = _agree("annotations", meta.get("annotations") or {}, info, info.annotations)
+    labels = _agree("labels", meta.get("labels") or {}, info, info.labels)
+    selector = _agree("nodeSelector", spec.get("nodeSelector") or {}, info, info.node_selector)
     tolerations = _union(spec.get("tolerations") or (), info.tolerations)
     _put(template, annotations, labels, selector, tolerations)
 
@@ -231,13 +244,28 @@ def _put(
             del found[field]
 
 
-def _agree(field: str, first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    for key, value in second.items():
-        if first.get(key, value) != value:
+def _agree(
+    field: str,
+    found: Mapping[str, str],
+    info: PodSetInfo,
+    added: Mapping[str, str],
+    owner: PodSetInfo | None = None,
+) -> dict[str, str]:
+    """Both together; `found` belongs to the pod template when it has no owner."""
+    for key, value in added.items():
+        if found.get(key, value) != value:
+            where = f"{field}[{key}]"
+            template = "the pod template" if owner is None else "another source"
+            before = (owner.sources if owner else {}).get(where, template)
             raise InvalidPodSetUpdate(
-                f'{field}[{key}]: "{value}" contradicts "{first[key]}", which is set already'
+                f'pod set "{info.name}": {where} is "{found[key]}" by {before} '
+                f'and "{value}" by {info.sources.get(where, "what admission adds")}'
             )
-    return {**first, **second}
+    return {**found, **added}
+
+
+def _sources(who: str, field: str, values: Mapping[str, str]) -> dict[str, str]:
+    return {f"{field}[{key}]": who for key in values}
 
 
 def _union(

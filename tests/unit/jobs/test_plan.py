@@ -154,6 +154,8 @@ def test_checks_that_contradict_each_other_end_the_workload(build):
     (condition,) = finish.status["conditions"]
     assert (condition["type"], condition["reason"]) == ("Finished", "FailedToStart")
     assert (told.reason, told.type) == ("FailedToStart", "Warning")
+    text = 'pod set "main": labels[a] is "one" by check "one" and "two" by check "two"'
+    assert condition["message"] == text
 
 
 def test_a_job_whose_workload_could_not_start_is_stopped_when_its_user_starts_it(build):

@@ -95,6 +95,57 @@ def test_a_contradiction_names_the_map_and_the_key_and_changes_nothing(info, nam
     assert repr(template) == before
 
 
+def says(name, **fields):
+    return {"name": name, "podSetUpdates": [{"name": "main", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("checks", "pod", "told"),
+    [
+        (
+            [says("one", nodeSelector={"a": "1"}), says("two", nodeSelector={"a": "2"})],
+            {},
+            'pod set "main": nodeSelector[a] is "1" by check "one" and "2" by check "two"',
+        ),
+        (
+            [
+                says("one", labels={"a": "1"}),
+                says("two", labels={"a": "1"}),
+                says("three"),
+                says("four", labels={"a": "2"}),
+            ],
+            {},
+            'pod set "main": labels[a] is "1" by check "one" and "2" by check "four"',
+        ),
+        (
+            [says("one", nodeSelector={"it": "2"})],
+            {},
+            'pod set "main": nodeSelector[it] is "s" by flavor "spot" and "2" by check "one"',
+        ),
+        (
+            [says("one", annotations={"a": "1"})],
+            {"metadata": {"annotations": {"a": "0"}}},
+            'pod set "main": annotations[a] is "0" by the pod template and "1" by check "one"',
+        ),
+        (
+            [],
+            {"spec": {"nodeSelector": {"it": "o"}}},
+            'pod set "main": nodeSelector[it] is "o" by the pod template and "s" by flavor "spot"',
+        ),
+    ],
+)
+def test_a_contradiction_names_both_values_and_who_wants_them(checks, pod, told):
+    flavors = {**FLAVORS, "spot": {"spec": {"nodeLabels": {"it": "s"}}}}
+    wl = workload([assignment(cpu="spot")], checks)
+
+    def start():
+        podset_info.merge(pod, *podset_info.infos_for_start(wl, flavors))
+
+    with pytest.raises(InvalidPodSetUpdate) as caught:
+        start()
+    assert str(caught.value) == told
+
+
 def test_the_same_value_is_no_contradiction():
     template = {"spec": {"nodeSelector": {"a": "1"}, "tolerations": [SPOT]}}
     podset_info.merge(template, PodSetInfo("main", node_selector={"a": "1"}, tolerations=(SPOT,)))
