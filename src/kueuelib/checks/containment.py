@@ -8,13 +8,14 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import attrs
 
 from kueuelib.checks.verdicts import readable
 from kueuelib.errors import KueuelibError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_TEXT = 2000
@@ -139,6 +140,22 @@ class _Factory:
             task: asyncio.Future[Any] = self._before(loop, coro, **options)
             return task
         return asyncio.Task(coro, loop=loop, **options)
+
+
+def on_loop(function: Callable[P, T]) -> Callable[P, T]:
+    """The same function for all threads: it always runs on the present event loop."""
+    loop, owner = asyncio.get_running_loop(), threading.get_ident()
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if threading.get_ident() == owner:
+            return function(*args, **kwargs)
+
+        async def run() -> T:
+            return function(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(run(), loop).result()
+
+    return call
 
 
 class Threads:

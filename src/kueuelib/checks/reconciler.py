@@ -12,7 +12,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.checks import plan
-from kueuelib.checks.containment import CheckFailed
+from kueuelib.checks.containment import CheckFailed, on_loop
 from kueuelib.checks.context import Context
 from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
@@ -275,14 +275,15 @@ class CheckReconciler:
         source = self._check.controller_name
 
         def event(type: str, reason: str, message: str) -> None:
-            self._recorder.event(newest, type, reason, message, component=source)
+            told = readable(message)
+            self._recorder.event(newest, type, readable(reason), told, component=source)
 
         context = Context(
             name,
             newest,
             self._client,
-            lambda namespace: self.passed(name, namespace, uid),
-            event,
+            on_loop(lambda namespace: self.passed(name, namespace, uid)),
+            on_loop(event),
         )
         task = asyncio.create_task(self._evaluator.ask(newest, parameters, context))
         self._running[key, name] = (reservation, task)

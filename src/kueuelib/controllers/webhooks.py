@@ -8,7 +8,7 @@ author wrote.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import attrs
@@ -19,8 +19,7 @@ from kueuelib.api.crd import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.validation import RULES, Rules
-from kueuelib.errors import FieldError
-from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
 from kueuelib.runtime.webhook.server import WebhookServer
 
 MUTATING_CONFIGURATION = "kueue-mutating-webhook-configuration"
@@ -135,11 +134,31 @@ def by_service(namespace: str, name: str, port: int = 443) -> ClientConfig:
 
 def _validator(
     rules: Rules,
-) -> Callable[[Obj | None, Obj | None, AdmissionRequest], Sequence[FieldError]]:
-    def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:
-        return () if new is None else rules.validate(new, old)
+) -> Callable[[Obj | None, Obj | None, AdmissionRequest], Verdict]:
+    def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Verdict:
+        if new is None:
+            return Verdict()
+        return Verdict(rules.validate(new, old), tuple(_warnings(new)))
 
     return validate
+
+
+def _warnings(obj: Obj) -> Iterator[str]:
+    """What is no mistake by the rules, but hardly meant: a check for flavors that are not there."""
+    spec = obj.get("spec") or {}
+    offered = {
+        flavor.get("name")
+        for group in spec.get("resourceGroups") or ()
+        for flavor in group.get("flavors") or ()
+    }
+    rules = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    for number, rule in enumerate(rules):
+        for name in rule.get("onFlavors") or ():
+            if name not in offered:
+                yield (
+                    f"spec.admissionChecksStrategy.admissionChecks[{number}].onFlavors: check "
+                    f'"{rule.get("name")}" is for flavor "{name}", which no resource group offers'
+                )
 
 
 def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:

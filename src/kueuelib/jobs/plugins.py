@@ -142,7 +142,7 @@ def integration_in(module: ModuleType, reference: str) -> Integration:
             f"holds {len(distinct)} integrations",
             f"write MODULE:NAME with one of: {', '.join(sorted(chosen))}"
             if chosen
-            else "write a subclass of GenericJob, or declare one",
+            else "write a subclass of GenericJob, declare one, or decorate a function with @check",
         )
     (value,) = distinct.values()
     integration = _as_integration(value, reference)

@@ -224,6 +224,24 @@ async def test_pending_without_a_pause_is_no_busy_loop(checks: Checks) -> None:
         assert calls - before <= time.monotonic() - since + 1
 
 
+async def test_what_a_check_may_ask_for_it_may_ask_for_in_a_thread(checks: Checks) -> None:
+    """The recorder and the store of workloads belong to the event loop."""
+
+    @check(NAME, serialize=lambda wl: wl.namespace)
+    def threaded(workload: Workload, parameters: Any) -> Verdict:
+        passed = [other.name for other in current().passed("default")]
+        current().event("Normal", "Asked", f"beside {passed}, file \udcff")
+        return Ready()
+
+    async with checks.running(threaded):
+        await checks.admission_check("check", NAME)
+        await checks.queues("check", cpu="4")
+        await checks.world.workload("first")
+        await checks.state("first", "Ready")
+        await checks.world.workload("second")
+        assert await checks.event("second", "Asked") == "beside ['first'], file \\udcff"
+
+
 # ---- turns
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.crd import all_crds, crd
+from kueuelib.api.validation import RULES
 from kueuelib.controllers.manifests import manager_manifests, manager_rules
 from kueuelib.controllers.webhooks import (
+    _validator,
     by_service,
     by_url,
     queueing_entries,
@@ -14,6 +16,7 @@ from kueuelib.controllers.webhooks import (
     webhook_configurations,
     with_conversion,
 )
+from kueuelib.runtime.webhook.admission import parse_request, validating
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -25,6 +28,27 @@ def test_every_configured_path_is_served_and_nothing_else_but_conversion() -> No
     assert configured < {*server.paths}
     assert "/mutate-kueue-x-k8s-io-v1beta1-clusterqueue" in configured
     assert "/validate-kueue-x-k8s-io-v1beta1-admissioncheck" in configured
+
+
+def test_a_check_for_a_flavor_that_the_queue_does_not_offer_is_warned_about() -> None:
+    checks = [{"name": "nodes", "onFlavors": ["spot", "sopt"]}, {"name": "budget"}]
+    resources = [{"name": "cpu", "nominalQuota": "1"}]
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": resources}]}
+    spec = {
+        "resourceGroups": [group],
+        "admissionChecksStrategy": {"admissionChecks": checks},
+    }
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "cq"},
+        "spec": spec,
+    }
+    request = parse_request({"uid": "u", "operation": "CREATE", "object": queue})
+    answer = validating(_validator(RULES["ClusterQueue"]))(request)
+    assert answer["allowed"]
+    (warning,) = answer["warnings"]
+    assert 'check "nodes" is for flavor "sopt", which no resource group offers' in warning
 
 
 def test_configurations_keep_the_names_of_upstream_and_both_versions() -> None:
