@@ -11,7 +11,9 @@ import time
 import pytest
 from aiohttp import web
 
+from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.tls import Authority
+from kueuelib.errors import ConfigError
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 NOBODY = "https://127.0.0.1:1/x"
@@ -27,7 +29,7 @@ class Hook:
         self.requests = []
         self.answers = {}
         authority = Authority(time.time())
-        certificate, key = authority.issue("hook", hosts=("127.0.0.1",))
+        certificate, key = authority.issue("hook", hosts=("127.0.0.1", "hook.default.svc"))
         self.ca = base64.b64encode(authority.pem).decode()
         (tmp_path / "hook.pem").write_bytes(key + certificate)
 
@@ -39,7 +41,8 @@ class Hook:
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
-        self.url = f"https://127.0.0.1:{self.runner.addresses[0][1]}"
+        self.port = self.runner.addresses[0][1]
+        self.url = f"https://127.0.0.1:{self.port}"
         return self
 
     async def __aexit__(self, *exc):
@@ -229,6 +232,110 @@ async def test_a_hook_that_cannot_be_reached_says_so(api, hook, client, text):
     assert text in refused.body["message"]
 
 
+def by_service(hook, name="hook", **fields):
+    service = {"namespace": "default", "name": name, "port": hook.port, "path": "/hook", **fields}
+    return {"service": service, "caBundle": hook.ca}
+
+
+def service(name="hook", **spec):
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+async def test_a_hook_is_called_by_the_name_of_its_service(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": False}
+    outside = service(type="ExternalName", externalName="localhost")
+    assert (await api.post(SERVICES, outside)).status == 201
+    await register(api, hook, clientConfig=by_service(hook))
+    assert (await api.post(MAPS, config_map())).status == 400
+    assert [path for path, _ in hook.requests] == ["/hook"]
+
+
+async def test_the_certificate_of_a_service_has_its_name(api, hook):
+    outside = service("other", type="ExternalName", externalName="localhost")
+    assert (await api.post(SERVICES, outside)).status == 201
+    await register(api, hook, clientConfig=by_service(hook, "other"))
+    refused = await api.post(MAPS, config_map())
+    assert refused.status == 500
+    assert "tls: failed to verify certificate: x509: " in refused.body["message"]
+    assert "other.default.svc" in refused.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (
+            {"clusterIP": "None", "ports": [{"port": 443}]},
+            'cannot route to service with ClusterIP "None"',
+        ),
+        ({"ports": [{"port": 1}]}, 'no service port 443 found for service "hook"'),
+    ],
+)
+async def test_a_service_that_leads_nowhere_says_so(api, hook, spec, text):
+    assert (await api.post(SERVICES, service(**spec))).status == 201
+    await register(api, hook, clientConfig=by_service(hook, port=443))
+    refused = await api.post(MAPS, config_map())
+    assert refused.status == 500
+    assert text in refused.body["message"]
+
+
+@pytest.mark.embedded
+async def test_a_service_is_where_the_user_says(hook, open_api):
+    hook.answers["/hook"] = lambda _: {"allowed": False}
+    where = {"default/hook": f"127.0.0.1:{hook.port}"}
+    async with ApiServer(services=where) as server, open_api(server) as api:
+        await register(api, hook, clientConfig=by_service(hook, port=443))
+        assert (await api.post(MAPS, config_map())).status == 400
+    assert [path for path, _ in hook.requests] == ["/hook"]
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("given", [{"a": "b:1"}, {"a/b": "c"}, {"a/b": "c:0"}, {"a/b": "c:99999"}])
+def test_an_address_that_is_none_is_refused(given):
+    with pytest.raises(ConfigError):
+        ApiServer(services=given)
+
+
+PATCH = base64.b64encode(b'[{"op":"add","path":"/data/z","value":"1"}]').decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "response", "text"),
+    [
+        (
+            "mutating",
+            {"patch": PATCH},
+            "webhook returned response.patch but not response.patchType",
+        ),
+        (
+            "mutating",
+            {"patchType": "JSONPatch"},
+            "webhook returned response.patchType but not response.patch",
+        ),
+        ("validating", {"patch": PATCH}, "validating webhook may not return response.patch"),
+        (
+            "validating",
+            {"patchType": "JSONPatch"},
+            "validating webhook may not return response.patchType",
+        ),
+        ("validating", {"uid": "x"}, 'got "x"'),
+    ],
+)
+async def test_a_response_that_makes_no_sense_is_a_failure(api, hook, kind, response, text):
+    hook.answers["/hook"] = lambda _: {"allowed": True, **response}
+    made = await register(api, hook, kind)
+    refused = await api.post(MAPS, config_map())
+    assert refused.status == 500, refused
+    start = 'failed calling webhook "hook.example.com": received invalid webhook response: '
+    assert start in refused.body["message"]
+    assert text in refused.body["message"]
+    made["webhooks"][0]["failurePolicy"] = "Ignore"
+    await api.put(f"{HOOKS}/{kind}webhookconfigurations/hook", made)
+    assert (await api.post(MAPS, config_map())).status == 201
+
+
 async def test_a_hook_with_a_foreign_certificate_is_not_trusted(api, hook):
     foreign = base64.b64encode(Authority(time.time()).pem).decode()
     await register(api, hook, clientConfig={"url": f"{hook.url}/hook", "caBundle": foreign})
@@ -256,6 +363,17 @@ async def test_a_dry_run_spares_hooks_with_side_effects(api, hook):
         ({"timeoutSeconds": 99}, "webhooks[0].timeoutSeconds"),
         ({"failurePolicy": "Maybe"}, "webhooks[0].failurePolicy"),
         ({"rules": [rule(("WATCH",))]}, "webhooks[0].rules[0].operations[0]"),
+        ({"rules": [rule(("*", "CREATE"))]}, "webhooks[0].rules[0].operations"),
+        ({"rules": [rule(resources=("*", "pods"))]}, "webhooks[0].rules[0].resources"),
+        ({"rules": [rule(resources=("*/*", "pods"))]}, "webhooks[0].rules[0].resources"),
+        ({"rules": [rule(resources=("a/*", "a/b"))]}, "webhooks[0].rules[0].resources[1]"),
+        ({"rules": [rule(groups=("*", "a"))]}, "webhooks[0].rules[0].apiGroups"),
+        ({"rules": [rule(versions=("*", "v1"))]}, "webhooks[0].rules[0].apiVersions"),
+        ({"clientConfig": {"url": "https://a?b=c"}}, "webhooks[0].clientConfig.url"),
+        (
+            {"clientConfig": {"service": {"namespace": "a", "name": "b", "path": "//"}}},
+            "webhooks[0].clientConfig.service.path",
+        ),
         (
             {"matchConditions": [{"name": "a", "expression": "object.x +"}]},
             "webhooks[0].matchConditions[0].expression",

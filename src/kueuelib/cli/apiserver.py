@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
@@ -25,6 +26,7 @@ def run(
     *,
     simulate: bool,
     authorization: str = "always",
+    services: Mapping[str, str] | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT; writes the kubeconfig once the server answers.
 
@@ -37,7 +39,9 @@ def run(
         from kueuelib.embedded.loading import read_manifests
 
         objects = read_manifests(manifests)
-    server = ApiServer(port, simulate, authorization=authorization, data_dir=data_dir)
+    server = ApiServer(
+        port, simulate, authorization=authorization, data_dir=data_dir, services=services
+    )
     anyio.run(_serve, server, kubeconfig, manifests, objects)
 
 

@@ -95,6 +95,13 @@ def demo(jobs: int, plain: bool, keep: bool) -> int:
     show_default=True,
     help="Who may do what: everybody with credentials everything, or what roles say.",
 )
+@click.option(
+    "--service",
+    "services",
+    multiple=True,
+    metavar="NAMESPACE/NAME=HOST:PORT",
+    help="Where the webhooks of a Service are; may be given several times.",
+)
 @click.pass_context
 def apiserver(
     context: click.Context,
@@ -104,6 +111,7 @@ def apiserver(
     manifests: Path | None,
     simulate: bool,
     authorization: str,
+    services: tuple[str, ...],
 ) -> int:
     """Serve the Kubernetes API on 127.0.0.1."""
     if context.invoked_subcommand is not None:
@@ -112,8 +120,21 @@ def apiserver(
         raise click.UsageError("Missing option '--kubeconfig'.", context)
     from kueuelib.cli.apiserver import run
 
-    run(port, kubeconfig, data_dir, manifests, simulate=simulate, authorization=authorization)
+    run(
+        port,
+        kubeconfig,
+        data_dir,
+        manifests,
+        simulate=simulate,
+        authorization=authorization,
+        services=dict(_pair(each) for each in services),
+    )
     return 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
 
 
 @apiserver.command()

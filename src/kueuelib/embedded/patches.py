@@ -47,10 +47,9 @@ def json_patch(target: Obj, operations: Any) -> Any:
         TooLarge: it has too many operations.
         Invalid: an operation cannot be done, or its test failed.
     """
-    if not isinstance(operations, list) or not all(isinstance(op, dict) for op in operations):
-        raise failures.bad_request(
-            "error decoding patch: json: a JSON patch is an array of operations"
-        )
+    problem = _type_problem(operations)
+    if problem:
+        raise failures.bad_request(f"error decoding patch: json: cannot unmarshal {problem}")
     if len(operations) > OPERATIONS_LIMIT:
         raise TooLarge(
             f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, "
@@ -65,6 +64,25 @@ def json_patch(target: Obj, operations: Any) -> Any:
     if not isinstance(found, dict):
         raise Invalid(REJECTED, details={})
     return copy_json(found)
+
+
+def _type_problem(operations: Any) -> str:
+    """What is no list of operations."""
+    if not isinstance(operations, list):
+        return f"{_named(operations)} into Go value of type []handlers.jsonPatchOp"
+    for each in operations:
+        if not isinstance(each, dict):
+            return f"{_named(each)} into Go value of type handlers.jsonPatchOp"
+        for key in ("op", "path", "from"):
+            if not isinstance(each.get(key, ""), str):
+                shown = _named(each[key])
+                return f"{shown} into Go struct field jsonPatchOp.{key} of type string"
+    return ""
+
+
+def _named(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
 
 
 def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:

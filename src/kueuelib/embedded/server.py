@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from kueuelib.embedded import tls
 from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Authorizer
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.services import Services, read_addresses
 from kueuelib.embedded.assembly import new_service
 from kueuelib.embedded.expiring import keep_expiring
 from kueuelib.embedded.http import bodies
@@ -52,6 +53,9 @@ class ApiServer:
         authorization: `always`: whoever has credentials may do everything; `rbac`: what roles and
             bindings say, and everything for the group `system:masters`.
         clock: the time of the server and of its cluster; None: that of this machine.
+        services: addresses of webhooks that are named by a Service: `host:port` by
+            `namespace/name`. There is no cluster network; other Services lead somewhere only if
+            they are of the type ExternalName.
         data_dir: where the state is kept, with the certificates and the administrator's token, and
             the port when any will do; None: everything is in memory and ends with the server.
 
@@ -68,6 +72,7 @@ class ApiServer:
         authorization: str = "always",
         clock: Clock | None = None,
         data_dir: Path | None = None,
+        services: Mapping[str, str] | None = None,
     ) -> None:
         if authorization not in AUTHORIZATIONS:
             raise ConfigError(
@@ -80,6 +85,7 @@ class ApiServer:
         self._authenticator: Authenticator | None = None
         self._cluster: SimulatedCluster | None = None
         self._data_dir = data_dir
+        self._addresses = read_addresses(services or {})
         self._folder: DataFolder | None = None
         self.host = host
         self.port = port
@@ -236,6 +242,7 @@ class ApiServer:
         self._closers.append(hooks.close)
         service, authorizer = await self._assemble(hooks)
         self._service = service
+        hooks.services = Services(service.reader, self._addresses)
         admin = Caller(ADMIN, groups=(ADMIN_GROUP, AUTHENTICATED))
         self._authenticator = Authenticator(
             {self.token: admin}, lambda token: service.tokens.verify(token, service.now())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -26,6 +26,8 @@ class BackgroundServer:
     Args:
         simulate: also run the simulated cluster.
         authorization: `always` or `rbac`.
+        services: addresses of webhooks that are named by a Service: `host:port` by
+            `namespace/name`.
         start_time: seconds since the epoch at which a clock stands that only `advance` moves;
             None: the clock of this machine.
     """
@@ -36,10 +38,13 @@ class BackgroundServer:
         simulate: bool = False,
         authorization: str = "always",
         start_time: float | None = None,
+        services: Mapping[str, str] | None = None,
     ) -> None:
         self.clock = None if start_time is None else ManualClock(start_time)
         self._simulate = simulate
-        self._server = ApiServer(simulate=simulate, authorization=authorization, clock=self.clock)
+        self._server = ApiServer(
+            simulate=simulate, authorization=authorization, clock=self.clock, services=services
+        )
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

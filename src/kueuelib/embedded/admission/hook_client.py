@@ -6,32 +6,67 @@ import asyncio
 import base64
 import binascii
 import os
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.services import Services
 from kueuelib.embedded.conversion import HookFailed
 
 ANSWER_LIMIT = 16 * 2**20
 CONTEXTS_KEPT = 64
+HTTPS = 443
+
+
+class ServiceResolver(AbstractResolver):
+    """Leads the names of services, which certificates are made for, to their addresses."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._names = aiohttp.DefaultResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Addresses of `name.namespace.svc`, with the port that is to be dialled."""
+        name, namespace, _ = host.split(".", 2)
+        try:
+            address, found = self._services.address(namespace, name, port)
+        except HookFailed as error:
+            raise OSError(None, str(error)) from error
+        results = await self._names.resolve(address, found, family)
+        return [{**each, "hostname": host} for each in results]
+
+    async def close(self) -> None:
+        """Closes what looks names up."""
+        await self._names.close()
 
 
 class HookClient:
-    """One session for all webhooks; connections are kept open between calls."""
+    """Calls webhooks; connections are kept open between calls.
+
+    Attributes:
+        services: finds those that are named by a Service.
+    """
 
     def __init__(self) -> None:
+        self.services: Services | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._cluster: aiohttp.ClientSession | None = None
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def close(self) -> None:
         """Closes all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in (self._session, self._cluster):
+            if session is not None:
+                await session.close()
+        self._session = self._cluster = None
 
     async def call(self, client: Mapping[str, Any], body: Obj, *, seconds: float) -> Obj:
         """The decoded answer.
@@ -46,10 +81,9 @@ class HookClient:
         """
         url = self._address(client, seconds)
         context = self._context(client.get("caBundle") or "")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(trust_env=False)
+        session = self._session_for(client, url)
         try:
-            async with self._session.post(
+            async with session.post(
                 url,
                 data=orjson.dumps(body),
                 headers={"Content-Type": "application/json", "Accept": "application/json"},
@@ -86,12 +120,38 @@ class HookClient:
         service = client.get("service")
         if service:
             host = f"{service.get('name')}.{service.get('namespace')}.svc"
-            url = f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
-            raise HookFailed(
-                f'Post "{url}?timeout={seconds:g}s": service "{service.get("name")}" not found: '
-                "this server has no cluster network; give the webhook by url"
-            )
+            path = service.get("path") or "/"
+            slash = "" if path.startswith("/") else "/"
+            port = service.get("port") or HTTPS
+            return f"https://{host}:{port}{slash}{path}?timeout={seconds:g}s"
         raise HookFailed(f"url: {url!r} is not an https address")
+
+    def _session_for(self, client: Mapping[str, Any], url: str) -> aiohttp.ClientSession:
+        """The session that finds the host of the URL.
+
+        Raises:
+            HookFailed: the service of the webhook leads nowhere.
+        """
+        service = client.get("service")
+        if not service or client.get("url"):
+            if self._session is None:
+                self._session = aiohttp.ClientSession(trust_env=False)
+            return self._session
+        assert self.services is not None, "there are services once the server has started"
+        try:
+            self.services.address(
+                service.get("namespace") or "",
+                service.get("name") or "",
+                service.get("port") or HTTPS,
+            )
+        except HookFailed as error:
+            raise HookFailed(f'Post "{url}": {error}') from error
+        if self._cluster is None:
+            connector = aiohttp.TCPConnector(
+                resolver=ServiceResolver(self.services), use_dns_cache=False
+            )
+            self._cluster = aiohttp.ClientSession(connector=connector, trust_env=False)
+        return self._cluster
 
     def _context(self, bundle: str) -> ssl.SSLContext:
         found = self._contexts.get(bundle)

@@ -142,7 +142,48 @@ def _validate_rule(rule: Mapping[str, Any], path: str) -> list[FieldError]:
     for i, operation in enumerate(listed(rule, "operations")):
         if operation not in OPERATIONS:
             errors.append(not_supported(f"{path}.operations[{i}]", operation, OPERATIONS))
+    for key, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        given = list(listed(rule, key))
+        if len(given) > 1 and "*" in given:
+            text = f"if '*' is present, must not specify other {words}"
+            errors.append(invalid(f"{path}.{key}", given, text))
+    operations = list(listed(rule, "operations"))
+    if len(operations) > 1 and "*" in operations:
+        text = "if '*' is present, must not specify other operations"
+        errors.append(invalid(f"{path}.operations", operations, text))
+    errors += _validate_resources(list(listed(rule, "resources")), f"{path}.resources")
     if rule.get("scope") not in ("*", "Cluster", "Namespaced"):
         scopes = ("*", "Cluster", "Namespaced")
         errors.append(not_supported(f"{path}.scope", rule.get("scope"), scopes))
+    return errors
+
+
+def _validate_resources(resources: list[str], path: str) -> list[FieldError]:
+    """A pattern says nothing that another one says already."""
+    errors: list[FieldError] = []
+    whole: set[str] = set()
+    parts: set[str] = set()
+    for i, name in enumerate(resources):
+        resource, slash, sub = name.partition("/")
+        if not name:
+            errors.append(required(f"{path}[{i}]"))
+        if not slash:
+            continue
+        if resource in whole:
+            text = f"if '{resource}/*' is present, must not specify {name}"
+            errors.append(invalid(f"{path}[{i}]", name, text))
+        if sub in parts:
+            text = f"if '*/{sub}' is present, must not specify {name}"
+            errors.append(invalid(f"{path}[{i}]", name, text))
+        if sub == "*":
+            whole.add(resource)
+        if resource == "*":
+            parts.add(sub)
+    if len(resources) > 1 and "*/*" in resources:
+        text = "if '*/*' is present, must not specify other resources"
+        errors.append(invalid(path, resources, text))
+    plain = [name for name in resources if name and "/" not in name]
+    if "*" in plain and plain[-1] != "*":
+        text = "if '*' is present, must not specify other resources without subresources"
+        errors.append(invalid(path, resources, text))
     return errors

@@ -63,6 +63,7 @@ class Hook:
         dry: whether it may be called on a dry run.
         again: whether it wants to see what later hooks changed.
         review: the AdmissionReview version it speaks.
+        mutating: whether it may change objects.
         conditions: expressions that must all be true (`cel.conditions.Condition`).
     """
 
@@ -77,6 +78,7 @@ class Hook:
     dry: bool
     again: bool
     review: str
+    mutating: bool
     conditions: tuple[Any, ...] = ()
 
     def version_for(
@@ -117,16 +119,16 @@ class Hook:
         return self.namespaces.matches(labels_of(namespace or {}))
 
 
-def compile_hooks(configurations: Iterator[Obj]) -> list[Hook]:
+def compile_hooks(configurations: Iterator[Obj], *, mutating: bool) -> list[Hook]:
     """The hooks of all configurations, in the order in which they are called."""
     return [
-        _compile(hook)
+        _compile(hook, mutating=mutating)
         for configuration in configurations
         for hook in configuration.get("webhooks") or ()
     ]
 
 
-def _compile(hook: Mapping[str, Any]) -> Hook:
+def _compile(hook: Mapping[str, Any], *, mutating: bool) -> Hook:
     rules = tuple(
         Rule(
             frozenset(rule.get("operations") or ()),
@@ -155,5 +157,6 @@ def _compile(hook: Mapping[str, Any]) -> Hook:
         dry=hook.get("sideEffects") in ("None", "NoneOnDryRun"),
         again=hook.get("reinvocationPolicy") == "IfNeeded",
         review=next((known for known in ("v1", "v1beta1") if known in spoken), "v1"),
+        mutating=mutating,
         conditions=conditions,
     )

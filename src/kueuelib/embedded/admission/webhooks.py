@@ -97,7 +97,9 @@ class WebhookChain:
         found = cache.get(key)
         if found is None:
             if source not in self._compiled:
-                self._compiled[source] = compile_hooks(self._reader.items(source))
+                self._compiled[source] = compile_hooks(
+                    self._reader.items(source), mutating=source is MUTATING_WEBHOOKS
+                )
             found = []
             for hook in self._compiled[source]:
                 at = hook.version_for(request.operation, kind, version, request.subresource)
@@ -171,7 +173,6 @@ class WebhookChain:
         }
         try:
             answer = await self._hooks.call(hook.client, body, seconds=hook.timeout)
-            response = _response(answer, uid)
         except HookFailed as error:
             if hook.ignore:
                 return {}
@@ -179,6 +180,14 @@ class WebhookChain:
                 f'Internal error occurred: failed calling webhook "{hook.name}": '
                 f"failed to call webhook: {error}"
             ) from error
+        response, problem = _response(answer, hook, uid)
+        if problem and hook.ignore:
+            return {}
+        if problem:
+            raise ServerError(
+                f'Internal error occurred: failed calling webhook "{hook.name}": '
+                f"received invalid webhook response: {problem}"
+            )
         for warning in response.get("warnings") or ():
             request.warnings.append(str(warning))
         if response.get("allowed") is not True:
@@ -218,11 +227,32 @@ class WebhookChain:
         return found
 
 
-def _response(answer: Obj, uid: str) -> Obj:
+def _response(answer: Obj, hook: Hook, uid: str) -> tuple[Obj, str]:
+    """The response in an answer, and what is wrong with it."""
     found = answer.get("response")
-    if not isinstance(found, dict) or found.get("uid") != uid:
-        raise HookFailed(f'expected response.uid="{uid}"')
-    return found
+    if not isinstance(found, dict):
+        return {}, "webhook response was absent"
+    return found, _problem(answer, found, hook, uid) if hook.review == "v1" else ""
+
+
+def _problem(answer: Obj, response: Obj, hook: Hook, uid: str) -> str:
+    """What is wrong with a response of v1; that of older hooks was never looked at."""
+    given = response.get("uid") or ""
+    if given != uid:
+        return f'expected response.uid="{uid}", got "{given}"'
+    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
+    if (group, version, answer.get("kind")) != ("admission.k8s.io", "v1", "AdmissionReview"):
+        shown = f"{group}/{version}, Kind={answer.get('kind') or ''}"
+        expected = "admission.k8s.io/v1, Kind=AdmissionReview"
+        return f"expected webhook response of {expected}, got {shown}"
+    patch, kind = response.get("patch"), response.get("patchType")
+    if not hook.mutating and (patch or kind is not None):
+        return f"validating webhook may not return response.{'patch' if patch else 'patchType'}"
+    if patch and kind is None:
+        return "webhook returned response.patch but not response.patchType"
+    if not patch and kind is not None:
+        return "webhook returned response.patchType but not response.patch"
+    return 'webhook returned invalid response.patchType of ""' if kind == "" else ""
 
 
 def _bytes(request: AdmissionRequest) -> bytes:

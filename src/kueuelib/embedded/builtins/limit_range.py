@@ -21,13 +21,44 @@ from kueuelib.embedded.builtins.fields import (
     forbidden,
     invalid,
     listed,
+    required,
     section,
     subobject,
 )
+from kueuelib.embedded.builtins.quota_rules import resource_name
 from kueuelib.embedded.builtins.refusals import refuse
-from kueuelib.embedded.builtins.resources import containers_of, make_canonical, pod_requests
+from kueuelib.embedded.builtins.resources import (
+    HUGE_PAGES,
+    STANDARD,
+    containers_of,
+    make_canonical,
+    overcommits,
+    pod_requests,
+)
 from kueuelib.errors import FieldError
 
+TYPES = ("Container", "PersistentVolumeClaim", "Pod")
+_ORDER = (
+    ("min", "max", ("min", "max"), "min", "min"),
+    (
+        "min",
+        "defaultRequest",
+        ("min", "default request"),
+        "defaultRequest",
+        "defaultRequest",
+    ),
+    ("defaultRequest", "max", ("default request", "max"), "defaultRequest", "defaultRequest"),
+    (
+        "defaultRequest",
+        "default",
+        ("default request", "default limit"),
+        "defaultRequest",
+        "defaultRequest",
+    ),
+    ("min", "default", ("min", "default"), "default", "min"),
+    ("default", "max", ("default", "max"), "default", "max"),
+)
+"""Which is at most which, what messages call the two, and which of them they show where."""
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
@@ -59,7 +90,10 @@ class LimitRangeRules(KindRules):
         for i, item in enumerate(listed(section(obj, "spec"), "limits")):
             path = f"spec.limits[{i}]"
             kind = item.get("type") or ""
-            errors += [invalid(f"{path}.type", kind, text) for text in naming.qualified_name(kind)]
+            texts = naming.qualified_name(kind)
+            if not texts and "/" not in kind and kind not in TYPES:
+                texts = ["must be a standard limit type or fully qualified"]
+            errors += [invalid(f"{path}.type", kind, text) for text in texts]
             if kind in seen:
                 errors.append(duplicate(f"{path}.type", kind))
             seen.add(kind)
@@ -70,6 +104,7 @@ class LimitRangeRules(KindRules):
                     for key in ("default", "defaultRequest")
                     if item.get(key)
                 ]
+            errors += _validate_names(item, kind, path)
             errors += _validate_order(item, path)
         return errors
 
@@ -79,27 +114,65 @@ class LimitRangeRules(KindRules):
         return self.validate_create(obj)
 
 
+def _validate_names(item: Mapping[str, Any], kind: str, path: str) -> list[FieldError]:
+    """Resources that the type can limit."""
+    errors: list[FieldError] = []
+    for key in _PARTS:
+        if kind == "Pod" and key in ("default", "defaultRequest"):
+            continue
+        for name in sorted(section(item, key)):
+            where = f"{path}.{key}[{name}]"
+            errors += resource_name(name, where)
+            own = name in STANDARD or name.startswith(HUGE_PAGES)
+            if kind in ("Pod", "Container") and "/" not in name and not own:
+                text = "must be a standard resource for containers"
+                errors.append(invalid(where, name, text))
+    return errors
+
+
 def _validate_order(item: Mapping[str, Any], path: str) -> list[FieldError]:
     """Minimum, default request, default limit, maximum: none below the one before."""
-    errors = []
-    order = (
-        ("min", "minimum value"),
-        ("defaultRequest", "default request value"),
-        ("default", "default value"),
-        ("max", "max value"),
-    )
-    names = {name for key in _PARTS for name in section(item, key)}
-    for name in sorted(names):
-        found = [
-            (key, text, section(item, key)[name])
-            for key, text in order
-            if name in section(item, key)
-        ]
-        for low, (key, low_text, low_value) in enumerate(found):
-            for _, high_text, high_value in found[low + 1 :]:
-                if Quantity.parse(low_value) > Quantity.parse(high_value):
-                    text = f"{low_text} {low_value} is greater than {high_text} {high_value}"
-                    errors.append(invalid(f"{path}.{key}[{name}]", low_value, text))
+    errors: list[FieldError] = []
+    kind = item.get("type")
+    if kind == "PersistentVolumeClaim" and not (
+        "storage" in section(item, "min") or "storage" in section(item, "max")
+    ):
+        text = "either minimum or maximum storage value is required, but neither was provided"
+        errors.append(required(f"{path}.limits", text))
+    parts = {key: section(item, key) for key in _PARTS}
+    if kind == "Pod":
+        parts |= {"default": {}, "defaultRequest": {}}
+    for name in sorted({name for part in parts.values() for name in part}):
+        given = {key: str(part[name]) for key, part in parts.items() if name in part}
+        for low, high, words, where, shown in _ORDER:
+            if low in given and high in given:
+                less, more = given[low], given[high]
+                if Quantity.parse(less) > Quantity.parse(more):
+                    first, second = words
+                    text = f"{first} value {less} is greater than {second} value {more}"
+                    errors.append(invalid(f"{path}.{where}[{name}]", given[shown], text))
+        errors += _validate_ratio(given, f"{path}.maxLimitRequestRatio[{name}]")
+        default, request = given.get("default"), given.get("defaultRequest")
+        if default and request and not overcommits(name) and default != request:
+            text = f"default value {default} must equal to defaultRequest value {request} in {name}"
+            errors.append(invalid(f"{path}.defaultRequest[{name}]", request, text))
+    return errors
+
+
+def _validate_ratio(given: Mapping[str, str], path: str) -> list[FieldError]:
+    text = given.get("maxLimitRequestRatio")
+    if text is None:
+        return []
+    errors: list[FieldError] = []
+    ratio = Quantity.parse(text).fraction()
+    if ratio < 1:
+        errors.append(invalid(path, text, f"ratio {text} is less than 1"))
+    if "min" in given and "max" in given:
+        least = Quantity.parse(given["min"]).fraction()
+        limit = Quantity.parse(given["max"]).fraction() / least if least else None
+        if limit is not None and ratio > limit:
+            words = f"ratio {text} is greater than max/min = {float(limit):f}"
+            errors.append(invalid(path, text, words))
     return errors
 
 

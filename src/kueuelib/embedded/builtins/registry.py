@@ -29,7 +29,8 @@ from kueuelib.embedded.builtins.priority import (
     PriorityPlugin,
     system_priority_classes,
 )
-from kueuelib.embedded.builtins.role_rules import RoleRules
+from kueuelib.embedded.builtins.quota_rules import LeaseRules, QuotaRules, RuntimeClassRules
+from kueuelib.embedded.builtins.rbac_rules import BindingRules, RoleRules
 from kueuelib.embedded.builtins.service_rules import DeploymentRules, ServiceRules
 
 RBAC = "rbac.authorization.k8s.io"
@@ -50,8 +51,13 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         SECRETS.group_kind: SecretRules(),
         SERVICES.group_kind: ServiceRules(),
         ("apps", "Deployment"): DeploymentRules(),
+        ("", "ResourceQuota"): QuotaRules(),
+        ("coordination.k8s.io", "Lease"): LeaseRules(),
+        ("node.k8s.io", "RuntimeClass"): RuntimeClassRules(),
         (RBAC, "Role"): RoleRules(namespaced=True),
         (RBAC, "ClusterRole"): RoleRules(namespaced=False),
+        (RBAC, "RoleBinding"): BindingRules(namespaced=True),
+        (RBAC, "ClusterRoleBinding"): BindingRules(namespaced=False),
     }
 
 

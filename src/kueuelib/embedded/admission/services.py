@@ -1,0 +1,81 @@
+"""Where webhooks are that are named by a Service: there is no cluster network to ask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kueuelib.api.kinds import SERVICES
+from kueuelib.api.meta import ObjectKey
+from kueuelib.embedded.admission.plugin import Reader
+from kueuelib.embedded.builtins.fields import listed, section
+from kueuelib.embedded.conversion import HookFailed
+from kueuelib.errors import ConfigError
+
+Address = tuple[str, int]
+"""Host and port."""
+_KEY = re.compile(r"[a-z0-9.-]+/[a-z0-9-]+")
+_LAST_PORT = 65535
+
+
+def read_addresses(given: Mapping[str, str]) -> Mapping[str, Address]:
+    """Addresses of services as a user gives them.
+
+    Args:
+        given: `host:port` by `namespace/name`.
+
+    Raises:
+        ConfigError: one is neither.
+    """
+    return {name: _read(name, text) for name, text in given.items()}
+
+
+def _read(name: str, text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not _KEY.fullmatch(name) or not host or not port.isdecimal():
+        raise ConfigError(
+            f"the service {name}={text}",
+            "it is no service and its address",
+            "give NAMESPACE/NAME=HOST:PORT",
+        )
+    if not 1 <= int(port) <= _LAST_PORT:
+        raise ConfigError(f"the service {name}={text}", "there is no such port", "give another")
+    return host, int(port)
+
+
+class Services:
+    """Finds the address of a Service.
+
+    Args:
+        reader: reads Services.
+        mapped: addresses that the user gave; they come before what a Service says.
+    """
+
+    def __init__(self, reader: Reader, mapped: Mapping[str, Address]) -> None:
+        self._reader = reader
+        self._mapped = mapped
+
+    def address(self, namespace: str, name: str, port: int) -> Address:
+        """Where to dial for a port of a service.
+
+        Raises:
+            HookFailed: it leads nowhere.
+        """
+        mapped = self._mapped.get(f"{namespace}/{name}")
+        if mapped is not None:
+            return mapped
+        service = self._reader.get(SERVICES, ObjectKey(namespace, name))
+        if service is None:
+            raise HookFailed(f'service "{name}" not found')
+        spec = section(service, "spec")
+        if spec.get("type") == "ExternalName":
+            return spec["externalName"], port
+        if spec.get("clusterIP") == "None":
+            raise HookFailed('cannot route to service with ClusterIP "None"')
+        if port not in {each.get("port") for each in listed(spec, "ports")}:
+            raise HookFailed(f'no service port {port} found for service "{name}"')
+        raise HookFailed(
+            f"dial tcp {spec.get('clusterIP')}:{port}: connect: no route to host: this server has "
+            "no cluster network; tell it the address of the service, or make it an ExternalName"
+        )

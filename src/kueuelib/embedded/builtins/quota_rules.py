@@ -1,0 +1,194 @@
+"""ResourceQuotas, Leases and RuntimeClasses: their strategies on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.quantity import Quantity
+from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import (
+    NON_NEGATIVE,
+    immutable,
+    invalid,
+    listed,
+    non_negative,
+    required,
+    section,
+)
+from kueuelib.embedded.builtins.resources import is_native, make_canonical
+from kueuelib.errors import FieldError
+
+_COUNTED = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    }
+)
+_COMPUTED = frozenset(
+    {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+)
+_QUOTA = (
+    _COUNTED
+    | _COMPUTED
+    | {"ephemeral-storage", "limits.ephemeral-storage", "requests.ephemeral-storage"}
+    | {"requests.storage"}
+)
+_HUGE = ("hugepages-", "requests.hugepages-")
+_OF_PODS = frozenset({"pods"}) | _COMPUTED
+_SCOPES: Mapping[str, frozenset[str]] = {
+    "Terminating": _OF_PODS,
+    "NotTerminating": _OF_PODS,
+    "BestEffort": frozenset({"pods"}),
+    "NotBestEffort": _OF_PODS,
+    "PriorityClass": _OF_PODS,
+    "CrossNamespacePodAffinity": _OF_PODS,
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""The resources that each scope may be asked for."""
+_PLAIN_SCOPES = _SCOPES.keys() - {"PriorityClass", "VolumeAttributesClass"}
+_PLAIN_TEXT = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
+    "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
+    "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+_OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+
+
+def resource_name(name: str, path: str) -> list[FieldError]:
+    """The rule of resources: Kubernetes' own names, or qualified ones."""
+    errors = [invalid(path, name, text) for text in naming.qualified_name(name)]
+    if not errors and "/" not in name and not (_is_standard(name) or name == "storage"):
+        text = "must be a standard resource type or fully qualified"
+        errors.append(invalid(path, name, text))
+    return errors
+
+
+def _is_standard(name: str) -> bool:
+    return name in _QUOTA or name.startswith(_HUGE)
+
+
+class QuotaRules(KindRules):
+    """The strategy of ResourceQuotas; nothing is counted here."""
+
+    def default(self, obj: Obj) -> None:
+        """Amounts are written in one way."""
+        make_canonical((obj.get("spec") or {}).get("hard"))
+
+    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+        """A new one has no status."""
+        del request
+        obj["status"] = {}
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Names, amounts and scopes."""
+        spec = section(obj, "spec")
+        hard = section(spec, "hard")
+        errors: list[FieldError] = []
+        for name in sorted(hard):
+            path = f"spec.hard[{name}]"
+            errors += resource_name(name, path)
+            if "/" not in name and not _is_standard(name):
+                errors.append(invalid(path, name, "must be a standard resource for quota"))
+            errors += _validate_amount(name, hard[name], path)
+        scopes = list(listed(spec, "scopes"))
+        for scope in scopes:
+            if scope not in _SCOPES:
+                errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
+            errors += [
+                invalid("spec.scopes", scopes, "unsupported scope applied to resource")
+                for name in sorted(hard)
+                if _is_standard(name) and name not in _SCOPES.get(scope, (name,))
+            ]
+        errors += [
+            invalid("spec.scopes", scopes, "conflicting scopes")
+            for pair in _OPPOSITES
+            if pair <= set(scopes)
+        ]
+        return [*errors, *_validate_selector(spec)]
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The scopes stay."""
+        if subresource == "status":
+            return ()
+        now, before = (set(listed(section(each, "spec"), "scopes")) for each in (obj, old))
+        changed = [] if now == before else immutable("spec.scopes", sorted(now), sorted(before))
+        return [*self.validate_create(obj), *changed]
+
+
+def _validate_amount(name: str, value: Any, path: str) -> list[FieldError]:
+    amount = Quantity.parse(value)
+    if amount < Quantity.parse(0):
+        return [invalid(path, value, NON_NEGATIVE)]
+    whole = name in _COUNTED or not (is_native(name) or name.startswith("requests."))
+    if whole and amount.milli() % 1000:
+        return [invalid(path, value, "must be an integer")]
+    return []
+
+
+def _validate_selector(spec: Mapping[str, Any]) -> list[FieldError]:
+    path = "spec.scopeSelector.matchExpressions"
+    errors: list[FieldError] = []
+    for each in listed(section(spec, "scopeSelector"), "matchExpressions"):
+        scope, operator = each.get("scopeName") or "", each.get("operator") or ""
+        values = list(listed(each, "values"))
+        if scope not in _SCOPES:
+            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+        if scope in _PLAIN_SCOPES and operator != "Exists":
+            errors.append(invalid(f"{path}.operator", operator, _PLAIN_TEXT))
+        if operator in ("In", "NotIn"):
+            if not values:
+                text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope "
+                errors.append(required(f"{path}.values", f"{text}selector"))
+        elif operator not in ("Exists", "DoesNotExist"):
+            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        elif values:
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope "
+            errors.append(invalid(f"{path}.values", values, f"{text}selector"))
+    return errors
+
+
+class LeaseRules(KindRules):
+    """The strategy of Leases."""
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """The numbers."""
+        spec = section(obj, "spec")
+        errors: list[FieldError] = []
+        seconds = spec.get("leaseDurationSeconds")
+        if seconds is not None and seconds <= 0:
+            path = "spec.leaseDurationSeconds"
+            errors.append(invalid(path, seconds, "must be greater than 0"))
+        return [*errors, *non_negative("spec.leaseTransitions", spec.get("leaseTransitions"))]
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The same as for a new one."""
+        del old, subresource
+        return self.validate_create(obj)
+
+
+class RuntimeClassRules(KindRules):
+    """The strategy of RuntimeClasses."""
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """The handler is a label."""
+        handler = obj.get("handler") or ""
+        if not handler:
+            return [required("handler")]
+        if "." in handler:
+            return [invalid("handler", handler, "must not contain dots")]
+        return [invalid("handler", handler, text) for text in naming.label(handler)]
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The handler stays."""
+        del subresource
+        return immutable("handler", obj.get("handler"), old.get("handler"))

@@ -1,0 +1,150 @@
+"""Roles and their bindings: their strategies on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import KindRules
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import (
+    invalid,
+    listed,
+    not_supported,
+    required,
+    section,
+    setdefault,
+    subobject,
+)
+from kueuelib.errors import FieldError, InvalidSelector
+from kueuelib.machinery.selectors import from_label_selector
+
+GROUP = "rbac.authorization.k8s.io"
+SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+class RoleRules(KindRules):
+    """The strategy of Roles and ClusterRoles.
+
+    Args:
+        namespaced: whether they live in namespaces.
+    """
+
+    def __init__(self, *, namespaced: bool) -> None:
+        self._namespaced = namespaced
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """Every rule, and what is aggregated."""
+        errors: list[FieldError] = []
+        for i, rule in enumerate(listed(obj, "rules")):
+            errors += self._validate_rule(rule, f"rules[{i}]")
+        aggregation = obj.get("aggregationRule")
+        if aggregation is not None and not self._namespaced:
+            errors += _validate_aggregation(aggregation, "aggregationRule.clusterRoleSelectors")
+        return errors
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The same as for a new one."""
+        del old, subresource
+        return self.validate_create(obj)
+
+    def _validate_rule(self, rule: Mapping[str, Any], path: str) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if not listed(rule, "verbs"):
+            errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+        urls = list(listed(rule, "nonResourceURLs"))
+        keys = ("apiGroups", "resources", "resourceNames")
+        if urls:
+            where = f"{path}.nonResourceURLs"
+            if self._namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                errors.append(invalid(where, urls, text))
+            if any(listed(rule, key) for key in keys):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                errors.append(invalid(where, urls, text))
+            return errors
+        for key, word in (("apiGroups", "api group"), ("resources", "resource")):
+            if not listed(rule, key):
+                text = f"resource rules must supply at least one {word}"
+                errors.append(required(f"{path}.{key}", text))
+        return errors
+
+
+def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[FieldError]:
+    selectors = listed(aggregation, "clusterRoleSelectors")
+    if not selectors:
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        return [required(path, text)]
+    errors: list[FieldError] = []
+    for i, selector in enumerate(selectors):
+        try:
+            from_label_selector(selector)
+        except InvalidSelector:
+            errors.append(invalid(f"{path}[{i}]", None, "invalid label selector."))
+    return errors
+
+
+class BindingRules(KindRules):
+    """The strategy of RoleBindings and ClusterRoleBindings.
+
+    Args:
+        namespaced: whether they live in namespaces.
+    """
+
+    def __init__(self, *, namespaced: bool) -> None:
+        self._namespaced = namespaced
+
+    def default(self, obj: Obj) -> None:
+        """The group of roles, users and groups."""
+        setdefault(subobject(obj, "roleRef"), "apiGroup", GROUP)
+        if not obj["roleRef"]["apiGroup"]:
+            obj["roleRef"]["apiGroup"] = GROUP
+        for subject in listed(obj, "subjects"):
+            if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+                subject["apiGroup"] = GROUP
+
+    def validate_create(self, obj: Obj) -> Sequence[FieldError]:
+        """The role and the subjects."""
+        ref = section(obj, "roleRef")
+        kinds = ("Role", "ClusterRole") if self._namespaced else ("ClusterRole",)
+        kind, name, errors = ref.get("kind") or "", ref.get("name") or "", []
+        if ref.get("apiGroup") != GROUP:
+            errors.append(not_supported("roleRef.apiGroup", ref.get("apiGroup"), (GROUP,)))
+        if kind not in kinds:
+            errors.append(not_supported("roleRef.kind", kind, kinds, ordered=True))
+        if not name:
+            errors.append(required("roleRef.name"))
+        errors += [invalid("roleRef.name", name, text) for text in naming.path_segment(name)]
+        for i, subject in enumerate(listed(obj, "subjects")):
+            errors += self._validate_subject(subject, f"subjects[{i}]")
+        return errors
+
+    def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
+        """The role stays."""
+        del subresource
+        errors = list(self.validate_create(obj))
+        ref = section(obj, "roleRef")
+        if ref != section(old, "roleRef"):
+            keys = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+            shown = {name: ref.get(key) or "" for name, key in keys}
+            errors.append(invalid("roleRef", shown, "cannot change roleRef"))
+        return errors
+
+    def _validate_subject(self, subject: Mapping[str, Any], path: str) -> list[FieldError]:
+        kind, name = subject.get("kind") or "", subject.get("name") or ""
+        group = subject.get("apiGroup") or ""
+        errors = [] if name else [required(f"{path}.name")]
+        if kind == "ServiceAccount":
+            if name:
+                errors += [invalid(f"{path}.name", name, text) for text in naming.subdomain(name)]
+            if group:
+                errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
+            if not self._namespaced and not subject.get("namespace"):
+                errors.append(required(f"{path}.namespace"))
+        elif kind in SUBJECTS:
+            if group != GROUP:
+                errors.append(not_supported(f"{path}.apiGroup", group, (GROUP,)))
+        else:
+            errors.append(not_supported(f"{path}.kind", kind, SUBJECTS, ordered=True))
+        return errors
