@@ -214,6 +214,58 @@ async def test_a_broken_definition_is_invalid(api, change, field):
     assert field in {each["field"] for each in made.body["details"]["causes"]}
 
 
+async def settled(api, name):
+    """The definition, once it is served."""
+    for _ in range(100):
+        found = (await api.get(f"{CRDS}/{name}")).body
+        states = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+        if states.get("Established") == "True":
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not served: {found['status']}")
+
+
+async def test_names_that_become_free_are_given_to_who_waits(api, defined):
+    names = {"plural": "gadgets", "kind": "Gadget", "shortNames": ["wd"]}
+    body = crd(names=names)
+    body["metadata"]["name"] = "gadgets.example.com"
+    await api.post(CRDS, body)
+    waiting = (await api.get(f"{CRDS}/gadgets.example.com")).body
+    conditions = {each["type"]: each for each in waiting["status"].get("conditions", ())}
+    assert conditions.get("Established", {}).get("status", "False") == "False"
+    await api.delete(f"{CRDS}/widgets.example.com")
+    served = await settled(api, "gadgets.example.com")
+    assert served["status"]["acceptedNames"]["shortNames"] == ["wd"]
+    for _ in range(100):
+        found = await api.get("/apis/example.com/v1/namespaces/default/gadgets")
+        if found.status == 200:
+            break
+        await asyncio.sleep(0.05)
+    assert found.status == 200
+
+
+async def test_a_name_that_is_given_up_is_free(api, defined):
+    names = {"plural": "gadgets", "kind": "Gadget", "shortNames": ["wd"]}
+    body = crd(names=names)
+    body["metadata"]["name"] = "gadgets.example.com"
+    await api.post(CRDS, body)
+    changed = {"spec": {"names": {"shortNames": ["wgt"]}}}
+    assert (await api.patch(f"{CRDS}/widgets.example.com", changed)).status == 200
+    await settled(api, "gadgets.example.com")
+
+
+async def test_a_definition_that_was_never_served_can_be_deleted(api, defined):
+    body = crd(names={"plural": "gadgets", "kind": "Widget"})
+    body["metadata"]["name"] = "gadgets.example.com"
+    await api.post(CRDS, body)
+    await api.delete(f"{CRDS}/gadgets.example.com")
+    for _ in range(100):
+        if (await api.get(f"{CRDS}/gadgets.example.com")).status == 404:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it does not go")
+
+
 async def test_names_of_others_are_not_accepted(api, defined):
     body = crd(names={"plural": "gadgets", "kind": "Widget"})
     body["metadata"]["name"] = "gadgets.example.com"

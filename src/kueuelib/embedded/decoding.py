@@ -37,7 +37,7 @@ _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 _REF_KNOWN = frozenset(("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"))
 
 
-_ENTRY_KNOWN = {
+_ENTRY_KNOWN: Mapping[str, type] = {
     **dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "subresource"), str),
     "time": str,
     "fieldsV1": dict,

@@ -11,7 +11,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.deleting import Deletes
-from kueuelib.embedded.registry.crd_rules import CLEANUP, is_established
+from kueuelib.embedded.registry.crd_rules import CLEANUP, CrdRules, is_established
 from kueuelib.embedded.registry.crds import kind_of
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.registry.registry import Registry
@@ -28,6 +28,8 @@ class Definitions:
     Args:
         storage: where objects are.
         registry: what is served.
+        rules: say whether names are free.
+        now: the time, seconds since the epoch.
         commits: told of every change.
         deletes: removes the objects of a definition that goes.
         withdrawn: called for a kind that is served no more.
@@ -38,6 +40,8 @@ class Definitions:
         self,
         storage: Storage,
         registry: Registry,
+        rules: CrdRules,
+        now: Callable[[], float],
         commits: Commits,
         deletes: Deletes,
         withdrawn: Callable[[Kind], None],
@@ -45,6 +49,8 @@ class Definitions:
     ) -> None:
         self._storage = storage
         self._registry = registry
+        self._rules = rules
+        self._now = now
         self._commits = commits
         self._deletes = deletes
         self._withdrawn = withdrawn
@@ -83,8 +89,11 @@ class Definitions:
             if known is not None and not known.builtin:
                 self._registry.remove(group, plural)
                 self._withdrawn(known)
+                asyncio.get_running_loop().call_soon(self._reconsider, group)
             return
         if not is_established(crd):
+            if crd["metadata"].get("deletionTimestamp"):
+                self._begin_cleaning(crd)
             return
         previous = self._registry.by_plural(group, plural)
         installed = kind_of(crd, change.revision, previous)
@@ -93,6 +102,23 @@ class Definitions:
             self._begin_cleaning(crd)
         elif previous is not None:
             self._begin_renewing(installed, crd["metadata"]["name"])
+        if previous is not None and _names(previous) - _names(installed):
+            asyncio.get_running_loop().call_soon(self._reconsider, group)
+
+    def _reconsider(self, group: str) -> None:
+        """Names have become free: others of the group may have waited for them."""
+        crds = self._crds()
+        for entry in list(self._storage.table(crds.table).entries()):
+            crd = entry.obj()
+            if crd["spec"]["group"] != group or crd["metadata"].get("deletionTimestamp"):
+                continue
+            if self._rules.reconsider(crd, self._now()):
+                self._commits.replace(crds, entry.key, crd, entry)
+
+    def _crds(self) -> Kind:
+        found = self._registry.by_plural(CRDS.group, CRDS.plural)
+        assert found is not None
+        return found
 
     def _begin_renewing(self, kind: Kind, name: str) -> None:
         task = self._renewing.pop(name, None)
@@ -116,8 +142,8 @@ class Definitions:
         """Deletes all objects, waits until their finalizers are gone, lets the definition go."""
         while True:
             kind = self._registry.by_plural(group, plural)
-            if kind is None:
-                return
+            if kind is None or kind.builtin:
+                break  # it was never served
             table = self._storage.table(kind.table)
             version = kind.versions[kind.storage]
             for entry in list(table.entries()):
@@ -131,8 +157,7 @@ class Definitions:
         self._release(name)
 
     def _release(self, name: str) -> None:
-        crds = self._registry.by_plural(CRDS.group, CRDS.plural)
-        assert crds is not None
+        crds = self._crds()
         key = ObjectKey("", name)
         entry = self._commits.present(crds, key)
         if entry is None:
@@ -146,3 +171,7 @@ class Definitions:
             self._commits.replace(crds, key, obj, entry)
         except StaleWrite as error:
             raise AssertionError("nothing was awaited since the entry was read") from error
+
+
+def _names(kind: Kind) -> frozenset[str]:
+    return frozenset((kind.kind, kind.list_kind, kind.plural, kind.singular, *kind.short_names))

@@ -96,7 +96,14 @@ class ApiService:
         self.tokens = Tokens(self.reader)
         self._aggregation = Aggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
-            self.storage, self.registry, self.commits, self.deletes, self._withdrawn, self._renew
+            self.storage,
+            self.registry,
+            definitions,
+            now,
+            self.commits,
+            self.deletes,
+            self._withdrawn,
+            self._renew,
         )
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 

@@ -43,18 +43,13 @@ MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
         ),
         (
             {"type": "integer"},
-            1.5,
-            'Invalid value: "number": spec.x in body must be of type integer: "number"',
+            True,
+            'Invalid value: "boolean": spec.x in body must be of type integer: "boolean"',
         ),
         (
             {"type": "boolean"},
             1,
             'Invalid value: "integer": spec.x in body must be of type boolean: "integer"',
-        ),
-        (
-            {"type": "integer"},
-            True,
-            'Invalid value: "boolean": spec.x in body must be of type integer: "boolean"',
         ),
         (
             STRING,

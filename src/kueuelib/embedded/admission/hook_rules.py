@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.client_config import validate_client
 from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
@@ -110,26 +111,9 @@ def _validate_hook(hook: Mapping[str, Any], path: str) -> list[FieldError]:
             from_label_selector(hook.get(key) or {})
         except InvalidSelector as error:
             errors.append(invalid(f"{path}.{key}", hook.get(key), str(error)))
-    errors += _validate_client(section(hook, "clientConfig"), f"{path}.clientConfig")
+    errors += validate_client(section(hook, "clientConfig"), f"{path}.clientConfig")
     for i, rule in enumerate(listed(hook, "rules")):
         errors += _validate_rule(rule, f"{path}.rules[{i}]")
-    return errors
-
-
-def _validate_client(client: Mapping[str, Any], path: str) -> list[FieldError]:
-    url, service = client.get("url"), client.get("service")
-    if bool(url) == bool(service):
-        return [required(path, "exactly one of url or service is required")]
-    if url and not url.startswith("https://"):
-        text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-        return [invalid(f"{path}.url", url, text)]
-    errors: list[FieldError] = []
-    if service:
-        errors += [
-            required(f"{path}.service.{key}", f"service {key} is required")
-            for key in ("name", "namespace")
-            if not service.get(key)
-        ]
     return errors
 
 

@@ -46,9 +46,11 @@ def duplicate(path: str, value: Any) -> FieldError:
     return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
 
 
-def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A value that is none of the known ones."""
-    known = ", ".join(shown(found) for found in sorted(supported))
+def not_supported(
+    path: str, value: Any, supported: Iterable[str], *, ordered: bool = False
+) -> FieldError:
+    """A value that is none of the known ones, which are told in their own order when `ordered`."""
+    known = ", ".join(shown(found) for found in (supported if ordered else sorted(supported)))
     text = f"Unsupported value: {shown(value)}: supported values: {known}"
     return FieldError(path, "FieldValueNotSupported", text)
 

@@ -154,10 +154,8 @@ class Builder:
         if raw.get("fieldPath"):
             try:
                 field_path = normalized_path(_text(raw, "fieldPath").strip(), node)
-            except ValueError as error:
-                problem(
-                    invalid(f"{path}.fieldPath", raw["fieldPath"], f"invalid field path: {error}")
-                )
+            except ValueError:
+                problem(invalid(f"{path}.fieldPath", raw["fieldPath"], "must be a valid path"))
         optional = raw.get("optionalOldSelf") is True
         variables = {
             "self": self_type,
@@ -189,9 +187,9 @@ class Builder:
         message, text = _text(raw, "message"), _text(raw, "rule").strip()
         problem = self.problems.append
         if message and not message.strip():
-            problem(invalid(f"{path}.message", message, "message must be non-empty if specified"))
+            problem(invalid(f"{path}.message", message, "must be non-empty if specified"))
         elif "\n" in message.strip():
-            problem(invalid(f"{path}.message", message, "message must not contain line breaks"))
+            problem(invalid(f"{path}.message", message, "must not contain line breaks"))
         elif "\n" in text and not message.strip():
             words = "message must be specified if rule contains line breaks"
             problem(required(f"{path}.message", words))

@@ -34,6 +34,8 @@ class JsonPath:
     def __init__(self, text: str) -> None:
         self.text = text
         body = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
+        if body == ".":
+            body = ""
         if body and body[0] not in ".[":
             body = f".{body}"
         self._steps: list[Step] = []

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.embedded.cel.regex import BadPattern, Pattern, compile_pattern
+from kueuelib.embedded.schema.formats import is_known
 
 NO_NODES: Final[Mapping[str, SchemaNode]] = {}
 MISSING: Final = object()
@@ -161,6 +162,8 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
     found: dict[str, Any] = {
         name: raw[keyword] for keyword, name in _PLAIN.items() if raw.get(keyword) is not None
     }
+    if not is_known(raw.get("type") or "", raw.get("format") or ""):
+        found.pop("format", None)
     if raw.get("properties"):
         found["properties"] = {name: from_openapi(sub) for name, sub in raw["properties"].items()}
     additional = raw.get("additionalProperties")

@@ -9,11 +9,15 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import duplicate, invalid, not_supported, required, too_long
 from kueuelib.embedded.cel.errors import BudgetExceeded
 from kueuelib.embedded.schema.equality import canonical, same_json
-from kueuelib.embedded.schema.formats import fits
+from kueuelib.embedded.schema.formats import fits, in_range
 from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
 from kueuelib.embedded.schema.patterns import Matcher
 from kueuelib.errors import FieldError
 
+NOWHERE: Final = "<nil>"
+"""Where Kubernetes says that a number is which does not fit its format."""
+EXACT: Final = 2**53
+"""Integers are told from other numbers below this."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -27,6 +31,13 @@ def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldEr
     """
     errors = _Errors(Matcher())
     _check(node, obj, MISSING if old is None else old, "", errors, head=True)
+    return list(errors)
+
+
+def validate_value(node: SchemaNode, value: Any) -> list[FieldError]:
+    """The broken rules of a value that is no whole object; paths start below it."""
+    errors = _Errors(Matcher())
+    _check(node, value, MISSING, "", errors)
     return list(errors)
 
 
@@ -54,9 +65,13 @@ def _check(
     wrong = _type_error(node, value, path)
     if wrong is not None:
         errors.append(wrong)
-        return
     if node.enum is not None and not any(same_json(value, each) for each in node.enum):
-        errors.append(not_supported(path, value, [_shown_plain(each) for each in node.enum]))
+        known = [_shown_plain(each) for each in node.enum]
+        errors.append(not_supported(path, value, known, ordered=True))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        _check_range(node, value, path, errors)
+    if wrong is not None:
+        return
     if isinstance(value, str):
         _check_text(node, value, path, errors)
     elif isinstance(value, dict):
@@ -80,10 +95,15 @@ _TYPE_NAMES: Final[Mapping[type, str]] = {
 }
 
 
+_GO_FORMATS: Final[Mapping[type, str]] = {int: "float64", float: "float64"}
+
+
 def type_name(value: Any) -> str:
     """The JSON type of a value in the words of OpenAPI."""
     if isinstance(value, float):
-        return "integer" if value.is_integer() else "number"
+        return "integer" if value.is_integer() and abs(value) < EXACT else "number"
+    if type(value) is int and not in_range("integer", "int64", value):
+        return "number"
     return _TYPE_NAMES.get(type(value), "object")
 
 
@@ -98,6 +118,9 @@ def _type_error(node: SchemaNode, value: Any, path: str) -> FieldError | None:
         return None
     if fine:
         return None
+    if node.format and value is not None and not isinstance(value, str | list):
+        whole = type(value) is int and found == "integer"
+        wanted, found = node.format, "int64" if whole else _GO_FORMATS.get(type(value), "")
     return _type_invalid(path, found, f"{_named(path)} must be of type {wanted}: {_quoted(found)}")
 
 
@@ -124,6 +147,13 @@ def _check_text(node: SchemaNode, value: str, path: str, errors: _Errors) -> Non
     if node.format and not fits(node.format, value):
         text = f"{_named(path)} must be of type {node.format}: {_quoted(value)}"
         errors.append(_type_invalid(path, value, text))
+
+
+def _check_range(node: SchemaNode, value: float, path: str, errors: _Errors) -> None:
+    if not in_range(node.type, node.format, value):
+        told = f"with format {node.format}" if node.format else "(default format)"
+        text = f"Checked value must be of type {node.type} {told} in {path}"
+        errors.append(invalid(NOWHERE, "", text))
 
 
 def _check_number(node: SchemaNode, value: float, path: str, errors: _Errors) -> None:
@@ -235,7 +265,7 @@ def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) ->
 
 
 def _named(path: str) -> str:
-    return f"{path} in body" if path else "in body"
+    return f"{path} in body"
 
 
 def _quoted(text: str) -> str:

@@ -320,7 +320,7 @@ async def test_a_rule_that_costs_too_much_denies(service: ApiService) -> None:
     assert "cost" in found[0]
 
 
-AT = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
+AT = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
 
 
 @pytest.mark.parametrize(
@@ -339,8 +339,8 @@ AT = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-vali
             "found no matching overload for '_==_' applied to '(int, string)'",
         ),
         (rule(""), "rule", "Required value: rule is not specified"),
-        (rule("self.a > 0", message=" "), "message", "message must be non-empty if specified"),
-        (rule("self.a > 0", message="a\nb"), "message", "message must not contain line breaks"),
+        (rule("self.a > 0", message=" "), "message", "must be non-empty if specified"),
+        (rule("self.a > 0", message="a\nb"), "message", "must not contain line breaks"),
         (rule("self.a >\n0"), "message", "message must be specified if rule contains line breaks"),
         (
             rule("self.a > 0", messageExpression="self.a"),
@@ -353,7 +353,7 @@ AT = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-vali
             "messageExpression compilation failed",
         ),
         (rule("self.a > 0", reason="Other"), "reason", 'Unsupported value: "Other"'),
-        (rule("self.a > 0", fieldPath=".z"), "fieldPath", "does not refer to a valid field"),
+        (rule("self.a > 0", fieldPath=".z"), "fieldPath", "must be a valid path"),
         (
             rule("self.a > 0", optionalOldSelf=True),
             "optionalOldSelf",

@@ -1,0 +1,382 @@
+"""The rules of a CustomResourceDefinition, but for those of its schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.client_config import validate_client
+from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins.fields import (
+    duplicate,
+    forbidden,
+    invalid,
+    listed,
+    not_supported,
+    required,
+    section,
+)
+from kueuelib.embedded.registry.json_path import JsonPath
+from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
+from kueuelib.embedded.schema.formats import is_known
+from kueuelib.embedded.schema.structural_rules import junctors_of, properties_of
+from kueuelib.errors import FieldError
+
+APPROVAL = "api-approved.kubernetes.io"
+APPROVAL_URL = "https://github.com/kubernetes/enhancements/pull/1111"
+COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+SCOPES = ("Cluster", "Namespaced")
+STRATEGIES = ("None", "Webhook")
+REVIEWS = ("v1", "v1beta1")
+SELECTABLE_LIMIT = 8
+DEPRECATION_LIMIT = 256
+FACETS: Mapping[str, tuple[str, str]] = {
+    "schema": ("spec.validation", "schema"),
+    "subresources": ("spec.subresources", "subresources"),
+    "additionalPrinterColumns": ("spec.additionalPrinterColumns", "additionalPrinterColumns"),
+    "selectableFields": ("spec.selectableFields", "selectableFields"),
+}
+"""What messages call a part that is the same in all versions, and one of a single version."""
+_PROTECTED = ("k8s.io", "kubernetes.io")
+_STEP = re.compile(r"\.(?P<field>[A-Za-z_][\w-]*)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]|(?P<array>\[)")
+
+
+def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
+    """Every broken rule of a definition.
+
+    Args:
+        obj: the definition, with defaults.
+        old: the state before; rules that it breaks already may stay broken.
+    """
+    spec = section(obj, "spec")
+    names = section(spec, "names")
+    group, plural = spec.get("group") or "", names.get("plural") or ""
+    errors: list[FieldError] = []
+    name = obj["metadata"].get("name", "")
+    if name != f"{plural}.{group}":
+        errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if not group:
+        errors.append(required("spec.group"))
+    elif texts := naming.subdomain(group):
+        errors.append(invalid("spec.group", group, ",".join(texts)))
+    elif "." not in group:
+        errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    scope = spec.get("scope")
+    if not scope:
+        errors.append(required("spec.scope"))
+    elif scope not in SCOPES:
+        errors.append(not_supported("spec.scope", scope, SCOPES))
+    lenient = old is not None and not all(
+        is_structural(section(each, "schema").get("openAPIV3Schema") or {})
+        for each in listed(section(old, "spec"), "versions")
+    )
+    errors += _validate_versions(listed(spec, "versions"), lenient=lenient)
+    errors += _validate_names(names, "spec.names")
+    errors += _validate_shared(listed(spec, "versions"), lenient=lenient)
+    errors += _validate_conversion(section(spec, "conversion"))
+    errors += _validate_approval(obj, old)
+    if spec.get("preserveUnknownFields") and not section(old or {}, "spec").get(
+        "preserveUnknownFields"
+    ):
+        text = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead"
+        )
+        errors.append(invalid("spec.preserveUnknownFields", value=True, detail=text))
+    return errors
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def _validate_names(names: Mapping[str, Any], path: str) -> list[FieldError]:
+    keys = ("plural", "singular", "kind", "listKind")
+    errors = [required(f"{path}.{key}") for key in keys if not names.get(key)]
+    for key in keys:
+        value = names.get(key) or ""
+        texts = naming.label_1035(value.lower() if key in ("kind", "listKind") else value)
+        if value and texts:
+            prefix = "may have mixed case, but should otherwise match: "
+            text = ",".join(texts)
+            mixed = key in ("kind", "listKind")
+            errors.append(invalid(f"{path}.{key}", value, prefix + text if mixed else text))
+    for i, name in enumerate(listed(names, "shortNames")):
+        if texts := naming.label_1035(name):
+            errors.append(invalid(f"{path}.shortNames[{i}]", name, ",".join(texts)))
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
+        text = "kind and listKind may not be the same"
+        errors.append(invalid(f"{path}.listKind", names["kind"], text))
+    for i, name in enumerate(listed(names, "categories")):
+        if texts := naming.label_1035(name):
+            errors.append(invalid(f"{path}.categories[{i}]", name, ",".join(texts)))
+    return errors
+
+
+def _validate_approval(obj: Obj, old: Obj | None) -> list[FieldError]:
+    """Groups of Kubernetes itself need a word from there."""
+    group = section(obj, "spec").get("group") or ""
+    if not any(group == each or group.endswith(f".{each}") for each in _PROTECTED):
+        return []
+    state = _approval(obj)
+    if state in ("approved", "bypassed") or (old is not None and state == _approval(old)):
+        return []
+    path = f"metadata.annotations[{APPROVAL}]"
+    text = f'protected groups must have approval annotation "{APPROVAL}"'
+    if state == "missing":
+        return [required(path, f"{text}, see {APPROVAL_URL}")]
+    text += f' with either a URL or a reason starting with "unapproved", see {APPROVAL_URL}'
+    return [invalid(path, section(obj, "metadata", "annotations")[APPROVAL], text)]
+
+
+def _approval(obj: Obj) -> str:
+    found = section(obj, "metadata", "annotations").get(APPROVAL) or ""
+    if not found:
+        return "missing"
+    if found.startswith("unapproved"):
+        return "bypassed"
+    try:
+        url = urlsplit(found)
+    except ValueError:
+        return "invalid"
+    return "approved" if url.scheme and url.netloc else "invalid"
+
+
+# ---- versions ------------------------------------------------------------------------------------
+
+
+def _shared(versions: Sequence[Mapping[str, Any]], facet: str) -> bool:
+    """Whether all versions have the same of something: then messages tell it once."""
+    first = versions[0].get(facet)
+    return bool(first) and all(each.get(facet) == first for each in versions)
+
+
+def _validate_versions(versions: Sequence[Mapping[str, Any]], *, lenient: bool) -> list[FieldError]:
+    path = "spec.versions"
+    if not versions:
+        return [required(path)]
+    errors: list[FieldError] = []
+    for i, version in enumerate(versions):
+        if section(version, "schema").get("openAPIV3Schema") is None:
+            errors.append(required(f"{path}[{i}].schema.openAPIV3Schema"))
+    for i, version in enumerate(versions):
+        where, name = f"{path}[{i}]", version.get("name") or ""
+        if texts := naming.label_1035(name):
+            errors.append(invalid(f"{where}.name", name, ",".join(texts)))
+        errors += _validate_deprecation(version, f"{where}.deprecationWarning")
+        for facet, (_, own) in FACETS.items():
+            if not _shared(versions, facet):
+                errors += _validate_facet(facet, version, f"{where}.{own}", lenient=lenient)
+    all_names = [each.get("name") or "" for each in versions]
+    if len(set(all_names)) < len(all_names):
+        errors.append(invalid(path, all_names, "must contain unique version names"))
+    if sum(1 for each in versions if each.get("storage")) != 1:
+        text = "must have exactly one version marked as storage version"
+        errors.append(invalid(path, all_names, text))
+    return errors
+
+
+def _validate_shared(versions: Sequence[Mapping[str, Any]], *, lenient: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for facet, (path, _) in FACETS.items():
+        if versions and _shared(versions, facet):
+            errors += _validate_facet(facet, versions[0], path, lenient=lenient)
+    return errors
+
+
+def _validate_facet(
+    facet: str, version: Mapping[str, Any], path: str, *, lenient: bool
+) -> list[FieldError]:
+    schema = section(version, "schema").get("openAPIV3Schema") or {}
+    if facet == "schema":
+        status = "status" in section(version, "subresources")
+        if section(version, "schema").get("openAPIV3Schema") is None:
+            return []
+        where = f"{path}.openAPIV3Schema"
+        return schema_problems(schema, where, status=status, lenient=lenient)
+    if facet == "subresources":
+        return _validate_scale(section(version, facet).get("scale"), f"{path}.scale")
+    if facet == "selectableFields":
+        return _validate_selectable(listed(version, facet), schema, path)
+    return _validate_columns(listed(version, facet), path)
+
+
+def unknown_formats(spec: Mapping[str, Any]) -> list[str]:
+    """The formats in the schemas of a definition that Kubernetes does not know."""
+    found = [
+        name
+        for version in listed(spec, "versions")
+        for name in _formats(section(version, "schema").get("openAPIV3Schema"))
+    ]
+    return sorted(set(found))
+
+
+def _formats(schema: Any) -> Iterator[str]:
+    if not isinstance(schema, Mapping):
+        return
+    name = schema.get("format")
+    if name and not is_known(schema.get("type") or "", name):
+        yield name
+    yield from _formats(schema.get("items"))
+    yield from _formats(schema.get("additionalProperties"))
+    for _, part in (*properties_of(schema), *junctors_of(schema)):
+        yield from _formats(part)
+
+
+def _validate_deprecation(version: Mapping[str, Any], path: str) -> list[FieldError]:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return []
+    if not version.get("deprecated"):
+        return [invalid(path, text, "can only be set for deprecated versions")]
+    if len(text.encode()) > DEPRECATION_LIMIT:
+        return [invalid(path, text, f"must be <= {DEPRECATION_LIMIT} characters long")]
+    return [] if text else [invalid(path, text, "must not be an empty string")]
+
+
+def _validate_columns(columns: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for i, column in enumerate(columns):
+        where = f"{path}[{i}]"
+        if not column.get("name"):
+            errors.append(required(f"{where}.name"))
+        types = f"must be one of {','.join(COLUMN_TYPES)}"
+        if not column.get("type"):
+            errors.append(required(f"{where}.type", types))
+        elif column["type"] not in COLUMN_TYPES:
+            errors.append(invalid(f"{where}.type", column["type"], types))
+        if column.get("format") and column["format"] not in COLUMN_FORMATS:
+            text = f"must be one of {','.join(COLUMN_FORMATS)}"
+            errors.append(invalid(f"{where}.format", column["format"], text))
+        text = column.get("jsonPath") or ""
+        problem = _path_problem(text, f"{where}.JSONPath")
+        errors += problem
+        if problem:
+            continue
+        try:
+            JsonPath(text)
+        except ValueError as error:
+            errors.append(invalid(f"{where}.JSONPath", text, str(error)))
+    return errors
+
+
+def _path_problem(text: str, where: str) -> list[FieldError]:
+    if not text:
+        return [required(where)]
+    if not text.startswith("."):
+        return [invalid(where, text, "must be a simple json path starting with .")]
+    return []
+
+
+def _validate_scale(scale: Mapping[str, Any] | None, path: str) -> list[FieldError]:
+    if scale is None:
+        return []
+    errors: list[FieldError] = []
+    for key, prefixes, words in (
+        ("specReplicasPath", (".spec.",), ".spec"),
+        ("statusReplicasPath", (".status.",), ".status"),
+        ("labelSelectorPath", (".spec.", ".status."), "either .spec or .status"),
+    ):
+        text, where = scale.get(key) or "", f"{path}.{key}"
+        if key == "labelSelectorPath" and not text:
+            continue
+        problem = _path_problem(text, where)
+        if not problem and not text.startswith(prefixes):
+            problem = [invalid(where, text, f"should be a json path under {words}")]
+        errors += problem
+    return errors
+
+
+def _validate_selectable(
+    fields: Sequence[Mapping[str, Any]], schema: Mapping[str, Any], path: str
+) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for i, field in enumerate(fields):
+        where, text = f"{path}[{i}].jsonPath", field.get("jsonPath") or ""
+        if not text:
+            errors.append(required(where))
+            continue
+        try:
+            found = _field_of(schema, text)
+        except ValueError as error:
+            errors.append(invalid(where, text, f"is an invalid path: {error}"))
+            continue
+        if text.startswith((".metadata.", "['metadata']")):
+            errors.append(invalid(where, text, "must not point to fields in metadata"))
+        if found.get("type") not in ("string", "boolean", "integer"):
+            words = (
+                "must point to a field of type string, boolean or integer. Enum string fields "
+                "and strings with formats are allowed."
+            )
+            errors.append(invalid(where, text, words))
+        if text in seen:
+            errors.append(duplicate(where, text))
+        seen.add(text)
+    if len(seen) > SELECTABLE_LIMIT:
+        text = f"Too many: {len(seen)}: must have at most {SELECTABLE_LIMIT} items"
+        errors.append(FieldError(path, "FieldValueTooMany", text))
+    return errors
+
+
+def _field_of(schema: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+    """The schema of the field at a path.
+
+    Raises:
+        ValueError: there is none, or it is no such path.
+    """
+    at, found = 0, schema
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            raise ValueError(f"expected [ or . but got: {text[at:].split('.', maxsplit=1)[0]}")
+        if step["array"]:
+            raise ValueError("array notation is not allowed")
+        inner = (found.get("properties") or {}).get(step["field"] or step["quoted"])
+        if inner is None:
+            raise ValueError("does not refer to a valid field")
+        found, at = inner, step.end()
+    return found
+
+
+# ---- conversion ----------------------------------------------------------------------------------
+
+
+def _validate_conversion(conversion: Mapping[str, Any]) -> list[FieldError]:
+    path = "spec.conversion"
+    strategy, hook = conversion.get("strategy"), conversion.get("webhook")
+    if strategy not in STRATEGIES:
+        return [not_supported(f"{path}.strategy", strategy, STRATEGIES)]
+    client, where = (hook or {}).get("clientConfig"), f"{path}.webhookClientConfig"
+    reviews = listed(hook or {}, "conversionReviewVersions")
+    if strategy == "None":
+        text = "should not be set when strategy is not set to Webhook"
+        found = [] if client is None else [forbidden(where, text)]
+        return [
+            *found,
+            *([forbidden(f"{path}.conversionReviewVersions", text)] if reviews else ()),
+        ]
+    errors: list[FieldError] = []
+    if client is None:
+        errors.append(required(where, "required when strategy is set to Webhook"))
+    else:
+        errors += validate_client(client, where)
+    return [*errors, *_validate_reviews(reviews, f"{path}.conversionReviewVersions")]
+
+
+def _validate_reviews(reviews: Sequence[str], path: str) -> list[FieldError]:
+    if not reviews:
+        return [required(path)]
+    errors: list[FieldError] = []
+    for i, name in enumerate(reviews):
+        if name in reviews[:i]:
+            errors.append(invalid(f"{path}[{i}]", name, "duplicate version"))
+            continue
+        errors += [invalid(f"{path}[{i}]", name, text) for text in naming.label_1035(name)]
+    if not set(REVIEWS) & set(reviews):
+        text = f"must include at least one of {', '.join(REVIEWS)}"
+        errors.append(invalid(path, list(reviews), text))
+    return errors

@@ -1,0 +1,92 @@
+"""Whether the schema of one version of a CustomResourceDefinition can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.embedded.builtins.fields import forbidden, invalid
+from kueuelib.embedded.schema.default_rules import default_problems
+from kueuelib.embedded.schema.openapi_rules import has_unsupported, openapi_problems
+from kueuelib.embedded.schema.structural import StructuralSchema
+from kueuelib.embedded.schema.structural_rules import structural_problems
+from kueuelib.errors import FieldError
+
+_AT_THE_ROOT = {
+    "description": "Description",
+    "type": "Type",
+    "format": "Format",
+    "title": "Title",
+    "maximum": "Maximum",
+    "exclusiveMaximum": "ExclusiveMaximum",
+    "minimum": "Minimum",
+    "exclusiveMinimum": "ExclusiveMinimum",
+    "maxLength": "MaxLength",
+    "minLength": "MinLength",
+    "pattern": "Pattern",
+    "maxItems": "MaxItems",
+    "minItems": "MinItems",
+    "uniqueItems": "UniqueItems",
+    "multipleOf": "MultipleOf",
+    "required": "Required",
+    "items": "Items",
+    "properties": "Properties",
+    "externalDocs": "ExternalDocs",
+    "example": "Example",
+    "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
+    "x-kubernetes-validations": "XValidations",
+}
+"""What the root may tell when the status is a subresource, and how messages call it."""
+
+
+def schema_problems(
+    schema: Mapping[str, Any], path: str, *, status: bool, lenient: bool
+) -> list[FieldError]:
+    """What is wrong with a schema; CEL rules are only compiled when it is fine otherwise.
+
+    Args:
+        schema: the OpenAPI schema.
+        path: of the schema in the definition.
+        status: whether the status is a subresource.
+        lenient: the definition has been stored before with a schema that is not structural.
+    """
+    errors = _root_problems(schema, path) if status else []
+    if schema.get("nullable"):
+        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    shape: list[FieldError] = []
+    if not lenient and not has_unsupported(schema):
+        shape = structural_problems(schema, path)
+        errors += shape
+    basics = openapi_problems(schema, path)
+    if shape or basics or lenient:
+        return [*errors, *basics]
+    try:
+        found = StructuralSchema.of(schema)
+    except (ValueError, TypeError, AttributeError) as error:
+        return [*errors, invalid(path, "", f"error building validator: {error}")]
+    errors += default_problems(found.node, path)
+    return errors or found.rule_problems(path)
+
+
+def is_structural(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema that was stored before is structural."""
+    return not has_unsupported(schema) and not structural_problems(schema, "")
+
+
+def _root_problems(schema: Mapping[str, Any], path: str) -> list[FieldError]:
+    """The schema of the status is a part of its own, so the root only names the parts."""
+    if schema.get("type") != "object":
+        text = (
+            'only "object" is allowed as the type at the root of the schema if the status '
+            "subresource is enabled"
+        )
+        return [invalid(f"{path}.type", schema.get("type") or "", text)] if "type" in schema else []
+    told = (name for name, value in schema.items() if value not in (None, False, "", []))
+    if all(name in _AT_THE_ROOT or name == "nullable" for name in told):
+        return []
+    names = " ".join(_AT_THE_ROOT.values())
+    text = (
+        f"only [{names}] fields are allowed at the root of the schema if the status subresource "
+        "is enabled"
+    )
+    return [invalid(path, dict(schema), text)]

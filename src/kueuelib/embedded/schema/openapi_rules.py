@@ -1,0 +1,288 @@
+"""What may not be in the schema of a custom resource, one function per rule of Kubernetes.
+
+These rules hold in every part of a schema, also within junctors; `structural_rules` tells what the
+schema as a whole must be like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required
+from kueuelib.embedded.schema.structural_rules import EMBEDDED, PRESERVE, junctors_of, properties_of
+from kueuelib.errors import FieldError
+
+Raw = Mapping[str, Any]
+Errors = Iterator[FieldError]
+
+LIST_TYPE: Final = "x-kubernetes-list-type"
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+MAP_TYPE: Final = "x-kubernetes-map-type"
+TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+UNSUPPORTED: Final = (
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+    "$ref",
+)
+"""Keywords of JSON schema that custom resources do not have."""
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+@attrs.frozen
+class Place:
+    """Where a schema stands.
+
+    Attributes:
+        undefaulted: why there may be no default, or None.
+        metadata: whether it is in the head of an object: its apiVersion, kind or metadata.
+    """
+
+    undefaulted: str | None = None
+    metadata: bool = False
+
+
+def openapi_problems(schema: Raw, path: str) -> list[FieldError]:
+    """What is wrong in the parts of a schema.
+
+    Args:
+        schema: the whole schema of one version.
+        path: of the schema in the definition.
+    """
+    return list(_problems(schema, path, Place(), root=True))
+
+
+def has_unsupported(schema: Any) -> bool:
+    """Whether a keyword of JSON schema that custom resources do not have is anywhere in it."""
+    if isinstance(schema, list):
+        return True
+    if not isinstance(schema, Mapping):
+        return False
+    if any(schema.get(name) is not None for name in UNSUPPORTED) or schema.get("$schema"):
+        return True
+    parts = [schema.get("items"), schema.get("additionalProperties")]
+    parts += [part for _, part in (*properties_of(schema), *junctors_of(schema))]
+    return any(has_unsupported(part) for part in parts)
+
+
+def _problems(schema: Raw, path: str, place: Place, *, root: bool = False) -> Errors:
+    for rule in RULES:
+        yield from rule(schema, path, place)
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, Mapping):
+        inner = place
+        if place.metadata:
+            text = " inside additionalProperties applying to object metadata"
+            inner = attrs.evolve(place, undefaulted=text)
+        yield from _problems(additional, f"{path}.additionalProperties", inner)
+    for name, sub in properties_of(schema):
+        inner = place
+        if name in _HEAD and (root or schema.get(EMBEDDED)):
+            reason = f" in top-level {name}" if root else place.undefaulted
+            inner = Place(reason, metadata=True)
+        yield from _problems(sub, f"{path}.properties[{name}]", inner)
+    for where, part in junctors_of(schema):
+        yield from _problems(part, f"{path}.{where}", place)
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        yield from _problems(items, f"{path}.items", place)
+
+
+# ---- keywords ------------------------------------------------------------------------------------
+
+
+def types_are_known(schema: Raw, path: str, place: Place) -> Errors:
+    """The type is one of OpenAPI's."""
+    del place
+    type_ = schema.get("type")
+    if type_ and type_ not in TYPES:
+        yield not_supported(f"{path}.type", type_, TYPES)
+    if type_ == "null":
+        text = "type cannot be set to null, use nullable as an alternative"
+        yield forbidden(f"{path}.type", text)
+
+
+def defaults_are_allowed(schema: Raw, path: str, place: Place) -> Errors:
+    """There are no defaults in the metadata of the object."""
+    if schema.get("default") is not None and place.undefaulted is not None:
+        yield forbidden(f"{path}.default", f"must not be set{place.undefaulted}")
+
+
+def keywords_are_supported(schema: Raw, path: str, place: Place) -> Errors:
+    """What JSON schema has and custom resources do not."""
+    del place
+    for name in UNSUPPORTED:
+        if schema.get(name) is not None:
+            yield forbidden(f"{path}.{name}", f"{name} is not supported")
+
+
+def items_are_all_alike(schema: Raw, path: str, place: Place) -> Errors:
+    """The items of a list have one schema."""
+    del place
+    if isinstance(schema.get("items"), list):
+        yield forbidden(f"{path}.items", "items must be a schema object and not an array")
+
+
+def embedded_objects_are_no_metadata(schema: Raw, path: str, place: Place) -> Errors:
+    """In the metadata of an object no other object is embedded."""
+    if place.metadata and schema.get(EMBEDDED):
+        yield forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
+
+
+def items_may_be_equal(schema: Raw, path: str, place: Place) -> Errors:
+    """Whether all items differ is not checked."""
+    del place
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(f"{path}.uniqueItems", text)
+
+
+def objects_are_maps_or_structs(schema: Raw, path: str, place: Place) -> Errors:
+    """An object has named fields, or fields of any name."""
+    del place
+    additional = schema.get("additionalProperties")
+    if schema.get("properties") and additional is not None and additional is not True:
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(f"{path}.additionalProperties", text)
+
+
+def unknown_fields_are_kept_or_not_spoken_of(schema: Raw, path: str, place: Place) -> Errors:
+    """`x-kubernetes-preserve-unknown-fields` is true or absent."""
+    del place
+    if schema.get(PRESERVE) is False:
+        yield invalid(f"{path}.{PRESERVE}", value=False, detail="must be true or undefined")
+
+
+# ---- lists and maps ------------------------------------------------------------------------------
+
+
+def map_types_are_of_objects(schema: Raw, path: str, place: Place) -> Errors:
+    """`x-kubernetes-map-type` is known, and stands at an object."""
+    del place
+    found = schema.get(MAP_TYPE)
+    if found is None:
+        return
+    yield from _typed(schema, path, "object", MAP_TYPE)
+    if found not in ("atomic", "granular"):
+        yield not_supported(f"{path}.{MAP_TYPE}", found, ("atomic", "granular"))
+
+
+def list_types_are_of_arrays(schema: Raw, path: str, place: Place) -> Errors:
+    """`x-kubernetes-list-type` is known, and stands at an array."""
+    del place
+    found = schema.get(LIST_TYPE)
+    if found is None:
+        return
+    yield from _typed(schema, path, "array", LIST_TYPE)
+    if found not in ("atomic", "set", "map"):
+        yield not_supported(f"{path}.{LIST_TYPE}", found, ("atomic", "set", "map"), ordered=True)
+
+
+def _typed(schema: Raw, path: str, wanted: str, keyword: str) -> Errors:
+    type_ = schema.get("type")
+    if type_ != wanted:
+        text = f"must be {wanted} if {keyword} is specified"
+        where = f"{path}.type"
+        yield invalid(where, type_, text) if type_ else required(where, text)
+
+
+def items_of_sets_are_atomic(schema: Raw, path: str, place: Place) -> Errors:
+    """An item of a set is compared as a whole."""
+    del place
+    items = schema.get("items")
+    if schema.get("type") != "array" or schema.get(LIST_TYPE) != "set":
+        return
+    if not isinstance(items, Mapping):
+        return
+    own = items.get(LIST_TYPE)
+    text = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    if items.get("type") == "array" and own not in (None, "atomic"):
+        yield invalid(f"{path}.items.{LIST_TYPE}", own, text)
+    if items.get("type") == "object" and items.get(MAP_TYPE) != "atomic":
+        yield invalid(f"{path}.items.{MAP_TYPE}", own, text)
+
+
+def keys_are_of_map_lists(schema: Raw, path: str, place: Place) -> Errors:
+    """`x-kubernetes-list-map-keys` stands where the list type is `map`, and there only."""
+    del place
+    keys, type_ = schema.get(LIST_KEYS), schema.get(LIST_TYPE)
+    if keys and type_ != "map":
+        text = f"must be map if {LIST_KEYS} is non-empty"
+        where = f"{path}.{LIST_TYPE}"
+        yield required(where, text) if type_ is None else invalid(where, type_, text)
+    if not keys and type_ == "map":
+        text = f"must not be empty if {LIST_TYPE} is map"
+        yield required(f"{path}.{LIST_KEYS}", text)
+
+
+def keys_are_scalars_of_items(schema: Raw, path: str, place: Place) -> Errors:
+    """The items of a map list are objects, and its keys are different scalars in them."""
+    del place
+    if schema.get(LIST_TYPE) != "map":
+        return
+    items = schema.get("items")
+    if items is None:
+        yield required(f"{path}.items", f"must have a schema if {LIST_TYPE} is map")
+    if not isinstance(items, Mapping):
+        return
+    if items.get("type") != "object":
+        text = f"must be object if parent array's {LIST_TYPE} is map"
+        yield invalid(f"{path}.items.type", items.get("type") or "", text)
+        return
+    keys = list(schema.get(LIST_KEYS) or ())
+    where = f"{path}.{LIST_KEYS}"
+    for i, key in enumerate(keys):
+        field = (items.get("properties") or {}).get(key)
+        if field is None:
+            yield invalid(where, keys, "entries must all be names of item properties")
+        elif field.get("type") in ("array", "object"):
+            text = f"must be a scalar type if parent array's {LIST_TYPE} is map"
+            yield invalid(f"{path}.items.properties[{key}].type", "object", text)
+        if key in keys[:i]:
+            yield invalid(where, keys, "must not contain duplicate entries")
+
+
+def keys_are_always_there(schema: Raw, path: str, place: Place) -> Errors:
+    """An item of a set or a map list is not null, and no key of it is missing."""
+    del place
+    items, type_ = schema.get("items"), schema.get(LIST_TYPE)
+    if not isinstance(items, Mapping) or type_ not in ("set", "map"):
+        return
+    if items.get("nullable"):
+        text = f"cannot be nullable when {LIST_TYPE} is {type_}"
+        yield forbidden(f"{path}.items.nullable", text)
+    for key in schema.get(LIST_KEYS) or () if type_ == "map" else ():
+        field = (items.get("properties") or {}).get(key)
+        if field is None:
+            continue
+        where = f"{path}.items.properties[{key}]"
+        text = f"this property is in {LIST_KEYS}, so it"
+        if key not in (items.get("required") or ()) and field.get("default") is None:
+            yield required(
+                f"{where}.default", f"{text} must have a default or be a required property"
+            )
+        if field.get("nullable"):
+            yield forbidden(f"{where}.nullable", f"{text} cannot be nullable")
+
+
+RULES: Final[Sequence[Callable[[Raw, str, Place], Errors]]] = (
+    types_are_known,
+    defaults_are_allowed,
+    keywords_are_supported,
+    items_are_all_alike,
+    embedded_objects_are_no_metadata,
+    items_may_be_equal,
+    objects_are_maps_or_structs,
+    unknown_fields_are_kept_or_not_spoken_of,
+    map_types_are_of_objects,
+    list_types_are_of_arrays,
+    items_of_sets_are_atomic,
+    keys_are_of_map_lists,
+    keys_are_scalars_of_items,
+    keys_are_always_there,
+)

@@ -1,0 +1,290 @@
+"""What makes the schema of a custom resource structural, one function per rule of Kubernetes.
+
+A schema is structural when the shape of every value is told outside of the junctors `allOf`,
+`anyOf`, `oneOf` and `not`, which then only restrict it. The functions work on the raw OpenAPI
+schema, because most of what they refuse has no place in a `SchemaNode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from kueuelib.embedded.builtins.fields import forbidden, invalid, required
+from kueuelib.embedded.cel.regex import BadPattern, compile_pattern
+from kueuelib.errors import FieldError
+
+Raw = Mapping[str, Any]
+Errors = Iterator[FieldError]
+
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
+JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
+_EITHER: Final = [{"type": "integer"}, {"type": "string"}]
+
+
+class Level(Enum):
+    """Where a schema stands; the value is how messages call it."""
+
+    ROOT = "at the root"
+    ITEM = "for specified array items"
+    FIELD = "for specified object fields"
+
+
+def structural_problems(schema: Raw, path: str) -> list[FieldError]:
+    """Why a schema is not structural, in the order of the messages.
+
+    Args:
+        schema: the whole schema of one version, without what Kubernetes does not support at all.
+        path: of the schema in the definition.
+    """
+    found = [*_structure(schema, path, Level.ROOT), *_incomplete(schema, schema, path, path)]
+    return sorted(found, key=lambda error: f"{error.path}: {error.message}")
+
+
+# ---- walking -------------------------------------------------------------------------------------
+
+
+def _structure(schema: Raw, path: str, level: Level) -> Errors:
+    for rule in RULES:
+        yield from rule(schema, path, level)
+    skipped = _int_or_string_part(schema)
+    yield from _nested_parts(schema, path, skipped)
+    for name, sub in properties_of(schema):
+        yield from _structure(sub, f"{path}.properties[{name}]", Level.FIELD)
+    if isinstance(schema.get("items"), Mapping):
+        yield from _structure(schema["items"], f"{path}.items", Level.ITEM)
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        yield from _structure(
+            schema["additionalProperties"], f"{path}.additionalProperties", Level.FIELD
+        )
+
+
+def _nested_parts(schema: Raw, path: str, skipped: str = "") -> Errors:
+    for where, part in junctors_of(schema):
+        inner = f"{path}.{where}"
+        if where.partition("[")[0] == skipped == "anyOf":
+            continue
+        below = "anyOf" if skipped == "allOf" and where == "allOf[0]" else ""
+        yield from _nested(part, inner, below)
+
+
+def _nested(schema: Raw, path: str, skipped: str = "") -> Errors:
+    """The rules of what stands in a junctor."""
+    for rule in NESTED_RULES:
+        yield from rule(schema, path)
+    yield from _nested_parts(schema, path, skipped)
+    for name, sub in properties_of(schema):
+        yield from _nested(sub, f"{path}.properties[{name}]")
+    if isinstance(schema.get("items"), Mapping):
+        yield from _nested(schema["items"], f"{path}.items")
+
+
+def properties_of(schema: Raw) -> Sequence[tuple[str, Raw]]:
+    """The fields of a schema, by name."""
+    return sorted((schema.get("properties") or {}).items())
+
+
+def junctors_of(schema: Raw) -> Iterator[tuple[str, Raw]]:
+    """The schemas in the junctors of a schema, with their paths: `anyOf[0]`, `not`."""
+    for name in JUNCTORS:
+        for i, part in enumerate(schema.get(name) or ()):
+            yield f"{name}[{i}]", part
+    if schema.get("not") is not None:
+        yield "not", schema["not"]
+
+
+def _int_or_string_part(schema: Raw) -> str:
+    """The junctor in which an integer-or-string may name its two types."""
+    if [_told(part) for part in schema.get("anyOf") or ()] == _EITHER:
+        return "anyOf"
+    first: Raw = (schema.get("allOf") or ({},))[0]
+    if [_told(part) for part in first.get("anyOf") or ()] == _EITHER:
+        return "allOf"
+    return ""
+
+
+def _told(schema: Raw) -> dict[str, Any]:
+    """What a schema says, without empty values."""
+    return {name: value for name, value in schema.items() if not _is_empty(value)}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or (isinstance(value, str | list) and not value)
+
+
+# ---- rules of structure --------------------------------------------------------------------------
+
+
+def arrays_have_items(schema: Raw, path: str, level: Level) -> Errors:
+    """The items of an array have a schema."""
+    del level
+    if schema.get("type") == "array" and schema.get("items") is None:
+        yield required(f"{path}.items", "must be specified")
+
+
+def the_root_names_its_fields(schema: Raw, path: str, level: Level) -> Errors:
+    """The root is no map."""
+    if level is Level.ROOT and schema.get("additionalProperties") is not None:
+        yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
+
+
+def types_are_told(schema: Raw, path: str, level: Level) -> Errors:
+    """Every value has a type, unless it may be anything or an integer or a string."""
+    type_ = schema.get("type")
+    if schema.get(EMBEDDED) and type_ != "object":
+        text = f"must be object if {EMBEDDED} is true"
+        where = f"{path}.type"
+        yield invalid(where, type_, text) if type_ else required(where, text)
+    elif not type_ and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
+        yield required(f"{path}.type", f"must not be empty {level.value}")
+
+
+def the_root_is_an_object(schema: Raw, path: str, level: Level) -> Errors:
+    """The type of the root is `object`."""
+    type_ = schema.get("type")
+    if level is Level.ROOT and type_ and type_ != "object":
+        yield invalid(f"{path}.type", type_, "must be object at the root")
+
+
+def extensions_agree(schema: Raw, path: str, level: Level) -> Errors:
+    """An integer-or-string is nothing else beside."""
+    del level
+    for name in (PRESERVE, EMBEDDED):
+        if schema.get(INT_OR_STRING) and schema.get(name):
+            text = f"must be false if {INT_OR_STRING} is true"
+            yield invalid(f"{path}.{name}", value=True, detail=text)
+
+
+def embedded_objects_have_fields(schema: Raw, path: str, level: Level) -> Errors:
+    """An embedded object is no map, and names its fields or keeps unknown ones."""
+    del level
+    if not schema.get(EMBEDDED):
+        return
+    if schema.get("additionalProperties") is not None:
+        text = f"must not be used if {EMBEDDED} is set"
+        yield forbidden(f"{path}.additionalProperties", text)
+    if not schema.get(PRESERVE) and not schema.get("properties"):
+        text = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
+        yield required(f"{path}.properties", text)
+
+
+def heads_have_their_types(schema: Raw, path: str, level: Level) -> Errors:
+    """`apiVersion` and `kind` are strings, `metadata` is an object."""
+    if level is not Level.ROOT and not schema.get(EMBEDDED):
+        return
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        found = (schema.get("properties") or {}).get(name)
+        if found is not None and found.get("type") != wanted:
+            where = f"{path}.properties[{name}].type"
+            yield invalid(where, found.get("type") or "", f"must be {wanted}")
+
+
+def metadata_of_the_root_is_known(schema: Raw, path: str, level: Level) -> Errors:
+    """Of the metadata only the names may be restricted."""
+    meta = (schema.get("properties") or {}).get("metadata")
+    if level is not Level.ROOT or meta is None:
+        return
+    others = _told(meta).keys() - {"type", "default", "properties"}
+    if others or not (meta.get("properties") or {}).keys() <= {"name", "generateName"}:
+        text = (
+            "must not specify anything other than name and generateName, but metadata is "
+            "implicitly specified"
+        )
+        yield forbidden(f"{path}.properties[metadata]", text)
+
+
+def patterns_can_be_read(schema: Raw, path: str, level: Level | None = None) -> Errors:
+    """A pattern is a regular expression as Go knows them."""
+    del level
+    pattern = schema.get("pattern")
+    if not pattern:
+        return
+    try:
+        compile_pattern(pattern)
+    except BadPattern as error:
+        text = f"must be a valid regular expression, but isn't: {error}"
+        yield invalid(f"{path}.pattern", pattern, text)
+
+
+RULES: Final[Sequence[Callable[[Raw, str, Level], Errors]]] = (
+    arrays_have_items,
+    the_root_names_its_fields,
+    types_are_told,
+    the_root_is_an_object,
+    extensions_agree,
+    embedded_objects_have_fields,
+    heads_have_their_types,
+    metadata_of_the_root_is_known,
+    patterns_can_be_read,
+)
+
+# ---- rules of junctors ---------------------------------------------------------------------------
+
+_FORBIDDEN_IN_JUNCTORS: Final[Mapping[str, str]] = {
+    "type": "empty",
+    "additionalProperties": "undefined",
+    "default": "undefined",
+    "title": "empty",
+    "description": "empty",
+    "nullable": "false",
+    PRESERVE: "false",
+    EMBEDDED: "false",
+    INT_OR_STRING: "false",
+    "x-kubernetes-list-map-keys": "empty",
+    "x-kubernetes-list-type": "undefined",
+    "x-kubernetes-map-type": "undefined",
+    "x-kubernetes-validations": "empty",
+}
+
+
+def junctors_only_restrict(schema: Raw, path: str) -> Errors:
+    """A junctor tells nothing that belongs to the shape."""
+    for name, wanted in _FORBIDDEN_IN_JUNCTORS.items():
+        value = schema.get(name)
+        if not _is_empty(value) or (name == "default" and value is not None):
+            yield forbidden(f"{path}.{name}", f"must be {wanted} to be structural")
+
+
+def junctors_leave_metadata_alone(schema: Raw, path: str) -> Errors:
+    """A junctor does not restrict metadata."""
+    if "metadata" in (schema.get("properties") or {}):
+        where = f"{path}.properties[metadata]"
+        yield forbidden(where, "must not be specified in a nested context")
+
+
+NESTED_RULES: Final[Sequence[Callable[[Raw, str], Errors]]] = (
+    junctors_only_restrict,
+    junctors_leave_metadata_alone,
+    patterns_can_be_read,
+)
+
+
+def _incomplete(part: Raw, shape: Raw, path: str, told: str) -> Errors:
+    """What a junctor restricts is also part of the shape.
+
+    Args:
+        part: the root, or what stands in a junctor of it.
+        shape: what the schema tells of the same value outside of junctors.
+        path: of the shape.
+        told: of the part.
+    """
+    for where, inner in junctors_of(part):
+        yield from _incomplete(inner, shape, path, f"{told}.{where}")
+    if part is shape:
+        return
+    if isinstance(part.get("items"), Mapping):
+        yield from _matched(part["items"], shape.get("items"), f"{path}.items", f"{told}.items")
+    for name, sub in properties_of(part):
+        known = (shape.get("properties") or {}).get(name)
+        where = f"properties[{name}]"
+        yield from _matched(sub, known, f"{path}.{where}", f"{told}.{where}")
+
+
+def _matched(part: Raw, shape: Any, path: str, told: str) -> Errors:
+    if not isinstance(shape, Mapping):
+        yield required(path, f"because it is defined in {told}")
+    else:
+        yield from _incomplete(part, shape, path, told)
