@@ -126,22 +126,16 @@ class Engine:
         """
         self._queues.reconsider()
 
-    def revive(self, name: str) -> None:
-        """Lets all that wait in a ClusterQueue and its cohort be tried again, the parked ones too.
-
-        Not needed for progress either: who is helped by a change is revived by it.
-        """
-        self._state.wake(name)
-
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.
 
-        There may be no heads, when only verdicts are to be told that are known without a cycle.
+        There may be no heads, when only verdicts are to be told that are known without a cycle, or
+        when the turn passes of those that nothing can help.
         The heads are in flight until `settle` is called with the plan that was made of them.
         """
         while self._queues.has_work(now):
             popped = self._queues.pop_heads(now)
-            if not popped and not self._queues.has_untold:
+            if popped is None:
                 continue
             heads = tuple(
                 Head(

@@ -75,6 +75,47 @@ class Hopeless:
     resources: frozenset[str]
 
 
+class Passing:
+    """Parked shapes that let their turn pass, by the order in which their turns come."""
+
+    def __init__(self) -> None:
+        self._orders: dict[Shape, QueueOrder] = {}
+        self._heap: list[tuple[QueueOrder, int, Shape]] = []
+        self._serial = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._orders)
+
+    def put(self, shape: Shape, order: QueueOrder) -> None:
+        """A shape has one turn to come."""
+        if self._orders.get(shape) != order:
+            self._orders[shape] = order
+            self._serial += 1
+            heappush(self._heap, (order, self._serial, shape))
+
+    def drop(self, shape: Shape) -> None:
+        """A shape is tried in its turn, or has none any more."""
+        self._orders.pop(shape, None)
+
+    def clear(self) -> None:
+        """No turn is to come."""
+        self._orders.clear()
+        self._heap.clear()
+
+    def take(self, before: QueueOrder | None) -> bool:
+        """Uses up the first turn if it comes before another one; None for no other one."""
+        while self._heap:
+            order, _, shape = self._heap[0]
+            if self._orders.get(shape) == order:
+                if before is not None and before < order:
+                    return False
+                del self._orders[shape]
+                heappop(self._heap)
+                return True
+            heappop(self._heap)
+        return False
+
+
 class PendingQueue:
     """What waits in one ClusterQueue; every workload is in one place.
 
@@ -104,6 +145,7 @@ class PendingQueue:
         self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
         self._groups: dict[Shape, ShapeGroup] = {}
         self._hopeless: dict[Shape, Hopeless] = {}
+        self._passing = Passing()
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
 
     # --- in and out
@@ -188,29 +230,60 @@ class PendingQueue:
         """Whether `pop` is worth a try."""
         return bool(self._heap) and self.active
 
+    def first(self) -> Pending | None:
+        """Who comes first of those that are to be tried; None when there is nobody."""
+        while self._heap:
+            waits_its_turn, order, key = self._heap[0]
+            item = self.items.get(key)
+            if (
+                item is not None
+                and item.info.order == order
+                and item.place is Place.HEAP
+                and waits_its_turn is not (key == self.sticky)
+            ):
+                return item
+            heappop(self._heap)
+        return None
+
     def pop(self) -> Pending | None:
         """Takes the head in flight; None when there is none or one is under way already."""
-        if self.in_flight is not None:
+        item = self.first() if self.in_flight is None else None
+        if item is None:
             return None
-        while self._heap:
-            waits_its_turn, order, key = heappop(self._heap)
-            item = self.items.get(key)
-            if item is None or item.info.order != order or item.aside is not None:
-                continue
-            if waits_its_turn is (key == self.sticky):
-                continue
-            group = item.group
-            if group is not None:
-                if not group.active:
-                    continue
-                self._leave_group(item)
-            self._turns += 1
-            item.overtaken = self._turns > item.turn + 1
-            item.turn = self._turns
-            item.in_flight, item.changed = True, False
-            self.in_flight = key
-            return item
-        return None
+        heappop(self._heap)
+        if item.group is not None:
+            self._leave_group(item)
+        self._turns += 1
+        item.overtaken = self._turns > item.turn + 1
+        item.turn = self._turns
+        item.in_flight, item.changed = True, False
+        self.in_flight = item.info.key
+        return item
+
+    # --- turns that pass
+
+    @property
+    def has_passing(self) -> bool:
+        """Whether shapes wait for their turn only to let it pass."""
+        return bool(self._passing)
+
+    def let_pass(self) -> bool:
+        """Lets the turn of this ClusterQueue pass if it belongs to a shape that nothing can help.
+
+        Returns:
+            Whether it did: no head is to be popped in this cycle.
+        """
+        first = self.first()
+        if first is not None and first.info.key == self.sticky:
+            return False
+        if not self._passing.take(None if first is None else first.info.order):
+            return False
+        self._turns += 1
+        return True
+
+    def forgo(self) -> None:
+        """Nobody is there for whom it matters who has the turn."""
+        self._passing.clear()
 
     # --- parking and waking
 
@@ -257,6 +330,7 @@ class PendingQueue:
     def revive(self, shape: Shape) -> None:
         """Lets a shape be tried again."""
         self._hopeless.pop(shape, None)
+        self._passing.drop(shape)
         group = self._groups.get(shape)
         if group is not None and not group.active:
             group.active = True
@@ -265,6 +339,9 @@ class PendingQueue:
     def move(self, freed: Collection[FlavorResource] | None) -> None:
         """Something moved: everything that it can help is to be tried again.
 
+        The other shapes stay parked, but their turn comes once, and passes: who is behind them in
+        the queue does not get ahead of other ClusterQueues because of what can't help the queue.
+
         Args:
             freed: what became free; None when something else moved, which may help all.
         """
@@ -272,6 +349,8 @@ class PendingQueue:
         for shape, known in tuple(self._hopeless.items()):
             if helps is None or not helps.isdisjoint(known.resources):
                 self.revive(shape)
+            elif (group := self._groups.get(shape)) and (first := group.first()):
+                self._passing.put(shape, first[0])
         for key in tuple(self._asides[Aside.MOVE]):
             self.join(self.items[key])
 

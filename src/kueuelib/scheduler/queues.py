@@ -340,6 +340,7 @@ class Queues:
         freed = None if state.woken else state.freed
         for queue in state.members.values():
             queue.move(freed)
+            state.passing = state.passing or queue.has_passing
         state.woken, state.freed = False, set()
 
     def _start_over(self, scope: Scope, state: ScopeState) -> None:
@@ -375,11 +376,6 @@ class Queues:
         self._expire(now)
         return bool(self._due or self._untold)
 
-    @property
-    def has_untold(self) -> bool:
-        """Whether `take_untold` may have something."""
-        return bool(self._untold)
-
     def take_untold(self) -> tuple[Pending, ...]:
         """Workloads parked without a cycle, because one of their shape was tried in vain."""
         found = (self.get(key) for key in self._untold)
@@ -389,30 +385,49 @@ class Queues:
         self._untold.clear()
         return told
 
-    def pop_heads(self, now: float) -> tuple[tuple[str, Pending], ...]:
+    def pop_heads(self, now: float) -> tuple[tuple[str, Pending], ...] | None:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
 
         Only scopes in which something changed since their last cycle take part, but all their
-        queues
-        do: a blocked head of a StrictFIFO queue keeps others of its cohort from borrowing what is
-            its
-        own.
+        queues do: a blocked head of a StrictFIFO queue keeps others of its cohort from borrowing
+        what is its own.
+
+        Returns:
+            The heads; None when there is nothing to do at all. There may be none in a cycle in
+            which turns passed, or in which only known verdicts are to be told.
         """
         self._expire(now)
         due = tuple(self._due)
         self._due.clear()
         self._cycle += 1
-        heads = []
+        heads: list[tuple[str, Pending]] = []
+        passed = False
         for scope in due:
             state = self._scopes[scope]
             if state.woken or state.freed:
                 self._move(state)
+            skipping = self._passing_turns(state) if state.passing else frozenset()
+            if skipping:
+                passed = True
+                self._due[scope] = None
             for name, queue in state.members.items():
-                item = queue.pop() if queue.offers else None
+                item = queue.pop() if queue.offers and name not in skipping else None
                 if item is not None:
                     item.version = state.version
                     if item.came_round is not None and state.moved_in >= item.came_round:
                         item.start_over()
                     heads.append((name, item))
             self._start_over(scope, state)
+        if not heads and not passed and not self._untold:
+            return None
         return tuple(sorted(heads, key=lambda head: head[0]))
+
+    def _passing_turns(self, state: ScopeState) -> frozenset[str]:
+        """The ClusterQueues whose turn passes in this cycle."""
+        members = {name: queue for name, queue in state.members.items() if queue.active}
+        if all(queue.first() is None for queue in members.values()):
+            for queue in state.members.values():
+                queue.forgo()
+        passing = frozenset(name for name, queue in members.items() if queue.let_pass())
+        state.passing = any(queue.has_passing for queue in members.values())
+        return passing

@@ -31,10 +31,20 @@ class ScopeState:
         moved_in: the cycle after which something moved last.
         charged_in: the cycle after which somebody was charged last.
         version: counts everything that may change a verdict.
+        passing: whether parked shapes have a turn to come that passes.
         late: parked shapes of ClusterQueues that start over after the next cycle.
     """
 
-    __slots__ = ("charged_in", "freed", "late", "members", "moved_in", "version", "woken")
+    __slots__ = (
+        "charged_in",
+        "freed",
+        "late",
+        "members",
+        "moved_in",
+        "passing",
+        "version",
+        "woken",
+    )
 
     def __init__(self) -> None:
         self.members: dict[str, PendingQueue] = {}
@@ -43,4 +53,5 @@ class ScopeState:
         self.moved_in = -1
         self.charged_in = -1
         self.version = 0
+        self.passing = False
         self.late: dict[tuple[str, Shape], None] = {}

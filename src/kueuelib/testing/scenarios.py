@@ -230,7 +230,7 @@ class _Run:
     def _release(self, number: int) -> None:
         for name in sorted(name for name, due in self._releases.items() if due <= number):
             del self._releases[name]
-            self._something_happened(freed_by=name)
+            self._something_happened()
             conditions = (
                 make_condition(QUOTA_RESERVED, False, "Pending", self._now),
                 make_condition(ADMITTED, False, "NoReservation", self._now),
@@ -245,19 +245,15 @@ class _Run:
         for name in self._scenario.get("finish", {}).get(str(number), ()):
             raw = self._raw.get(name)
             if raw is not None and raw.get("status", {}).get("admission"):
-                self._something_happened(freed_by=name)
+                self._something_happened()
                 self._patch(name, make_condition(FINISHED, reason="Succeeded", at=self._now))
         for found in self._arrivals.pop(number, ()):
             self._something_happened()
             self._create(found)
 
-    def _something_happened(self, freed_by: str = "") -> None:
-        """The recorded scheduler tries everybody in the cohort again when anything gets free."""
+    def _something_happened(self) -> None:
         if self._rounds is not None:
             self._rounds.forget()
-        admission = self._raw.get(freed_by, {}).get("status", {}).get("admission")
-        if admission:
-            self._engine.revive(admission["clusterQueue"])
 
     def _holding(self, key: ObjectKey) -> Obj:
         admission = self._raw[key.name]["status"]["admission"]

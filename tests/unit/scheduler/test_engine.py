@@ -275,10 +275,44 @@ def test_what_becomes_free_wakes_only_those_who_ask_for_it(cluster: Cluster) -> 
     cluster.submit("g", "q", 1)
     assert cluster.rest() == []
     cluster.tell(events.WorkloadGone(key("r")))
-    assert cluster.cycle() == ["+g"]
-    assert not cluster.engine.has_work(NOW) or cluster.cycle() == []
-    cluster.engine.revive("q")
-    assert cluster.cycle() == ["c0"]
+    assert [cluster.cycle(), cluster.cycle()] == [[], ["+g"]]
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadSet(holding("r", "q", 1)), events.WorkloadGone(key("r")))
+    assert cluster.engine.next_cycle(NOW) is None
+
+
+def test_the_turn_of_those_whom_nothing_can_help_passes_to_other_queues(cluster: Cluster) -> None:
+    two_flavors(cluster, "a", 0, 3, cohort="x")
+    cluster.queue("b", 3, cohort="x")
+    cluster.queue("c", 0, cohort="x")
+    cluster.tell(events.WorkloadSet(holding("r", "b", 2)))
+    gpus = make_assignment({"gpu": 1}, "g")
+    admission = {"clusterQueue": "a", "podSetAssignments": [gpus]}
+    cluster.tell(events.WorkloadSet(holding("s", "a", 1, status={"admission": admission})))
+    cluster.submit("large", "b", 2, created=1.0)
+    assert cluster.rest() == []
+    cluster.submit("small", "b", 1, created=2.0)
+    cluster.submit("other", "c", 1, created=3.0)
+    cluster.tell(events.WorkloadGone(key("s")))
+    assert cluster.cycle() == ["+other"]
+    assert cluster.where("large") is Where.INADMISSIBLE
+    assert cluster.cycle() == ["small"]
+
+
+def test_who_preempts_waits_for_nobodys_turn(cluster: Cluster) -> None:
+    two_flavors(cluster, "a", 0, 3, cohort="x")
+    cluster.queue("b", 3, cohort="x", preemption={"withinClusterQueue": "LowerPriority"})
+    cluster.tell(events.WorkloadSet(holding("r", "b", 2)))
+    cluster.tell(events.WorkloadSet(holding("t", "b", 1, priority=9)))
+    gpus = make_assignment({"gpu": 1}, "g")
+    admission = {"clusterQueue": "a", "podSetAssignments": [gpus]}
+    cluster.tell(events.WorkloadSet(holding("s", "a", 1, status={"admission": admission})))
+    cluster.submit("large", "b", 3, priority=2)
+    assert cluster.rest() == []
+    cluster.submit("small", "b", 2, priority=1)
+    assert cluster.cycle() == ["small"]
+    cluster.tell(events.WorkloadGone(key("s")))
+    assert cluster.cycle() == ["small"]
 
 
 @pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
