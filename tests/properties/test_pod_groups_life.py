@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import format_time
 from kueuelib.api.patch import merge_patch
 from kueuelib.controllers import workload_state as states
@@ -23,16 +24,22 @@ from kueuelib.jobs.lanes import stretches
 from kueuelib.jobs.pods.declaration import parse
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.marks import gated
+from kueuelib.jobs.pods.marks import gated, marked_as_ours
+from kueuelib.jobs.pods.missed import regained
 from kueuelib.jobs.pods.plan import plan_group, plan_without_pods, situation_of
-from kueuelib.jobs.pods.reading import Stage, stage_of
+from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_managed, stage_of
 from kueuelib.jobs.pods.role_hash import role_of
 from kueuelib.jobs.pods.roles import role_by_name
+from kueuelib.jobs.pods.rules import validate_pod
+from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Situation
 
 KUEUE = "kueue.x-k8s.io"
 FINALIZER = f"{KUEUE}/managed"
 MOST_PLANS = 60
+KEPT = 1000.0
+"""Seconds that a group is kept which the manager has given up."""
+SETTINGS = JobSettings(delete_deactivated_after=KEPT)
 FLAVORS = {"spot": {"spec": {"nodeLabels": {"pool": "spot"}}}}
 
 
@@ -50,12 +57,24 @@ class Server:
     # ---- the manager's side
 
     def plan(self):
-        pods = tuple(copy.deepcopy(list(self.pods.values())))
+        pods = tuple(copy.deepcopy(list(filter(is_managed, self.pods.values()))))
         facts = GroupFacts("ns", "group", pods, copy.deepcopy(self.workload), self.now)
         if not pods:
             return plan_without_pods(facts.own)
         group = PodGroup(facts)
-        return plan_group(situation_of(group, Situation(None, self.now, flavors=FLAVORS)), group)
+        situation = Situation(None, self.now, SETTINGS, flavors=FLAVORS)
+        return plan_group(situation_of(group, situation), group)
+
+    def find_missed(self) -> None:
+        """Pods that lost the label by which the manager sees them, or never had it."""
+        for pod in list(self.pods.values()):
+            if is_managed(pod):
+                continue
+            if has_finalizer(pod):
+                for command in regained(pod):
+                    self.execute(command)
+            elif stage_of(pod) is Stage.GATED:
+                self.execute(Change(PODS, pod, marked_as_ours(pod)))
 
     def execute(self, command: Any) -> bool:
         """One command; whether the plan goes on."""
@@ -226,12 +245,29 @@ def crashing(commands: Sequence[Any], shuffle: random.Random | None) -> list[Any
     return found
 
 
+def unlabelled(pod):
+    """The pod without the label by which the manager sees it."""
+    changed = copy.deepcopy(pod)
+    changed["metadata"]["labels"].pop(f"{KUEUE}/managed", None)
+    return changed
+
+
+def given_up(workload, now):
+    """The Workload after its last try."""
+    changed = {**workload, "spec": {**workload["spec"], "active": False}}
+    reason = f"{states.DEACTIVATED}DueToRequeuingLimitExceeded"
+    return states.evict(changed, reason, "the last try", now)
+
+
+ENDINGS = ("delete", "complete", "give up", "delete workload", "retention")
+
+
 class GroupLife(RuleBasedStateMachine):
     """A group of two small pods and a large one."""
 
     cpus = ("1", "1", "2")
 
-    @initialize(ending=st.sampled_from(["delete", "complete", "give up", "delete workload"]))
+    @initialize(ending=st.sampled_from([*ENDINGS]))
     def begin(self, ending):
         self.server = Server()
         self.ending = ending
@@ -263,6 +299,7 @@ class GroupLife(RuleBasedStateMachine):
     def settle(self):
         for _ in range(MOST_PLANS):
             self.server.collect_garbage()
+            self.server.find_missed()
             before = next(self.server.versions)
             commands = self.server.plan()
             for command in commands:
@@ -403,6 +440,34 @@ class GroupLife(RuleBasedStateMachine):
             pod["metadata"]["finalizers"] = []
             self.server.put(pod)
 
+    @rule(which=st.integers(0, 5))
+    def somebody_takes_the_label_off(self, which):
+        """Where the webhook lets that pass."""
+        found = list(self.server.pods.values())
+        if found:
+            old = found[which % len(found)]
+            new = unlabelled(old)
+            known = set(validate_pod(old, None))
+            if not set(validate_pod(new, old, group_exists=True)) - known:
+                self.server.put(new)
+
+    @rule(which=st.integers(0, 5))
+    def the_label_goes_while_the_webhook_is_away(self, which):
+        found = list(filter(has_finalizer, self.server.pods.values()))
+        if found:
+            self.server.put(unlabelled(found[which % len(found)]))
+            self.server.find_missed()
+
+    @rule()
+    def the_group_is_given_up_by_the_manager(self):
+        workload = self.server.workload
+        if workload is not None and states.phase_of(workload) is states.Phase.ADMITTED:
+            self.server.put(given_up(workload, self.server.now))
+
+    @rule()
+    def much_time_goes_by(self):
+        self.server.now += 2 * KEPT
+
     @rule()
     def the_scheduler_evicts(self):
         workload = self.server.workload
@@ -502,6 +567,24 @@ class GroupLife(RuleBasedStateMachine):
         else:
             raise AssertionError("the group never finishes")
         self.clean_up()
+
+    def end_by_retention(self):
+        """The manager gives the group up; once it was kept long enough nothing of it is left."""
+        self.settle_all()
+        self.somebody_deactivates_or_activates(True)
+        self.the_group_runs()
+        workload = self.server.workload
+        if workload is None or states.is_finished(workload):
+            self.clean_up()
+            self.end_by_delete()
+            return
+        self.the_scheduler_admits()
+        self.the_group_is_given_up_by_the_manager()
+        self.settle_all()
+        self.server.now += 2 * KEPT
+        self.settle_all()
+        assert not self.server.pods
+        assert self.server.workload is None
 
     def clean_up(self):
         """Pods that came too late wait for ever; that they can be deleted is all they need."""

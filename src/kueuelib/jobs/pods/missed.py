@@ -79,7 +79,7 @@ class MissedPods:
             self._told.pop(next(iter(self._told)))
         self._told[uid] = None
         self._metrics.missed(PODS.kind, LEFT_ALONE)
-        text = "The pod was created while the webhook was away; it runs without waiting for quota"
+        text = "The pod came in past the webhook, or lost our marks; it runs without quota"
         return (Emit(pod, NOT_GATED, text, WARNING),)
 
 

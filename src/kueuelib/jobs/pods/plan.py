@@ -17,7 +17,17 @@ from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.jobs import reports
 from kueuelib.jobs.capabilities import StopReason
-from kueuelib.jobs.commands import MISSED, WARNING, Change, Command, Count, Delete, Emit
+from kueuelib.jobs.commands import (
+    MISSED,
+    WARNING,
+    Change,
+    Command,
+    Count,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+)
 from kueuelib.jobs.metrics import REPAIRED
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.pods import marks
@@ -99,8 +109,23 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
         return first if group.is_active() else (*first, *_rewritten(group, workload))
     held = _held_back(situation, group, workload)
     if held:
-        return (*first, *held)
-    return _counted(situation, (*first, *plan(situation)))
+        return (*first, *_but_deleted(held, first))
+    return _counted(situation, (*first, *_but_deleted(plan(situation), first)))
+
+
+def _but_deleted(commands: Commands, first: Commands) -> Commands:
+    """The commands without those about pods that were rejected a moment before."""
+    gone = {
+        each.obj["metadata"]["uid"]
+        for each in first
+        if isinstance(each, Delete) and each.resource == PODS
+    }
+    return tuple(
+        each
+        for each in commands
+        if not isinstance(each, Delete | PatchStatus | DropFinalizer | Emit)
+        or each.obj["metadata"].get("uid") not in gone
+    )
 
 
 def _too_late(pods: Iterable[Obj]) -> Commands:

@@ -110,7 +110,8 @@ def _declaration(pod: Obj) -> list[FieldError]:
 def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     found: list[FieldError] = []
     before, after = labels_of(old), labels_of(new)
-    if is_managed(old) and has_finalizer(old) and MANAGED not in after:
+    counts = has_finalizer(old) or stage_of(old) in (Stage.GATED, Stage.STARTED, Stage.LEAVING)
+    if is_managed(old) and counts and MANAGED not in after:
         text = "the pod is counted until it is over; delete it to have it gone"
         found.append(forbidden(label_path(MANAGED), text))
     if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:

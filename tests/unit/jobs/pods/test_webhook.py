@@ -173,7 +173,12 @@ def test_a_pod_of_ours_cannot_be_hidden_from_us(pods):
         assert error.path == f"metadata.labels[{KUEUE}/managed]"
         free = copy.deepcopy(old)
         free["metadata"]["finalizers"] = []
-        assert not validate_pod(new, free), "what was let go is of no interest any more"
+        assert validate_pod(new, free), "it counts by its label alone"
+    over = pods.over(phase="Succeeded")
+    over["metadata"]["finalizers"] = []
+    new = copy.deepcopy(over)
+    del new["metadata"]["labels"][f"{KUEUE}/managed"]
+    assert not validate_pod(new, over), "what was let go is of no interest any more"
 
 
 def test_a_pod_that_was_hidden_all_the_same_gets_its_label_back(pods):
