@@ -361,6 +361,68 @@ class JobConformance:
         for entry in self._job(world.live_job).pod_sets():
             assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
 
+    @pytest.mark.parametrize("moment", ["waiting", "admitted", "started", "running", "evicted"])
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    def test_whenever_its_user_suspends_it_a_job_can_be_admitted_elsewhere(
+        self, moment: str, one_at_a_time: bool
+    ) -> None:
+        """Quota comes back, and nothing of the first flavor stays in its templates."""
+        world = self._waiting(one_at_a_time=one_at_a_time)
+        if moment != "waiting":
+            world.admit("spot")
+        if moment in ("started", "running", "evicted"):
+            world.settle()
+        if moment in ("running", "evicted"):
+            world.change(self.adapter.running(world.live_job))
+            world.settle()
+        if moment == "evicted":
+            world.evict()
+        job = self._job(world.live_job).copy()
+        job.suspend()
+        world.change(job.object)
+        world.settle()
+        if moment not in ("waiting", "evicted"):
+            world.evict()
+            world.settle()
+        if moment in ("running", "evicted"):
+            world.change(self.adapter.stopped(world.live_job))
+            world.settle()
+        assert world.is_suspended()
+        assert not world.holds_quota()
+        before = self._job(self._suspended()).pod_sets()
+        for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
+            assert _parts(entry.template) == _parts(wanted.template)
+        world.admit("reserved")
+        world.settle()
+        assert not world.is_suspended()
+        for entry in self._job(world.live_job).pod_sets():
+            assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
+
+    @pytest.mark.parametrize("one_at_a_time", [False, True])
+    def test_a_job_that_cannot_start_is_told_why_and_never_runs(self, one_at_a_time: bool) -> None:
+        """Not even when its user starts it by hand."""
+        queued = self._queued()
+        self._job(queued).suspend()
+        job = self._job(queued)
+        infos = [PodSetInfo(e.name, e.count, node_selector={"pool": "own"}) for e in job.pod_sets()]
+        job.run_with_podsets_info(infos)
+        job.suspend()
+        world = self._world(job.object, one_at_a_time=one_at_a_time)
+        world.settle()
+        world.admit("spot")
+        world.settle()
+        assert states.condition(world.workload, "Finished")["reason"] == "FailedToStart"
+        assert one_at_a_time or "FailedToStart" in world.events, "the job is told"
+        assert world.is_suspended()
+        started = self._job(world.live_job).copy()
+        started.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in started.pod_sets()])
+        world.change(self.adapter.running(started.object))
+        assert not world.is_suspended()
+        world.settle()
+        world.change(self.adapter.stopped(world.live_job))
+        world.settle()
+        assert world.is_suspended(), "it has no quota"
+
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_deleted_workload_stops_the_job_and_is_made_again(self, one_at_a_time: bool) -> None:
         """The new one comes once no pod of the old one is left."""
