@@ -442,3 +442,11 @@ def test_a_group_that_was_given_up_by_us_is_deleted_as_a_whole(pods):
 
 def name_of(command):
     return command.obj["metadata"]["name"]
+
+
+def test_a_pod_that_is_rejected_while_its_group_is_stopped_is_deleted_once(pods, running, admitted):
+    """A pod without our finalizer gives its place to another one."""
+    running[1]["metadata"]["finalizers"] = []
+    extra = pods.waiting("c", group="group", total=2)
+    commands = pods.plan(*running, extra, workload=pods.evicted(admitted))
+    assert sorted(deleted(commands)) == ["a", "b"]
