@@ -217,6 +217,7 @@ def _container_errors(container: Mapping[str, Any], path: str) -> list[FieldErro
     for kind, amounts in (("requests", requests), ("limits", limits)):
         for name, amount in amounts.items():
             where = f"{path}.resources.{kind}[{name}]"
+            errors += fields.qualified_name(where, name)
             if name == "pods":
                 errors.append(_invalid(where, name, "is counted by itself"))
             elif Quantity.parse(amount) < Quantity.parse(0):

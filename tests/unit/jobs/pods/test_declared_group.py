@@ -292,6 +292,10 @@ def template(asked, **limits):
             "[0].template.spec.containers[0].resources.requests[cpu]",
         ),
         (
+            sets(template=json.loads(json.dumps(TEMPLATE).replace('"cpu"', '"Weird Resource!"'))),
+            "[1].template.spec.containers[0].resources.requests[Weird Resource!]",
+        ),
+        (
             json.dumps([{"name": "a", "count": 1, "template": template("-1")}]),
             "[0].template.spec.containers[0].resources.requests[cpu]",
         ),
