@@ -531,3 +531,82 @@ async def test_allowed_values_are_told_in_their_own_order(api):
     found = await made(api, "color", "green")
     (cause,) = found.body["details"]["causes"]
     assert cause["message"] == 'Unsupported value: "green": supported values: "red", "blue"'
+
+
+# ---- embedded objects ----------------------------------------------------------------------------
+
+EMBEDDED = {
+    "type": "object",
+    "x-kubernetes-embedded-resource": True,
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+POD = {"apiVersion": "v1", "kind": "Pod"}
+
+
+async def embed(api, value, validation="Strict"):
+    assert (await api.post(CRDS, crd(struct(spec=struct(x=EMBEDDED))))).status == 201
+    body = {"apiVersion": "schemas.example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
+    params = {"dryRun": "All", "fieldValidation": validation}
+    return await api.post(GADGETS, {**body, "spec": {"x": value}}, params=params)
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "text"),
+    [
+        ({**POD, "metadata": {"junk": 1}}, 400, 'unknown field "spec.x.metadata.junk"'),
+        (
+            {**POD, "metadata": {"ownerReferences": [{"foo": 1}]}},
+            400,
+            'unknown field "spec.x.metadata.ownerReferences[0].foo"',
+        ),
+        (
+            {**POD, "metadata": {"labels": 5}},
+            400,
+            (
+                'spec.x.metadata: Invalid value: {"labels":5}: json: cannot unmarshal number into '
+                "Go struct field ObjectMeta.labels of type map[string]string"
+            ),
+        ),
+        (
+            {**POD, "metadata": 5},
+            400,
+            (
+                "spec.x.metadata: Invalid value: 5: json: cannot unmarshal number into Go value of "
+                "type v1.ObjectMeta"
+            ),
+        ),
+        ({**POD, "apiVersion": 5}, 400, "spec.x.apiVersion: Invalid value: 5: must be a string"),
+        ({}, 422, "[spec.x.apiVersion: Required value, spec.x.kind: Required value]"),
+        (
+            {**POD, "apiVersion": "a/b/c"},
+            422,
+            'spec.x.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+        ),
+        ({**POD, "kind": "p o d"}, 422, 'spec.x.kind: Invalid value: "p o d": may have mixed case'),
+        (
+            {**POD, "metadata": {"labels": {"a b": "c"}}},
+            422,
+            'spec.x.metadata.labels: Invalid value: "a b": name part must consist of',
+        ),
+        (
+            {**POD, "metadata": {"generation": -1}},
+            422,
+            "spec.x.metadata.generation: Invalid value: -1: must be greater than or equal to 0",
+        ),
+    ],
+)
+async def test_the_head_of_an_embedded_object_is_checked(api, value, status, text):
+    found = await embed(api, value)
+    assert found.status == status
+    assert text in found.body["message"]
+
+
+@pytest.mark.parametrize("validation", ["Warn", "Ignore"])
+async def test_the_metadata_of_an_embedded_object_are_pruned(api, validation):
+    meta = {"name": "A B", "junk": 1, "creationTimestamp": None, "labels": {"a": None}}
+    found = await embed(api, {**POD, "metadata": meta, "other": {"junk": 1}}, validation)
+    assert found.status == 201
+    kept = {"name": "A B", "labels": {"a": ""}}
+    assert found.body["spec"]["x"] == {**POD, "metadata": kept, "other": {"junk": 1}}
+    warned = 'unknown field \\"spec.x.metadata.junk\\"' in found.headers.get("warning", "")
+    assert warned is (validation == "Warn")

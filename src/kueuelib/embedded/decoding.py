@@ -6,7 +6,7 @@ fields and all defaults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -50,6 +50,9 @@ class Schema(Protocol):
 
     def prune(self, obj: Obj) -> Sequence[str]:
         """Removes unknown fields and gives their paths."""
+
+    def embedded(self, obj: Obj) -> Iterable[tuple[str, Obj]]:
+        """The objects embedded in it, with their paths."""
 
     def default(self, obj: Obj) -> None:
         """Fills in the defaults of the schema."""
@@ -169,11 +172,58 @@ def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
 def redefine(kind: Kind, version: Version, obj: Obj, unknown: list[str] | None = None) -> None:
     """Prunes and defaults in place; paths of unknown fields are added to `unknown`."""
     if version.schema is not None:
-        pruned = version.schema.prune(obj)
+        pruned = [*version.schema.prune(obj), *check_embedded(kind, version, obj)]
         if unknown is not None:
             unknown.extend(pruned)
         version.schema.default(obj)
     kind.rules.default(obj)
+
+
+def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
+    """Checks the JSON types of the heads of embedded objects, and prunes their metadata.
+
+    Returns:
+        the paths of the unknown fields.
+
+    Raises:
+        BadRequest: a field has the wrong type.
+    """
+    unknown: list[str] = []
+    for path, each in version.schema.embedded(obj):
+        _check_head(kind, version, each, path)
+        if "metadata" not in each:
+            continue
+        meta = {} if each["metadata"] is None else each["metadata"]
+        given = copy_json(meta)
+
+        def wrong(
+            name: str, value: Any, want: str, *, where: str = path, given: Any = given
+        ) -> BadRequest:
+            field = f"struct field ObjectMeta.{name.removeprefix('metadata.')}"
+            text = f"json: cannot unmarshal {_json_type(value)} into Go {field} of type {want}"
+            shown = invalid(f"{where}.metadata", given, text)
+            return _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
+
+        if not isinstance(meta, dict):
+            text = f"json: cannot unmarshal {_json_type(meta)} into Go value of type v1.ObjectMeta"
+            shown = invalid(f"{path}.metadata", meta, text)
+            raise _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
+        each["metadata"] = meta
+        unknown += [f"{path}.{name}" for name in _read_metadata(meta, wrong)]
+    return unknown
+
+
+def _check_head(kind: Kind, version: Version, obj: Obj, path: str) -> None:
+    for key in ("apiVersion", "kind"):
+        if key in obj and not isinstance(obj[key], str):
+            shown = invalid(f"{path}.{key}", obj[key], "must be a string")
+            raise _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
+
+
+def _cannot_be_handled(kind: Kind, version: Version, why: str) -> BadRequest:
+    return BadRequest(
+        f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: {why}'
+    )
 
 
 def report_unknown(
@@ -239,6 +289,10 @@ def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
             f"cannot unmarshal {_json_type(meta)} into Go struct field {kind.kind}.metadata of "
             "type v1.ObjectMeta"
         )
+    return _read_metadata(meta, wrong)
+
+
+def _read_metadata(meta: Obj, wrong: Callable[[str, Any, str], BadRequest]) -> list[str]:
     for key in [key for key, value in meta.items() if value is None]:
         del meta[key]
     for key in _META_TEXTS:

@@ -13,7 +13,12 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.decoding import check_metadata, copy_json, report_unknown
+from kueuelib.embedded.decoding import (
+    check_embedded,
+    check_metadata,
+    copy_json,
+    report_unknown,
+)
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
 from kueuelib.embedded.patching.fieldsets import Ambiguous
 from kueuelib.embedded.patching.last_applied import renewed
@@ -174,6 +179,7 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
         config["metadata"]["managedFields"] = managed
     if version.schema is not None:
         unknown += version.schema.prune(config)
+        unknown += check_embedded(kind, version, config)
     if unknown:
         raise _undeclared(expected, kind, config, unknown)
     report_unknown(kind, version, options, ())

@@ -262,7 +262,7 @@ def test_what_did_not_change_is_not_held_against_an_object():
     assert errors(found, new, old) == ["spec.y: Too long: may not be more than 1 bytes"]
 
 
-def test_metadata_and_heads_of_embedded_objects_are_not_looked_at():
+def test_heads_of_wrong_types_are_left_to_the_decoder():
     found = schema(properties={"x": {"type": "object", "x-kubernetes-embedded-resource": True}})
     inner = {"apiVersion": 1, "kind": 2, "metadata": 3}
     obj = {"apiVersion": 1, "kind": "K", "metadata": {"odd": 1}, "spec": {"x": inner}}

@@ -65,6 +65,7 @@ class SchemaNode:
         patch_merge_key: the field by which it matches items; empty: items are scalars.
         rules: the raw `x-kubernetes-validations` of the value.
         ruled: whether there are rules here or anywhere below.
+        embeds: whether objects are embedded anywhere below.
         defaults: the properties that have a default, and the default.
     """
 
@@ -103,6 +104,7 @@ class SchemaNode:
     patch_merge_key: str = ""
     rules: tuple[Mapping[str, Any], ...] = ()
     ruled: bool = False
+    embeds: bool = False
     defaults: tuple[tuple[str, Any], ...] = attrs.field(init=False, repr=False)
 
     @defaults.default
@@ -193,6 +195,7 @@ def from_openapi(raw: Mapping[str, Any]) -> SchemaNode:
         found["rules"] = tuple(raw["x-kubernetes-validations"])
     below = (*found.get("properties", {}).values(), found.get("items"), found.get("additional"))
     found["ruled"] = "rules" in found or any(sub is not None and sub.ruled for sub in below)
+    found["embeds"] = any(sub is not None and (sub.embedded or sub.embeds) for sub in below)
     return SchemaNode(**found)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.schema.defaults import apply_defaults
+from kueuelib.embedded.schema.embedded_objects import embedded_objects
 from kueuelib.embedded.schema.node import SchemaNode, from_openapi
 from kueuelib.embedded.schema.prune import prune
 from kueuelib.embedded.schema.validate import validate
@@ -38,6 +39,10 @@ class StructuralSchema:
     def prune(self, obj: Obj) -> list[str]:
         """Remove unknown fields in place, and give their paths."""
         return prune(self.node, obj)
+
+    def embedded(self, obj: Obj) -> Iterator[tuple[str, Obj]]:
+        """The objects that are embedded in an object, with their paths."""
+        return embedded_objects(self.node, obj)
 
     def default(self, obj: Obj) -> None:
         """Fill in defaults in place."""

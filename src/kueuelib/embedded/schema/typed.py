@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -314,6 +314,11 @@ class TypedSchema:
         walk = _Walk(kind, self.version, [])
         _walk_fields(self.message, kind, obj, "", "", walk, root=True)
         return walk.unknown
+
+    def embedded(self, obj: Obj) -> Iterable[tuple[str, Obj]]:
+        """There are no embedded objects."""
+        del obj
+        return ()
 
     def default(self, obj: Obj) -> None:
         """Types have no defaults; the rules of the kind have."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import duplicate, invalid, not_supported, required, too_long
 from kueuelib.embedded.cel.errors import BudgetExceeded
+from kueuelib.embedded.schema.embedded_objects import embedded_problems
 from kueuelib.embedded.schema.equality import canonical, same_json
 from kueuelib.embedded.schema.formats import fits, in_range
 from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode
@@ -226,6 +227,8 @@ def _check_map(
         text = f"{_named(path)} should have at least {node.min_properties} properties"
         errors.append(invalid(path, value, text))
     errors += [required(_inside(path, name)) for name in node.required if name not in value]
+    if node.embedded and not head:
+        errors += embedded_problems(value, path)
     before = old if isinstance(old, dict) else {}
     for name, each in value.items():
         if name in _HEAD and (head or node.embedded):
