@@ -20,10 +20,11 @@ from kueuelib.checks.parameters import ParameterSource, Problem, content
 from kueuelib.checks.plan import Ask, Asked, Reservation, Reset, Rest, reservation_of
 from kueuelib.checks.turns import Turns
 from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
+from kueuelib.checks.writing import EntryWriter
 from kueuelib.controllers import workload_state as states
 from kueuelib.errors import ApiError, Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
-from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
@@ -32,16 +33,10 @@ if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
 
 BY_CHECK = "workloads by admission check"
-CONFLICTS = 5
-"""How often an answer is written again on a newer object before the retry waits."""
 FIRST_PAUSE, LAST_PAUSE = 10.0, 600.0
 """Seconds until a check that failed is asked again: at first, and at most."""
 LEAST_PAUSE = 1.0
 """Seconds until a check is asked again that says `Pending(again=...)`, at least."""
-NEWER_FIELDS = ("reason", "requeueAfterSeconds")
-"""Fields of an entry that the CRDs of older managers do not have."""
-
-_EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
 
 
 def entry_key(workload: ObjectKey, check: str) -> ObjectKey:
@@ -84,13 +79,14 @@ class CheckReconciler:
         self._recorder = recorder
         self._clock = clock
         self._evaluator = Evaluator(check)
+        self._writer = EntryWriter(
+            check, client, workloads, lambda: frozenset(self.mine()), recorder
+        )
         self._asked: dict[tuple[ObjectKey, str], Asked] = {}
         self._running: dict[tuple[ObjectKey, str], tuple[Reservation, asyncio.Task[Verdict]]] = {}
-        self._answers: dict[ObjectKey, Obj] = {}
         self._enqueue: Callable[[ObjectKey], None] = lambda _: None
         self._turns = Turns(self._call)
         self._nudges: dict[ObjectKey, int] = {}
-        self._plain_entries = False
         workloads.add_handler(self._heard)
 
     def enqueue_with(self, enqueue: Callable[[ObjectKey], None]) -> None:
@@ -126,7 +122,7 @@ class CheckReconciler:
         """The workloads with quota that an AdmissionCheck said Ready to, except one UID."""
         found = []
         for key in self._workloads.store.keys_by_index(BY_CHECK, check):
-            wl = self._newest(key)
+            wl = self._writer.newest(key)
             if wl is None or wl["metadata"]["uid"] == but or namespace not in ("", key.namespace):
                 continue
             entry = plan.entry_of(wl, check)
@@ -142,14 +138,8 @@ class CheckReconciler:
             if asked is not None:
                 self._asked[key, name] = attrs.evolve(asked, again=0.0)
 
-    def _newest(self, key: ObjectKey) -> Obj | None:
-        """The workload as we wrote it last, until the watch shows that or anything newer."""
-        return self._answers.get(key) or self._workloads.store.get(key)
-
     def _heard(self, delta: Delta[Obj]) -> None:
-        answer = self._answers.get(delta.key)
-        if answer is not None and not _is_older(delta.new, answer):
-            del self._answers[delta.key]
+        self._writer.heard(delta)
         gone = delta.kind is DeltaKind.DELETED or delta.new is None
         reservation = None if gone or delta.new is None else reservation_of(delta.new)
         for entry in {*self._running, *(self._asked if gone else ())}:
@@ -182,7 +172,7 @@ class CheckReconciler:
 
     async def _look(self, key: ObjectKey, name: str) -> float | None:
         """Moves one entry; when to look again, or None."""
-        wl, check = self._newest(key), self._mine(name)
+        wl, check = self._writer.newest(key), self._mine(name)
         entry = None if wl is None else plan.entry_of(wl, name)
         if wl is None or check is None or entry is None:
             return None
@@ -196,7 +186,7 @@ class CheckReconciler:
                 return until
             case Reset(message):
                 new = {"state": CHECK_PENDING, "message": message}
-                await self._write(
+                await self._writer.write(
                     wl,
                     name,
                     lambda _, entry: plan.changed_entry(entry, new, self._clock.now()),
@@ -269,7 +259,7 @@ class CheckReconciler:
     ) -> tuple[Verdict | None, str | None]:
         """The verdict, or what went wrong; neither when nobody wants to know any more."""
         key, uid = key_of(wl), wl["metadata"]["uid"]
-        newest = self._newest(key)
+        newest = self._writer.newest(key)
         if newest is None or reservation_of(newest) != reservation:
             return None, None
         source = self._check.controller_name
@@ -321,8 +311,6 @@ class CheckReconciler:
             return Pending(again=pause)
         return Retry(message, after=pause)
 
-    # ---- writing
-
     async def _settle(
         self,
         wl: Obj,
@@ -344,7 +332,7 @@ class CheckReconciler:
         def change(newest: Obj, entry: Mapping[str, Any]) -> Obj | None:
             return None if kept else plan.decided(newest, entry, verdict, now)
 
-        written = await self._write(
+        written = await self._writer.write(
             wl, name, change, lambda newest: reservation_of(newest) == reservation
         )
         if written is None:
@@ -368,85 +356,9 @@ class CheckReconciler:
             return now + self._check.recheck
         return None
 
-    async def _write(
-        self,
-        wl: Obj,
-        name: str,
-        change: Callable[[Obj, Mapping[str, Any]], Obj | None],
-        still: Callable[[Obj], bool],
-    ) -> Obj | None:
-        """Changes one entry on the newest object; that object, or None when it is too late."""
-        key, uid = key_of(wl), wl["metadata"]["uid"]
-        newest = self._newest(key)
-        for _ in range(CONFLICTS):
-            if newest is None or newest["metadata"]["uid"] != uid or not still(newest):
-                return None
-            entry = plan.entry_of(newest, name)
-            if entry is None:
-                return None
-            changed = change(newest, entry)
-            if changed is None:
-                return newest
-            try:
-                written = await self._send(newest, name, changed)
-            except Conflict:
-                try:
-                    newest = await self._client.get(self._workloads.resource, key)
-                except NotFound:
-                    return None
-            except NotFound:
-                return None
-            else:
-                self._answers[key] = written
-                self._report(written, name, entry, changed)
-                return written
-        raise Conflict(f"workload {key} changes too fast to write what check {name} says")
-
-    async def _send(self, wl: Obj, name: str, entry: Obj) -> Obj:
-        if self._plain_entries:
-            entry = {field: value for field, value in entry.items() if field not in NEWER_FIELDS}
-        body = plan.apply_body(wl, frozenset(self.mine()), {name: entry})
-        try:
-            return await self._client.patch(
-                self._workloads.resource,
-                key_of(wl),
-                body,
-                PatchType.APPLY,
-                subresource="status",
-                field_manager=self._check.field_manager,
-                force=True,
-            )
-        except ApiError as error:
-            unknown = "not declared in schema" in error.message
-            if self._plain_entries or not unknown or not {*NEWER_FIELDS} & entry.keys():
-                raise
-        self._plain_entries = True
-        return await self._send(wl, name, entry)
-
-    def _report(self, wl: Obj, name: str, old: Mapping[str, Any], new: Obj) -> None:
-        severity = _EVENTS.get(new["state"])
-        if severity is None or old.get("state") == new["state"]:
-            return
-        text = f": {new['message']}" if new["message"] else ""
-        self._recorder.event(
-            wl,
-            severity,
-            f"AdmissionCheck{new['state']}",
-            f"Check {name} is {new['state']}{text}"[:1000],
-            component=self._check.controller_name,
-        )
-
 
 def _is_refusal(error: ApiError) -> bool:
     """Whether the server will never take what was sent."""
     if isinstance(error, (Conflict, NotFound)):
         return False
     return error.code < 500 and error.code != 429
-
-
-def _is_older(obj: Obj | None, answer: Obj) -> bool:
-    """Whether the watch shows a state from before our own write."""
-    if obj is None or obj["metadata"]["uid"] != answer["metadata"]["uid"]:
-        return False
-    seen, written = obj["metadata"]["resourceVersion"], answer["metadata"]["resourceVersion"]
-    return seen.isdecimal() and written.isdecimal() and int(seen) < int(written)

@@ -1,0 +1,150 @@
+"""Writes what a check says into its entry of a Workload, by server-side apply (spec/jobs 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.checks import plan
+from kueuelib.checks.definition import Check
+from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.informer import Informer
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventRecorder
+
+CONFLICTS = 5
+"""How often an answer is written again on a newer object before the retry waits."""
+NEWER_FIELDS = ("reason", "requeueAfterSeconds")
+"""Fields of an entry that the CRDs of older managers do not have."""
+
+_EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
+
+
+class EntryWriter:
+    """Writes entries, and knows what it wrote until the watch shows it.
+
+    Args:
+        check: whose entries.
+        client: writes.
+        workloads: the informer of Workloads.
+        mine: the names of the AdmissionChecks of the check.
+        recorder: for events about Workloads.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        client: Client,
+        workloads: Informer,
+        mine: Callable[[], frozenset[str]],
+        recorder: EventRecorder,
+    ) -> None:
+        self._check = check
+        self._client = client
+        self._workloads = workloads
+        self._mine = mine
+        self._recorder = recorder
+        self._answers: dict[ObjectKey, Obj] = {}
+        self._plain_entries = False
+
+    def newest(self, key: ObjectKey) -> Obj | None:
+        """The workload as we wrote it last, until the watch shows that or anything newer."""
+        return self._answers.get(key) or self._workloads.store.get(key)
+
+    def heard(self, delta: Delta[Obj]) -> None:
+        """The watch shows a change of a workload."""
+        answer = self._answers.get(delta.key)
+        if answer is not None and not _is_older(delta.new, answer):
+            del self._answers[delta.key]
+
+    async def write(
+        self,
+        wl: Obj,
+        name: str,
+        change: Callable[[Obj, Mapping[str, Any]], Obj | None],
+        still: Callable[[Obj], bool],
+    ) -> Obj | None:
+        """Changes one entry on the newest object; that object, or None when it is too late.
+
+        Args:
+            wl: the raw Workload.
+            name: the AdmissionCheck.
+            change: the new entry for the newest object and its entry; None leaves it.
+            still: whether the newest object still is what the change was decided on.
+
+        Raises:
+            ApiError: it could not be written.
+            TransportError: the same.
+        """
+        key, uid = key_of(wl), wl["metadata"]["uid"]
+        newest = self.newest(key)
+        for _ in range(CONFLICTS):
+            if newest is None or newest["metadata"]["uid"] != uid or not still(newest):
+                return None
+            entry = plan.entry_of(newest, name)
+            if entry is None:
+                return None
+            changed = change(newest, entry)
+            if changed is None:
+                return newest
+            try:
+                written = await self._send(newest, name, changed)
+            except Conflict:
+                try:
+                    newest = await self._client.get(self._workloads.resource, key)
+                except NotFound:
+                    return None
+            except NotFound:
+                return None
+            else:
+                if not _is_older(written, self._answers.get(key, written)):
+                    self._answers[key] = written
+                self._report(written, name, entry, changed)
+                return written
+        raise Conflict(f"workload {key} changes too fast to write what check {name} says")
+
+    async def _send(self, wl: Obj, name: str, entry: Obj) -> Obj:
+        if self._plain_entries:
+            entry = {field: value for field, value in entry.items() if field not in NEWER_FIELDS}
+        body = plan.apply_body(wl, self._mine(), {name: entry})
+        try:
+            return await self._client.patch(
+                self._workloads.resource,
+                key_of(wl),
+                body,
+                PatchType.APPLY,
+                subresource="status",
+                field_manager=self._check.field_manager,
+                force=True,
+            )
+        except ApiError as error:
+            unknown = "not declared in schema" in error.message
+            if self._plain_entries or not unknown or not {*NEWER_FIELDS} & entry.keys():
+                raise
+        self._plain_entries = True
+        return await self._send(wl, name, entry)
+
+    def _report(self, wl: Obj, name: str, old: Mapping[str, Any], new: Obj) -> None:
+        severity = _EVENTS.get(new["state"])
+        if severity is None or old.get("state") == new["state"]:
+            return
+        text = f": {new['message']}" if new["message"] else ""
+        self._recorder.event(
+            wl,
+            severity,
+            f"AdmissionCheck{new['state']}",
+            f"Check {name} is {new['state']}{text}"[:1000],
+            component=self._check.controller_name,
+        )
+
+
+def _is_older(obj: Obj | None, answer: Obj) -> bool:
+    """Whether the watch shows a state from before our own write."""
+    if obj is None or obj["metadata"]["uid"] != answer["metadata"]["uid"]:
+        return False
+    seen, written = obj["metadata"]["resourceVersion"], answer["metadata"]["resourceVersion"]
+    return seen.isdecimal() and written.isdecimal() and int(seen) < int(written)
