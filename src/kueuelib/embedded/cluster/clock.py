@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Protocol
 
@@ -45,6 +46,8 @@ class ManualClock:
     """A clock that stands still until it is advanced."""
 
     def __init__(self, start: float) -> None:
+        if not math.isfinite(start):
+            raise ValueError(f"a clock cannot start at {start!r}: give seconds since the epoch")
         self._now = start
         self._waiting: set[asyncio.Event] = set()
 
@@ -53,8 +56,26 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Moves on; whoever waits for an instant looks again."""
-        self._now += seconds
+        """Moves on in one go; whoever waits for an instant looks again.
+
+        Raises:
+            ValueError: time would go back, or nowhere.
+        """
+        self.move_to(self.after(seconds))
+
+    def after(self, seconds: float) -> float:
+        """The instant that is so many seconds from now.
+
+        Raises:
+            ValueError: time would go back, or nowhere.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"a clock cannot move by {seconds!r} s: give a number from 0 on")
+        return self._now + seconds
+
+    def move_to(self, instant: float) -> None:
+        """Moves on to an instant, seconds since the epoch; an earlier one changes nothing."""
+        self._now = max(self._now, instant)
         for signal in tuple(self._waiting):
             signal.set()
 

@@ -60,6 +60,11 @@ class Loop(Generic[K]):
         due = self._queue.next_deadline(now)
         return not self._queue.processing and (due is None or due > now)
 
+    @property
+    def due(self) -> float | None:
+        """When there is something to do again: epoch seconds, None: not before an event."""
+        return self._queue.next_deadline(self._clock.now())
+
     async def run(self) -> None:
         """Works until it is cancelled."""
         async with asyncio.TaskGroup() as group:

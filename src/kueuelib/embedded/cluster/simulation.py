@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Self
 
 from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS
-from kueuelib.embedded.cluster.clock import Clock, SystemClock
+from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.ended_pods import ENDED_LIMIT, EndedPods
 from kueuelib.embedded.cluster.events import Events
@@ -27,6 +27,9 @@ from kueuelib.errors import AlreadyExists
 NODE_COUNT = 2
 _QUIET_ROUNDS = 20
 _ROUND = 0.002
+_EXACT_STEPS = 5_000
+_COARSE_STEPS = 500
+"""After so many instants time passes in steps, so that a year of something frequent has an end."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -68,6 +71,7 @@ class SimulatedCluster:
             service, self._kinds.of(JOBS), pods, self._clock, self._events, backoff, pod_limit
         )
         keeper = NodeKeeper(service, node_mirror, self._clock)
+        self._leases = keeper.loop
         self._loops = (
             keeper.loop,
             Scheduler(service, pods, node_mirror, self._clock, self._events).loop,
@@ -120,6 +124,33 @@ class SimulatedCluster:
     def idle(self) -> bool:
         """Whether no part has anything to do now."""
         return self._jobs.idle and self._events.idle and all(loop.idle for loop in self._loops)
+
+    async def pass_time(self, clock: ManualClock, seconds: float) -> None:
+        """Lets time pass: what falls due meanwhile is done at its own instant, one by one.
+
+        Args:
+            clock: that of the cluster.
+            seconds: how many.
+
+        Raises:
+            ValueError: time would go back, or nowhere.
+            BaseExceptionGroup: a part of the cluster has failed.
+        """
+        end = clock.after(seconds)
+        steps, least = 0, 0.0
+        while True:
+            await self.settle()
+            now = clock.now()
+            dues = [loop.due for loop in self._loops if loop is not self._leases]
+            due = min((each for each in dues if each is not None), default=end)
+            if now >= end or due >= end:
+                break
+            steps += 1
+            if steps == _EXACT_STEPS:
+                least = (end - now) / _COARSE_STEPS
+            clock.move_to(min(max(due, now + least), end))
+        clock.move_to(end)
+        await self.settle()
 
     async def settle(self) -> None:
         """Returns when everything is done that is due at the present time of the clock.
