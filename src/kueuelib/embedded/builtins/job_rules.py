@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.builtins.job_defaults import default_job, generate_selector
 from kueuelib.embedded.builtins.job_spec import validate_job, validate_job_update
 from kueuelib.embedded.builtins.job_status import validate_job_status
+from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
 from kueuelib.errors import FieldError
+
+MANY_COMPLETIONS = 100_000
+MANY_PODS = 10_000
 
 
 class JobRules(KindRules):
@@ -34,3 +39,21 @@ class JobRules(KindRules):
         if subresource == "status":
             return validate_job_status(obj, old)
         return validate_job_update(obj, old)
+
+    def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
+        """Of the template, when the Job is new or was changed, and of counts that are too large."""
+        meta, spec = section(obj, "metadata"), section(obj, "spec")
+        if old is not None and meta.get("generation") == section(old, "metadata").get("generation"):
+            return ()
+        found: list[str] = []
+        if old is None:
+            found += name_warnings(meta.get("name") or "", "Pod names and hostnames")
+        completions, parallelism = spec.get("completions") or 0, spec.get("parallelism") or 0
+        many = completions > MANY_COMPLETIONS and parallelism > MANY_PODS
+        if spec.get("completionMode") == "Indexed" and many:
+            found.append(
+                "spec: In Indexed Jobs with a number of completions higher than 10^5 and a "
+                "parallelism higher than 10^4, Kubernetes might not be able to track "
+                "completedIndexes when a big number of indexes fail"
+            )
+        return [*found, *spec_warnings(section(spec, "template", "spec"), "spec.template.spec")]

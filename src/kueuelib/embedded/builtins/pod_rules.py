@@ -19,6 +19,7 @@ from kueuelib.embedded.builtins.pod_defaults import CONTAINER_LISTS, default_pod
 from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
 from kueuelib.embedded.builtins.pod_placement import validate_tolerations
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
 from kueuelib.embedded.builtins.resources import qos_class
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.errors import FieldError
@@ -67,6 +68,15 @@ class PodRules(KindRules):
         if subresource:
             return ()
         return validate_pod_update(obj, old)
+
+    def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
+        """At the creation only: people hardly ever change pods."""
+        if old is not None:
+            return ()
+        name = section(obj, "metadata").get("name") or ""
+        hostname = section(obj, "spec").get("hostname")
+        named = () if hostname else name_warnings(name, "the Pod's hostname")
+        return [*named, *spec_warnings(section(obj, "spec"), "spec")]
 
     def grace_period(self, obj: Obj, asked: int | None) -> int:
         """What was asked for, else the pod's own; pods that never ran or are done go at once."""

@@ -21,6 +21,7 @@ from kueuelib.embedded.builtins.fields import (
 from kueuelib.embedded.builtins.metadata import validate_labels
 from kueuelib.embedded.builtins.pod_defaults import default_pod_template
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
+from kueuelib.embedded.builtins.pod_warnings import spec_warnings
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -91,6 +92,9 @@ class ServiceRules(KindRules):
                 errors.append(required("spec.externalName"))
         elif not ports and spec.get("clusterIP") != HEADLESS:
             errors.append(required("spec.ports"))
+        if spec["type"] in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == HEADLESS:
+            text = f"may not be set to 'None' for {spec['type']} services"
+            errors.append(invalid("spec.clusterIPs[0]", HEADLESS, text))
         for i, port in enumerate(ports):
             path = f"spec.ports[{i}]"
             if len(ports) > 1 and not port.get("name"):
@@ -169,6 +173,14 @@ class DeploymentRules(KindRules):
             path = "spec.template.spec.restartPolicy"
             errors.append(not_supported(path, pod.get("restartPolicy"), ("Always",)))
         return errors
+
+    def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
+        """Of the template, when the Deployment is new or was changed."""
+        generation = section(obj, "metadata").get("generation")
+        if old is not None and generation == section(old, "metadata").get("generation"):
+            return ()
+        pod = section(obj, "spec", "template", "spec")
+        return list(spec_warnings(pod, "spec.template.spec"))
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The selector stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,20 +21,49 @@ KILLED = 137
 """The exit code of a container that was killed."""
 
 
+LAST_EXIT_CODE = 255
+
+
 def run_seconds(annotations: Mapping[str, Any]) -> float | None:
-    """How long a pod runs, None: until it is deleted. A text that is no number counts as none."""
-    text = annotations.get(RUN_SECONDS)
-    try:
-        found = float(text) if text is not None else None
-    except ValueError:
-        return None
-    return found if found is None or found == found else None  # noqa: PLR0124 - not a number
+    """How long a pod runs, None: until it is deleted; so does what is no such number."""
+    found = _number(annotations.get(RUN_SECONDS))
+    return found if found is not None and 0 <= found < math.inf else None
 
 
 def exit_code(annotations: Mapping[str, Any]) -> int:
-    """How a pod ends; a text that is no whole number counts as 1."""
+    """How a pod ends; what is no whole number from 0 to 255 counts as 1."""
     text = annotations.get(EXIT_CODE) or "0"
     try:
-        return int(text)
+        found = int(text)
     except ValueError:
         return 1
+    return found if 0 <= found <= LAST_EXIT_CODE else 1
+
+
+def problems(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is wrong with the annotations of a pod, and what is done instead; for an event."""
+    found = []
+    text = annotations.get(RUN_SECONDS)
+    if text is not None and run_seconds(annotations) is None:
+        found.append(
+            f"{RUN_SECONDS}: {text!r} is no number of seconds from 0 on, for example 1.5; the pod "
+            "runs until it is deleted"
+        )
+    code = annotations.get(EXIT_CODE)
+    if code and exit_code(annotations) == 1 and not _is_one(code):
+        found.append(
+            f"{EXIT_CODE}: {code!r} is no whole number from 0 to {LAST_EXIT_CODE}; the containers "
+            "end with 1"
+        )
+    return tuple(found)
+
+
+def _is_one(text: str) -> bool:
+    return _number(text) == 1
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of
 from kueuelib.embedded.cluster.clock import Clock
-from kueuelib.embedded.cluster.contract import KILLED
+from kueuelib.embedded.cluster.contract import KILLED, problems
 from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.loop import Loop
 from kueuelib.embedded.cluster.mirror import Mirror
 from kueuelib.embedded.cluster.nodes import is_simulated
 from kueuelib.embedded.cluster.pod_life import Action, Memory, Step, next_step, remember
-from kueuelib.embedded.cluster.pod_status import finished_status, killed_status, running_status
+from kueuelib.embedded.cluster.pod_status import (
+    finished_status,
+    is_terminal,
+    killed_status,
+    running_status,
+)
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions
 from kueuelib.machinery.store import Delta
@@ -36,6 +41,7 @@ class Kubelet:
         self._nodes = nodes
         self._clock = clock
         self._memories: dict[str, Memory] = {}
+        self._complaints: dict[str, tuple[str, ...]] = {}
         self._addresses = 0
         self.loop: Loop[ObjectKey] = Loop("kubelet", self._reconcile, clock, workers=8)
         pods.add_handler(self._on_pod)
@@ -46,6 +52,7 @@ class Kubelet:
             delta.new is None or delta.new["metadata"]["uid"] != delta.old["metadata"]["uid"]
         ):
             self._memories.pop(delta.old["metadata"]["uid"], None)
+            self._complaints.pop(delta.old["metadata"]["uid"], None)
         if delta.new is not None and delta.new["spec"].get("nodeName"):
             self.loop.add(delta.key)
 
@@ -70,11 +77,23 @@ class Kubelet:
         now = self._clock.now()
         uid = pod["metadata"]["uid"]
         memory = self._memories[uid] = remember(pod, self._memories.get(uid), now)
+        self._complain(pod, uid)
         step = next_step(pod, memory)
         if step.due is not None and step.due > now:
             return step.due
         await self._act(pod, node, step, now)
         return None
+
+    def _complain(self, pod: Mapping[str, Any], uid: str) -> None:
+        """Tells once what is wrong with the annotations that say how a pod goes on."""
+        if is_terminal(pod):
+            return
+        found = problems(annotations_of(pod))
+        if found == self._complaints.get(uid, ()):
+            return
+        self._complaints[uid] = found
+        for text in found:
+            self._events.warning(pod, "kubelet", "InvalidAnnotation", text)
 
     async def _act(
         self, pod: Mapping[str, Any], node: Mapping[str, Any], step: Step, now: float

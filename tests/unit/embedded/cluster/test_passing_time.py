@@ -19,7 +19,10 @@ def job(**spec):
         "metadata": {"annotations": {"kueuelib.dev/run-seconds": "10"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
     }
-    return {"metadata": {"name": "j", "namespace": "default"}, "spec": {**spec, "template": template}}
+    return {
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {**spec, "template": template},
+    }
 
 
 def test_pods_one_after_the_other_end_at_their_own_instants():

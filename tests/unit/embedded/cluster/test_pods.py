@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.kinds import LEASES, NODES, PODS
+from kueuelib.api.kinds import EVENTS, LEASES, NODES, PODS
 from kueuelib.api.meta import find_condition
 
 SIMPLE_NODE = {
@@ -216,3 +216,29 @@ async def test_simulated_nodes_have_leases_and_renew_them(sandbox) -> None:
     assert first["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
     await sandbox.pass_time(1200)
     assert (await lease())["spec"]["renewTime"] > first["spec"]["renewTime"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run-seconds", "1m"),
+        ("run-seconds", "-5"),
+        ("run-seconds", "nan"),
+        ("run-seconds", "inf"),
+        ("exit-code", "x"),
+        ("exit-code", "999"),
+        ("exit-code", "-1"),
+    ],
+)
+async def test_an_annotation_that_cannot_be_read_is_told_once(sandbox, name, text):
+    await sandbox.pod(annotations={f"kueuelib.dev/{name}": text})
+    await sandbox.pass_time(60)
+    (event,) = [
+        each
+        for each in (await sandbox.service.list(EVENTS)).items
+        if each["reason"] == "InvalidAnnotation"
+    ]
+    assert event["type"] == "Warning"
+    assert f"kueuelib.dev/{name}: {text!r} is no " in event["message"]
+    assert event.get("count", 1) == 1
+    assert (await sandbox.get(PODS, "pod"))["status"]["phase"] == "Running"
