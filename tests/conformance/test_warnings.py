@@ -43,8 +43,8 @@ def told(found):
             pod("x" * 64),
             [
                 (
-                    f"metadata.name: this is used in the Pod's hostname, {HOST}must be no more than 63 "
-                    "characters]"
+                    f"metadata.name: this is used in the Pod's hostname, {HOST}"
+                    "must be no more than 63 characters]"
                 )
             ],
         ),
@@ -52,8 +52,8 @@ def told(found):
             pod(container={"resources": {"requests": {"memory": "100m"}}}),
             [
                 (
-                    'spec.containers[0].resources.requests[memory]: fractional byte value "100m" is '
-                    "invalid, must be an integer"
+                    "spec.containers[0].resources.requests[memory]: "
+                    'fractional byte value "100m" is invalid, must be an integer'
                 )
             ],
         ),

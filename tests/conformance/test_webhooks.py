@@ -494,6 +494,21 @@ async def test_a_failing_conversion_is_told(api, hook, boxes):
     assert (await api.get(f"{boxes.format('v2')}/b")).status == 200
 
 
+async def test_a_converted_object_keeps_its_name(api, hook, boxes):
+    await api.post(boxes.format("v2"), box("v2", title="x"))
+
+    def renamed(asked):
+        found = convert(asked)
+        for each in found["convertedObjects"]:
+            each["metadata"] = {**each["metadata"], "name": "other"}
+        return found
+
+    hook.answers["/convert"] = renamed
+    found = await api.get(f"{boxes.format('v1')}/b")
+    assert found.status == 500
+    assert "must have the same name" in found.body["message"]
+
+
 async def test_lists_at_another_version_go_on_while_the_conversion_is_away(api, hook, boxes):
     """The watch cache of a version holds objects that were converted when they were written."""
     old, new = boxes.format("v1"), boxes.format("v2")

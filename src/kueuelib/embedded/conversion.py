@@ -236,8 +236,25 @@ def _converted(answer: Obj, uid: str, objs: list[Obj], target: str, failed: str)
     for old, new in zip(objs, found, strict=True):
         if new.get("apiVersion") != target or new.get("kind") != old["kind"]:
             raise ServerError(failed + f"a converted object is not a {target} {old['kind']}")
+        _check_identity(old, new, failed)
         _keep_identity(old, new)
     return found
+
+
+def _check_identity(old: Obj, new: Obj, failed: str) -> None:
+    """A converted object is still the same object.
+
+    Raises:
+        ServerError: it has another name, namespace or UID.
+    """
+    before, after = old["metadata"], new.get("metadata") or {}
+    for key, what in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
+        if (before.get(key) or "") != (after.get(key) or ""):
+            raise ServerError(
+                f"{failed}invalid metadata of object: metadata.{key}: Invalid value: "
+                f'"{after.get(key) or ""}": must have the same {what}: '
+                f'"{before.get(key) or ""}"'
+            )
 
 
 def _keep_identity(old: Obj, new: Obj) -> None:

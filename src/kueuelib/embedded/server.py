@@ -21,6 +21,7 @@ from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.admission.services import Services, read_addresses
 from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.builtins.service_rules import own_service
 from kueuelib.embedded.expiring import keep_expiring
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.authentication import Authenticator
@@ -274,15 +275,17 @@ class ApiServer:
 
     async def _assemble(self, hooks: HookClient) -> tuple[ApiService, Authorizer]:
         now = time.time if self._clock is None else self._clock.now
+        own = own_service(self.port)
         if self._authorization != RBAC:
-            return await new_service(hooks, self._folder, now=now), AlwaysAllow()
+            service = await new_service(hooks, self._folder, now=now, objects=[own])
+            return service, AlwaysAllow()
         from kueuelib.embedded.access.escalation import Escalation
         from kueuelib.embedded.access.rbac import Rbac
         from kueuelib.embedded.access.roles import default_roles
 
         escalation = Escalation()
         service = await new_service(
-            hooks, self._folder, now=now, plugins=(escalation,), objects=default_roles()
+            hooks, self._folder, now=now, plugins=(escalation,), objects=[*default_roles(), own]
         )
         escalation.rbac = Rbac(service.reader, service.commits)
         return service, escalation.rbac

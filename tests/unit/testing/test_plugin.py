@@ -78,8 +78,8 @@ async def test_a_server_with_roles(api_server, client):
 """
 
 
-def test_the_fixtures_serve_a_suite_of_strangers(tmp_path: Path) -> None:
-    (tmp_path / "test_strange.py").write_text(SUITE)
+def run_suite(folder: Path, suite: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_strange.py").write_text(suite)
     declared = any(
         each.value == "kueuelib.testing.plugin" for each in entry_points(group="pytest11")
     )
@@ -94,17 +94,43 @@ def test_the_fixtures_serve_a_suite_of_strangers(tmp_path: Path) -> None:
         *plugin,
         "--strict-markers",
     ]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "-p", "no:cacheprovider", "test_strange.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
+
+
+def test_the_fixtures_serve_a_suite_of_strangers(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, SUITE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 passed" in done.stdout
+
+
+WRONG = """
+import pytest
+
+
+@pytest.mark.api_server("rbac")
+def test_a_value_without_a_name(api_server):
+    pass
+
+
+@pytest.mark.api_server(simulated=True)
+def test_a_misspelt_option(api_server):
+    pass
+"""
+
+
+def test_a_marker_that_cannot_be_read_says_what_is_known(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, WRONG)
+    assert done.returncode == 1
+    assert "'rbac' has no name; give options by name: simulate=, authorization=" in done.stdout
+    assert "there is no option 'simulated' (did you mean 'simulate'?)" in done.stdout
 
 
 def test_two_hundred_servers_live_in_one_run() -> None:

@@ -59,6 +59,7 @@ _ORDER = (
     ("default", "max", ("default", "max"), "default", "max"),
 )
 """Which is at most which, what messages call the two, and which of them they show where."""
+ANNOTATION = "kubernetes.io/limit-ranger"
 _PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 
 
@@ -176,18 +177,25 @@ def _validate_ratio(given: Mapping[str, str], path: str) -> list[FieldError]:
     return errors
 
 
-def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> None:
-    """Gives the containers of a pod the default limits and requests they lack."""
+def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Gives the containers of a pod the default limits and requests they lack.
+
+    Returns:
+        What was set, one text for each container and part.
+    """
+    told: list[str] = []
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}
     for item in _items(limit_ranges, "Container"):
         limits.update(section(item, "default"))
         requests.update(section(item, "defaultRequest"))
     if not limits and not requests:
-        return
-    for container in containers_of(spec):
+        return told
+    every = [("container", each) for each in listed(spec, "containers")]
+    every += [("init container", each) for each in listed(spec, "initContainers")]
+    for what, container in every:
         resources = subobject(container, "resources")
-        for key, defaults in (("limits", limits), ("requests", requests)):
+        for key, defaults in (("requests", requests), ("limits", limits)):
             missing = {
                 name: value
                 for name, value in defaults.items()
@@ -195,6 +203,9 @@ def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> None
             }
             if missing:
                 resources[key] = {**section(resources, key), **missing}
+                names = ", ".join(sorted(missing))
+                told.append(f"{names} {key[:-1]} for {what} {container.get('name')}")
+    return told
 
 
 def _items(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> Iterator[Mapping[str, Any]]:
@@ -283,7 +294,10 @@ class LimitRangePlugin(AdmissionPlugin):
         """Fills in the defaults."""
         if request.obj is not None:
             found = list(reader.items(LIMIT_RANGES, request.key.namespace))
-            apply_defaults(request.obj["spec"], found)
+            told = apply_defaults(request.obj["spec"], found)
+            if told:
+                notes = subobject(request.obj["metadata"], "annotations")
+                notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
 
     def validate(self, request: AdmissionRequest, reader: Reader) -> None:
         """Looks at the limits.

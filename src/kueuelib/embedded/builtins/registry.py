@@ -32,6 +32,7 @@ from kueuelib.embedded.builtins.priority import (
 from kueuelib.embedded.builtins.quota_rules import LeaseRules, QuotaRules, RuntimeClassRules
 from kueuelib.embedded.builtins.rbac_rules import BindingRules, RoleRules
 from kueuelib.embedded.builtins.service_rules import DeploymentRules, ServiceRules
+from kueuelib.embedded.builtins.stored_rules import stored_rules
 
 RBAC = "rbac.authorization.k8s.io"
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -54,6 +55,7 @@ def builtin_rules() -> Mapping[tuple[str, str], KindRules]:
         ("", "ResourceQuota"): QuotaRules(),
         ("coordination.k8s.io", "Lease"): LeaseRules(),
         ("node.k8s.io", "RuntimeClass"): RuntimeClassRules(),
+        **stored_rules(),
         (RBAC, "Role"): RoleRules(namespaced=True),
         (RBAC, "ClusterRole"): RoleRules(namespaced=False),
         (RBAC, "RoleBinding"): BindingRules(namespaced=True),

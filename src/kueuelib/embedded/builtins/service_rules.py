@@ -125,6 +125,22 @@ class ServiceRules(KindRules):
         return errors
 
 
+def own_service(port: int) -> Obj:
+    """The Service `kubernetes`, by which pods would find the server.
+
+    Args:
+        port: on which the server listens.
+    """
+    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+        "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": ports},
+    }
+
+
 class DeploymentRules(KindRules):
     """The strategy of Deployments; nothing rolls them out here."""
 

@@ -26,6 +26,10 @@ from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
 
+REMEMBERED = 2000
+"""Of so many objects it is known that they are gone, also when their kind is gone with them."""
+
+
 class Collector:
     """Deletes what has lost all its owners, and does what a deletion with dependents asks for.
 
@@ -39,6 +43,7 @@ class Collector:
         self.loop: Loop[str] = Loop("garbage", self._reconcile, clock, workers=8)
         self._service = service
         self._kinds = kinds
+        self._absent: dict[str, None] = {}
         kinds.follow(self._follow)
 
     def _follow(self, mirror: Mirror) -> None:
@@ -69,6 +74,9 @@ class Collector:
             self._wake_doomed_owners(node)
 
     def _gone(self, uid: str) -> None:
+        self._absent[uid] = None
+        if len(self._absent) > REMEMBERED:
+            del self._absent[next(iter(self._absent))]
         node = self.graph.remove(uid)
         self.loop.add(*(found.uid for found in self.graph.dependents(uid)))
         if node is not None:
@@ -109,6 +117,8 @@ class Collector:
         """Whether an owner exists; one of an unknown kind counts as living."""
         if self.graph.get(ref["uid"]) is not None:
             return True
+        if ref["uid"] in self._absent:
+            return False
         group = ref.get("apiVersion", "").rpartition("/")[0]
         resource = self._kinds.find(group, ref.get("kind", ""))
         if resource is None:

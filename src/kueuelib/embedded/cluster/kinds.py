@@ -122,6 +122,8 @@ class Kinds:
                 task = self._tasks.pop(name, None)
                 if task is not None:
                     task.cancel()
+                if name not in present:
+                    mirror.clear()
         for name, resource in present.items():
             if name in self.mirrors:
                 continue

@@ -117,6 +117,10 @@ class Mirror:
         else:
             self._put(obj)
 
+    def clear(self) -> None:
+        """Tells that all objects are gone, as they are when their kind is."""
+        self._tell(self.store.replace([], initial=False, same=same_version))
+
     def _put(self, obj: Obj) -> None:
         key = key_of(obj)
         held = self.store.get(key)

@@ -14,6 +14,7 @@ FIRST_GROUPS = (
     "apps",
     "events.k8s.io",
     "batch",
+    "networking.k8s.io",
     "rbac.authorization.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
@@ -22,6 +23,7 @@ FIRST_GROUPS = (
     "scheduling.k8s.io",
     "coordination.k8s.io",
     "node.k8s.io",
+    "discovery.k8s.io",
 )
 REVIEWS: dict[str, tuple[tuple[str, str, bool], ...]] = {
     "authentication.k8s.io": (

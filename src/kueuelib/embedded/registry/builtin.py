@@ -80,6 +80,7 @@ def _kind(
     unconditional: bool = True,
     returned: bool = False,
     verbs: tuple[str, ...] = ALL_VERBS,
+    deprecation: str = "",
 ) -> Kind:
     version = Version(
         "v1",
@@ -87,6 +88,7 @@ def _kind(
         columns=COLUMNS.get(kind),
         status=status,
         scale=scale,
+        deprecation=deprecation,
     )
     paths = _SELECTABLE.get(kind, ())
     return Kind(
@@ -117,6 +119,62 @@ _REPLICAS = {
     "statusReplicasPath": ".status.replicas",
     "labelSelectorPath": ".status.selector",
 }
+
+
+_ENDPOINTS = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+
+
+def _stored_kinds(rules: Rules) -> list[Kind]:
+    """Kinds on which nothing acts: they are for manifests, and for `kubectl apply --prune`."""
+    core, apps, all_ = "", "apps", ("all",)
+
+    def workload(
+        group: str, kind: str, plural: str, short: tuple[str, ...], *, scale: bool = False
+    ) -> Kind:
+        return _kind(
+            group,
+            kind,
+            plural,
+            rules,
+            short=short,
+            categories=all_,
+            status=True,
+            generation=True,
+            scale=_REPLICAS if scale else None,
+        )
+
+    def volume(kind: str, plural: str, short: str, *, namespaced: bool) -> Kind:
+        return _kind(
+            core,
+            kind,
+            plural,
+            rules,
+            namespaced=namespaced,
+            short=(short,),
+            status=True,
+            returned=True,
+        )
+
+    return [
+        _kind(core, "Endpoints", "endpoints", rules, short=("ep",), deprecation=_ENDPOINTS),
+        volume("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", namespaced=True),
+        volume("PersistentVolume", "persistentvolumes", "pv", namespaced=False),
+        workload(core, "ReplicationController", "replicationcontrollers", ("rc",), scale=True),
+        workload(apps, "DaemonSet", "daemonsets", ("ds",)),
+        workload(apps, "ReplicaSet", "replicasets", ("rs",), scale=True),
+        workload(apps, "StatefulSet", "statefulsets", ("sts",), scale=True),
+        workload("batch", "CronJob", "cronjobs", ("cj",)),
+        _kind(
+            "networking.k8s.io",
+            "Ingress",
+            "ingresses",
+            rules,
+            short=("ing",),
+            status=True,
+            generation=True,
+        ),
+        _kind("discovery.k8s.io", "EndpointSlice", "endpointslices", rules, generation=True),
+    ]
 
 
 def builtin_kinds(rules: Rules) -> list[Kind]:
@@ -236,5 +294,6 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
         _kind(rbac, "Role", "roles", rules),
         _kind(rbac, "RoleBinding", "rolebindings", rules),
     ]
+    kinds += _stored_kinds(rules)
     event = next(kind for kind in kinds if kind.kind == "Event")
     return [*kinds, event_twin(event)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, find_condition, parse_time
@@ -243,6 +243,42 @@ def _created(obj: Obj, _: float) -> str:
     return str(obj["metadata"].get("creationTimestamp"))
 
 
+def _replicas_ready(obj: Obj, _: float) -> str:
+    ready = (obj.get("status") or {}).get("readyReplicas", 0)
+    return f"{ready}/{(obj.get('spec') or {}).get('replicas', 1)}"
+
+
+def _endpoints(obj: Obj, _: float) -> str:
+    found = [
+        f"{address.get('ip')}:{port.get('port')}"
+        for subset in obj.get("subsets") or ()
+        for address in subset.get("addresses") or ()
+        for port in subset.get("ports") or ({},)
+    ]
+    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or NONE
+
+
+def _quota(*, limits: bool) -> Callable[[Obj, float], str]:
+    def read(obj: Obj, _: float) -> str:
+        status = obj.get("status") or {}
+        used = status.get("used") or {}
+        parts = [
+            f"{name}: {used.get(name, '0')}/{hard}"
+            for name, hard in sorted((status.get("hard") or {}).items())
+            if name.startswith("limits.") == limits
+        ]
+        return ", ".join(parts)
+
+    return read
+
+
+_REPLICATED = (
+    _path("Desired", "spec.replicas", default="0"),
+    _path("Current", "status.replicas", default="0"),
+    _path("Ready", "status.readyReplicas", default="0"),
+    AGE,
+)
+
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "ConfigMap": (Column("Data", "integer", _count("data")), AGE),
     "Secret": (_path("Type", "type"), Column("Data", "integer", _count("data")), AGE),
@@ -303,6 +339,50 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         _names(("template", "spec"), "name", "Containers"),
         _names(("template", "spec"), "image", "Images"),
         Column("Selector", "string", _selector, priority=1),
+    ),
+    "ReplicaSet": _REPLICATED,
+    "ReplicationController": _REPLICATED,
+    "StatefulSet": (Column("Ready", "string", _replicas_ready), AGE),
+    "DaemonSet": (
+        _path("Desired", "status.desiredNumberScheduled", default="0"),
+        _path("Current", "status.currentNumberScheduled", default="0"),
+        _path("Ready", "status.numberReady", default="0"),
+        _path("Up-to-date", "status.updatedNumberScheduled", default="0"),
+        _path("Available", "status.numberAvailable", default="0"),
+        AGE,
+    ),
+    "CronJob": (
+        _path("Schedule", "spec.schedule"),
+        _path("Timezone", "spec.timeZone"),
+        _path("Suspend", "spec.suspend", default="False"),
+        Column(
+            "Active", "integer", lambda obj, _: len((obj.get("status") or {}).get("active", ()))
+        ),
+        Column("Last Schedule", "string", lambda _, __: NONE),
+        AGE,
+    ),
+    "PersistentVolumeClaim": (
+        _path("Status", "status.phase", default=""),
+        _path("Volume", "spec.volumeName", default=""),
+        _path("Capacity", "status.capacity.storage", default=""),
+        _path("Access Modes", "status.accessModes", default=""),
+        _path("StorageClass", "spec.storageClassName", default=""),
+        AGE,
+    ),
+    "PersistentVolume": (
+        _path("Capacity", "spec.capacity.storage", default=""),
+        _path("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", default=""),
+        _path("Status", "status.phase", default=""),
+        _path("StorageClass", "spec.storageClassName", default=""),
+        AGE,
+    ),
+    "Ingress": (_path("Class", "spec.ingressClassName", default=NONE), AGE),
+    "Endpoints": (Column("Endpoints", "string", _endpoints), AGE),
+    "EndpointSlice": (_path("AddressType", "addressType", default=""), AGE),
+    "ResourceQuota": (
+        Column("Request", "string", _quota(limits=False)),
+        Column("Limit", "string", _quota(limits=True)),
+        AGE,
     ),
     "Service": (
         _path("Type", "spec.type"),

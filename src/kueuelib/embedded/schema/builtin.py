@@ -95,6 +95,26 @@ BUILTIN: Final[Mapping[tuple[str, str], SchemaNode]] = {
         spec=struct(selector=ATOMIC, template=POD_TEMPLATE, strategy=OPEN),
         status=struct(conditions=CONDITIONS),
     ),
+    **{
+        ("apps", kind): _kind(
+            spec=struct(selector=ATOMIC, template=POD_TEMPLATE, updateStrategy=OPEN),
+            status=struct(conditions=CONDITIONS),
+        )
+        for kind in ("DaemonSet", "ReplicaSet", "StatefulSet")
+    },
+    ("", "ReplicationController"): _kind(
+        spec=struct(selector=ATOMIC, template=POD_TEMPLATE), status=struct(conditions=CONDITIONS)
+    ),
+    ("", "PersistentVolumeClaim"): _kind(
+        spec=struct(resources=struct(limits=TEXTS, requests=TEXTS), selector=ATOMIC),
+        status=struct(conditions=CONDITIONS, capacity=TEXTS),
+    ),
+    ("", "PersistentVolume"): _kind(spec=struct(capacity=TEXTS, claimRef=OPEN)),
+    ("batch", "CronJob"): _kind(
+        spec=struct(jobTemplate=struct(metadata=METADATA, spec=_JOB_SPEC)),
+        status=struct(active=SchemaNode(type="array")),
+    ),
+    ("networking.k8s.io", "Ingress"): _kind(spec=struct(defaultBackend=OPEN)),
     ("batch", "Job"): _kind(spec=_JOB_SPEC, status=_JOB_STATUS),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _kind(
         spec=struct(names=OPEN, conversion=struct(webhook=struct(clientConfig=OPEN))),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kueuelib.api.kinds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
+import asyncio
+
+from kueuelib.api.kinds import CONFIG_MAPS, CRDS, EVENTS, JOBS, NAMESPACES, PODS
+from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.embedded.verbs import Propagation
 
 
@@ -142,3 +145,30 @@ async def test_what_existed_before_the_start_is_taken_up(sandbox) -> None:
                 await again.finish(pod)
         assert (await again.status())["succeeded"] == 2
     assert len((await sandbox.service.list(PODS, "default")).items) == 2
+
+
+async def test_what_custom_objects_own_goes_with_their_definition(sandbox) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    definition = {
+        "metadata": {"name": "sweeps.lab.dev"},
+        "spec": {
+            "group": "lab.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "sweeps", "kind": "Sweep"},
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    await sandbox.create(CRDS, definition)
+    sweeps = Resource("lab.dev", "v1", "sweeps", "Sweep", namespaced=True)
+    sweep = {"apiVersion": "lab.dev/v1", "kind": "Sweep"}
+    owner = await sandbox.create(
+        sweeps, {**sweep, "metadata": {"name": "s", "namespace": "default"}}
+    )
+    reference = {**sweep, "name": "s", "uid": owner["metadata"]["uid"]}
+    meta = {"name": "owned", "namespace": "default", "ownerReferences": [reference]}
+    await sandbox.create(CONFIG_MAPS, {"metadata": meta})
+    await sandbox.service.delete(CRDS, ObjectKey("", "sweeps.lab.dev"))
+    async with asyncio.timeout(20):
+        while await sandbox.exists(CONFIG_MAPS, "owned"):
+            await asyncio.sleep(0.01)

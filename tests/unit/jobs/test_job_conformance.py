@@ -13,7 +13,7 @@ from kueuelib.jobs.plugins import load
 from kueuelib.testing.job_conformance import JobAdapter, JobConformance
 
 Obj = dict[str, Any]
-EXAMPLE = Path(__file__).parents[2] / "examples/custom_job"
+EXAMPLE = Path(__file__).parents[3] / "examples/custom_job"
 
 
 def with_status(obj: Obj, **status: Any) -> Obj:
