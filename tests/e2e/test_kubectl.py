@@ -100,6 +100,25 @@ async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
     assert (await read(kubectl, "cm", "settings"))["data"] == {"color": "blue"}
 
 
+async def test_what_is_applied_no_more_is_pruned(kubectl: Kubectl) -> None:
+    labelled = MAP.replace("name: settings", "name: settings, labels: {app: pruned}")
+    assert labelled != MAP
+    other = labelled.replace("name: settings", "name: other")
+    args = ("apply", "--prune", "-l", "app=pruned", "-f", "-")
+    both = await kubectl(*args, stdin=f"{labelled}\n---\n{other}")
+    assert {"configmap/settings created", "configmap/other created"} <= set(both.splitlines())
+    said = await kubectl(*args, stdin=other)
+    assert "configmap/settings pruned" in said
+    assert await kubectl("get", "cm", "-l", "app=pruned", "-o", "name") == "configmap/other\n"
+
+
+async def test_a_container_to_look_into_a_pod_is_added(kubectl: Kubectl) -> None:
+    await kubectl("run", "looked-into", "--image=example")
+    await kubectl("debug", "looked-into", "--image=tools", "-c", "debugger")
+    path = "jsonpath={.spec.ephemeralContainers[*].name}"
+    assert await kubectl("get", "pod", "looked-into", "-o", path) == "debugger"
+
+
 async def test_a_server_side_apply_finds_conflicts(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=MAP)
     changed = MAP.replace("red", "blue")

@@ -250,8 +250,8 @@ _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 _ADDRESSES: Final = ("FQDN", "IPv4", "IPv6")
 _POD: Final = ("spec", "template")
 _CRON_POD: Final = ("spec", "jobTemplate", "spec", "template")
-_PENDING: Final = {"phase": "Pending"}
-_BALANCED: Final = {"loadBalancer": {}}
+_PENDING: Final[Mapping[str, Any]] = {"phase": "Pending"}
+_BALANCED: Final[Mapping[str, Any]] = {"loadBalancer": {}}
 
 
 def stored_rules() -> Mapping[tuple[str, str], KindRules]:

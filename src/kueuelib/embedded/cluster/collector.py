@@ -25,7 +25,6 @@ from kueuelib.embedded.verbs import DeleteOptions, Propagation
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
-
 REMEMBERED = 2000
 """Of so many objects it is known that they are gone, also when their kind is gone with them."""
 

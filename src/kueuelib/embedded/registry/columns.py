@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj, find_condition, parse_time
@@ -249,11 +249,12 @@ def _replicas_ready(obj: Obj, _: float) -> str:
 
 
 def _endpoints(obj: Obj, _: float) -> str:
+    nothing: Sequence[Obj] = ({},)
     found = [
         f"{address.get('ip')}:{port.get('port')}"
         for subset in obj.get("subsets") or ()
         for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or ({},)
+        for port in subset.get("ports") or nothing
     ]
     return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or NONE
 
