@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,9 +47,6 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-OPTIONS = ("simulate", "authorization", "start_time")
-
-
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers(MARKER))):
@@ -62,14 +60,17 @@ def _checked(marker: pytest.Mark) -> Mapping[str, Any]:
     Raises:
         pytest.UsageError: it says something that is not known.
     """
-    known = ", ".join(f"{name}=" for name in OPTIONS)
+    from kueuelib.testing.background import BackgroundServer
+
+    options = list(signature(BackgroundServer).parameters)
+    known = ", ".join(f"{name}=" for name in options)
     if marker.args:
         raise pytest.UsageError(
             f"@pytest.mark.{MARKER}: {marker.args[0]!r} has no name; give options by name: {known}"
         )
     for name in marker.kwargs:
-        if name not in OPTIONS:
-            near = get_close_matches(name, OPTIONS, 1)
+        if name not in options:
+            near = get_close_matches(name, options, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise pytest.UsageError(
                 f"@pytest.mark.{MARKER}: there is no option {name!r}{hint}; known are {known}"
