@@ -47,7 +47,8 @@ async def test_a_stored_kind_has_defaults_and_a_life(api, path, spec, way, value
 @pytest.mark.parametrize(
     ("path", "spec", "field"),
     [
-        (f"{APPS}/daemonsets", {"template": TEMPLATE}, "spec.selector"),
+        (f"{APPS}/daemonsets", {"template": TEMPLATE}, "spec.template.metadata.labels"),
+        (f"{APPS}/replicasets", {"template": TEMPLATE}, "spec.selector"),
         (
             f"{APPS}/replicasets",
             {"selector": {"matchLabels": {"a": "c"}}, "template": TEMPLATE},

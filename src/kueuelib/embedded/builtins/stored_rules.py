@@ -105,7 +105,9 @@ def _check_replicated(obj: Obj) -> list[FieldError]:
     errors += non_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     labels = section(spec, "template", "metadata", "labels")
     selector = spec.get("selector")
-    if not selector:
+    if not selector and obj["kind"] == "DaemonSet":
+        errors.append(invalid_value("spec.template.metadata.labels", dict(labels), _UNSELECTED))
+    elif not selector:
         errors.append(required("spec.selector"))
     else:
         plain = obj["kind"] == "ReplicationController"
@@ -117,9 +119,8 @@ def _check_replicated(obj: Obj) -> list[FieldError]:
             errors.append(invalid_value("spec.selector", selector, str(error)))
         else:
             if not fits:
-                text = "`selector` does not match template `labels`"
                 where = "spec.template.metadata.labels"
-                errors.append(invalid_value(where, dict(labels), text))
+                errors.append(invalid_value(where, dict(labels), _UNSELECTED))
     return errors + _check_template(section(spec, "template"), "spec.template", "Always")
 
 
@@ -243,6 +244,7 @@ def _fine(_: Obj) -> list[FieldError]:
     return []
 
 
+_UNSELECTED: Final = "`selector` does not match template `labels`"
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ONE_MODE: Final = "at least 1 access mode is required"
