@@ -17,8 +17,18 @@ LONGEST = 2**31 - 1
 """Seconds: the longest time that the API has room for."""
 
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if code not in (9, 10)}
+
+
 def readable(text: str) -> str:
-    r"""A text that can be sent as UTF-8: a lone surrogate becomes its escape, as `\udcff`."""
+    r"""A text for people that can be sent: lone surrogates and control characters are escaped.
+
+    As `\udcff` and `\x1b`; tabs and line ends stay.
+    """
+    return _sendable(text).translate(_CONTROLS)
+
+
+def _sendable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -79,7 +89,7 @@ def _verify(path: str, value: object) -> None:
         _expect(path, value, int, "whole seconds")
     else:
         _expect(path, value, str, "a text")
-        if readable(str(value)) != value:
+        if _sendable(str(value)) != value:
             raise ValueError(f"{path} is no text in Unicode: {value!r}")
 
 

@@ -62,6 +62,10 @@ def test_what_can_be_sent_is_taken() -> None:
     assert (Retry(after=-3).after, Pending(again=7).again) == (0.0, 7.0)
 
 
+def test_what_a_terminal_would_obey_is_escaped_in_messages() -> None:
+    assert Retry("a\x00b\x1b[31m\tc\nd").message == "a\\x00b\\x1b[31m\tc\nd"
+
+
 def test_a_lone_surrogate_in_a_message_becomes_readable() -> None:
     assert Rejected("file \udcff").message == "file \\udcff"
 
