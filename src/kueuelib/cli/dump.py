@@ -28,7 +28,7 @@ def run(kubeconfig: Path | None, server_timeout: float) -> None:
         ConfigError: the server cannot be reached.
         ApiError: it refused something.
     """
-    logs.configure("console", "warning")
+    logs.configure("console", "error")  # that a kind is deprecated does not matter here
     anyio.run(_dump, kubeconfig, server_timeout)
 
 
