@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -20,7 +20,9 @@ from kueuelib.controllers.workload_plan import (
     Surroundings,
     named_checks,
     next_step,
+    passed_all,
     preempts_early,
+    required_checks,
 )
 from kueuelib.controllers.workload_state import Phase
 from kueuelib.errors import Conflict, NotFound
@@ -162,20 +164,23 @@ class WorkloadReconciler:
             name = local_queue["spec"].get("clusterQueue")
         if not name:
             return Surroundings(local_queue, life=self._life)
+        cluster_queue = self._informers.cluster_queues.store.get(ObjectKey("", name))
         return Surroundings(
             local_queue,
-            self._informers.cluster_queues.store.get(ObjectKey("", name)),
+            cluster_queue,
             self._activities.activity(name),
             {check: self._retry_delay(check) for check in states.checks_in(wl, CHECK_RETRY)},
-            self._void(wl),
+            self._void(wl, cluster_queue),
             self._life,
         )
 
-    def _void(self, wl: Obj) -> Reason | None:
+    def _void(self, wl: Obj, cluster_queue: Obj | None) -> Reason | None:
         if states.phase_of(wl) is not Phase.RESERVED:
             return None
-        key, ready = key_of(wl), states.checks_ready(wl)
-        if not ready and not preempts_early(wl, self._late_checks(wl)):
+        # A check counts from the reservation on, also before it is listed in the status.
+        checks = required_checks(cluster_queue or {}, states.status_of(wl).get("admission"))
+        key, ready = key_of(wl), passed_all(wl, checks)
+        if not ready and not preempts_early(wl, self._late_checks(wl, checks)):
             return self._activities.void_reservation(key, flavors_only=True)
         found = self._activities.void_reservation(key)
         if isinstance(found, MakingRoom):
@@ -184,14 +189,14 @@ class WorkloadReconciler:
             return None  # it is judged when its checks have passed
         return found
 
-    def _late_checks(self, wl: Obj) -> frozenset[str]:
+    def _late_checks(self, wl: Obj, required: Collection[str]) -> frozenset[str]:
         """Those of its checks before which nobody is preempted."""
         found = set()
-        for entry in states.check_states(wl):
-            check = self._informers.checks.store.get(ObjectKey("", entry["name"])) or {}
+        for name in {*required, *(entry["name"] for entry in states.check_states(wl))}:
+            check = self._informers.checks.store.get(ObjectKey("", name)) or {}
             policy = (check.get("spec") or {}).get("preemptionPolicy")
             if policy == AFTER_CHECK_PASSED_OR_ON_DEMAND:
-                found.add(entry["name"])
+                found.add(name)
         return frozenset(found)
 
     def _retry_delay(self, check: str) -> float:

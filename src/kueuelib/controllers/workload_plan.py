@@ -198,6 +198,17 @@ def required_checks(
     return tuple(dict.fromkeys(found))
 
 
+def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
+    """Whether every check is Ready, and none that is required is still missing from the status.
+
+    Args:
+        wl: the raw Workload.
+        required: the names of the checks that it has to pass.
+    """
+    listed = {entry["name"] for entry in states.check_states(wl)}
+    return listed.issuperset(required) and states.checks_ready(wl)
+
+
 def preempts_early(wl: Mapping[str, Any], late: Collection[str]) -> bool:
     """Whether the preemptions that a reservation assumed begin before all checks have passed.
 

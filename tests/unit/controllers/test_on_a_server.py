@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 OFF = {"stopPolicy": "HoldAndDrain"}
 ON = {"stopPolicy": "None"}
+AT = "2024-01-01T00:00:00Z"
 
 
 def active_check(status: str = "True") -> dict[str, Any]:
@@ -270,6 +271,42 @@ async def test_a_check_holds_admission_back_and_retry_takes_the_quota(world: Wor
         await release(world, "wl")
         wl = await world.get(kinds.WORKLOADS, "wl", "default")
         assert states.checks_in(wl, "Pending") == ("check",)
+
+
+async def test_nobody_is_preempted_before_a_late_check_is_even_listed(world: World) -> None:
+    await world.flavor()
+    late = {"controllerName": "example.com/c", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
+    await world.create(kinds.ADMISSION_CHECKS, "check", late)
+    await world.patch(kinds.ADMISSION_CHECKS, "check", active_check(), subresource="status")
+    strategy = {"admissionChecks": [{"name": "check"}]}
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    await world.cluster_queue(cpu="1", preemption=preemption, admissionChecksStrategy=strategy)
+    await world.local_queue()
+    wl = await world.workload("low")
+    admission = {
+        "clusterQueue": "cq",
+        "podSetAssignments": [
+            {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}}
+        ],
+    }
+    low = states.sync_admitted(states.reserve(wl, admission, (), 1_700_000_000.0), 1_700_000_000.0)
+    ready = {"name": "check", "state": "Ready", "message": "", "lastTransitionTime": AT}
+    low["status"]["admissionChecks"] = [ready]
+    await write_status(world.client, wl, low)
+    wl = await world.workload("high", priority=10)
+    # What is seen between two writes: quota, and no word yet about the check.
+    await write_status(world.client, wl, states.reserve(wl, admission, ("check",), 1_700_000_001.0))
+    async with world.running():
+
+        async def listed() -> bool:
+            found = await world.get(kinds.WORKLOADS, "high", "default")
+            return states.checks_in(found, "Pending") == ("check",)
+
+        await world.until(listed)
+        await asyncio.sleep(0.2)
+        assert await world.condition("low", "Evicted") == {}
+        await set_check(world, "high", "Ready")
+        assert (await world.is_("low", "Evicted"))["reason"] == "Preempted"
 
 
 async def test_an_orphan_that_is_deleted_goes(world: World) -> None:

@@ -15,6 +15,7 @@ from kueuelib.controllers.workload_plan import (
     NOTHING,
     Surroundings,
     next_step,
+    passed_all,
     required_checks,
 )
 from kueuelib.controllers.workload_state import Phase
@@ -350,3 +351,20 @@ def test_steps_are_legal_and_come_to_an_end(
         assert states.violations(wl) == ()
     else:
         pytest.fail("the reconciler does not come to rest")
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([], False),
+        ([check("a", "Ready")], False),
+        ([check("a", "Ready"), check("b")], False),
+        ([check("a", "Ready"), check("b", "Ready")], True),
+        ([check("a", "Ready"), check("b", "Ready"), check("c")], False),
+    ],
+)
+def test_a_required_check_that_is_not_listed_yet_has_not_passed(
+    listed: list[Obj], expected: bool
+) -> None:
+    assert passed_all(workload(admissionChecks=listed), ("a", "b")) is expected
+    assert passed_all(workload(), ())
