@@ -140,7 +140,11 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
     ) -> Stop:
-        """The writes that are left of: suspend, forget the start time, restore."""
+        """The writes that are left of: suspend, forget the start time, restore.
+
+        The template is restored once the Job controller counts no active pods: Kubernetes (from
+        1.36 on) keeps the template of a suspended Job as it is until then.
+        """
         del reason, message, now
         commands: list[Command] = []
         state = self.copy()
@@ -157,6 +161,8 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
             after = copy.deepcopy(state.object)
             commands.append(Change(JOBS, before, after, subresource="status", versioned=False))
             del state.object["status"]["startTime"]
+        if self._status.get("active"):
+            return Stop(tuple(commands), stops_now)
         before, marked = copy.deepcopy(state.object), state.stop_marked
         if marked:
             del state.object["metadata"]["annotations"][STOPPING_ANNOTATION]

@@ -127,6 +127,17 @@ def test_a_start_time_that_was_left_behind_is_forgotten(build):
     assert [command.patch for command in found.commands] == [{"status": {"startTime": None}}]
 
 
+def test_a_template_is_restored_only_when_no_pod_is_active_any_more(build):
+    job = build.job(
+        annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}}, status={"active": 1}
+    )
+    assert stop(job, (PodSetInfo("main", 3),)).commands == ()
+    assert BatchJob(job).is_stopping()
+    job["status"]["active"] = 0
+    (restored,) = stop(job, (PodSetInfo("main", 3),)).commands
+    assert restored.patch["spec"] == {"template": {"spec": {"nodeSelector": None}}}
+
+
 def test_a_marked_job_is_restored_and_the_mark_taken_away(build):
     job = build.job(annotations={STOPPING: "true", "a": "b"}, pod={"nodeSelector": {"x": "y"}})
     found = stop(job, (PodSetInfo("main", 3),))

@@ -96,7 +96,7 @@ def test_a_job_that_slipped_in_unsuspended_is_suspended_first(build):
     job = build.job(suspend=False, status={"startTime": "2024-01-01T00:00:00Z", "active": 3})
     commands = plan(build.situation(job))
     assert reasons(commands) == ["Stopped"]
-    assert [kind for kind, _ in writes(commands)] == ["Job", "Job/status", "Job"]
+    assert [kind for kind, _ in writes(commands)] == ["Job", "Job/status"]
     assert writes(commands)[0][1]["spec"] == {"suspend": True}
 
 
@@ -171,7 +171,7 @@ def test_a_job_whose_workload_could_not_start_is_stopped_when_its_user_starts_it
 def test_an_evicted_job_is_stopped_and_keeps_its_quota_until_it_is_restored(build):
     job = build.job(pod={"nodeSelector": {"arch": "arm"}})
     workload = build.workload(job, admitted=True, evicted="Preempted")
-    commands = plan(build.situation(build.started(job, active=3), workload))
+    commands = plan(build.situation(build.started(job), workload))
     assert writes(commands) == [
         (
             "Job",
@@ -331,7 +331,7 @@ def test_a_suspended_job_that_was_edited_while_quota_is_reserved_gets_a_new_work
 def test_a_running_job_that_was_edited_is_stopped_and_restored(build):
     job = build.job()
     workload = build.workload(job, admitted=True)
-    edited = build.started(job, active=3)
+    edited = build.started(job)
     edited["spec"]["parallelism"] = 2
     commands = plan(build.situation(edited, workload))
     assert reasons(commands) == ["Stopped"]

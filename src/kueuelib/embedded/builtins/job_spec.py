@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, find_condition
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     IMMUTABLE,
@@ -186,9 +186,15 @@ def _validate_completions(spec: Mapping[str, Any], before: Mapping[str, Any]) ->
 
 
 def accepts_directives(job: Mapping[str, Any]) -> bool:
-    """Whether a stored Job is suspended and never started: the placement of its pods may change."""
-    suspended = bool(section(job, "spec").get("suspend"))
-    return suspended and section(job, "status").get("startTime") is None
+    """Whether the placement of the pods of a stored Job may change.
+
+    It is suspended, no pods are active, and it never started or is known to be suspended (1.36).
+    """
+    status = section(job, "status")
+    if not section(job, "spec").get("suspend") or status.get("active"):
+        return False
+    known = find_condition(status.get("conditions"), "Suspended").get("status") == "True"
+    return known or status.get("startTime") is None
 
 
 def _validate_template_update(

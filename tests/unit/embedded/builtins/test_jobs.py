@@ -143,12 +143,30 @@ async def test_nothing_of_the_template_may_change_while_a_job_runs(writer, name)
     assert message.endswith(": field is immutable")
 
 
-async def test_placement_may_not_change_once_a_job_has_started(writer) -> None:
+SUSPENDED = {"type": "Suspended", "status": "True", "lastTransitionTime": NOW}
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [
+        ({"startTime": NOW}, True),
+        ({"startTime": NOW, "conditions": [SUSPENDED]}, False),
+        ({"startTime": NOW, "conditions": [{**SUSPENDED, "status": "False"}]}, True),
+        ({"startTime": NOW, "conditions": [SUSPENDED], "active": 1}, True),
+        ({"active": 1}, True),
+    ],
+)
+async def test_placement_may_change_again_when_a_started_job_is_suspended_and_has_no_pods(
+    writer, status, refused
+) -> None:
     job = await writer.job(suspend=True)
-    job["status"] = {"startTime": NOW}
+    job["status"] = status
     job = await writer.service.update_status(JOBS, job)
-    message = await writer.refusal(change_template(writer, job, DIRECTIVES["node selector"]))
-    assert message.endswith(": field is immutable")
+    change = change_template(writer, job, DIRECTIVES["node selector"])
+    if refused:
+        assert (await writer.refusal(change)).endswith(": field is immutable")
+    else:
+        assert (await change)["spec"]["template"]["spec"]["nodeSelector"] == {"a": "b"}
 
 
 async def test_placement_may_change_in_the_update_that_resumes_a_job(writer) -> None:

@@ -112,9 +112,9 @@ async def test_the_start_of_a_suspended_job_can_be_forgotten_and_its_template_ch
     change = {"spec": {"template": {"spec": {"nodeSelector": {"kueuelib.dev/pool": "spot"}}}}}
     with pytest.raises(Invalid, match="startTime cannot be removed for unsuspended job"):
         await sandbox.patch(JOBS, "job", {"status": {"startTime": None}}, "status")
-    await sandbox.patch(JOBS, "job", {"spec": {"suspend": True}})
     with pytest.raises(Invalid, match=r"spec\.template: Invalid value: .*: field is immutable"):
         await sandbox.patch(JOBS, "job", change)
+    await sandbox.patch(JOBS, "job", {"spec": {"suspend": True}})
     await sandbox.patch(JOBS, "job", {"status": {"startTime": None}}, "status")
     await sandbox.patch(JOBS, "job", change)
     await sandbox.patch(JOBS, "job", {"spec": {"suspend": False}})
