@@ -222,3 +222,8 @@ def test_a_module_of_jobs_that_cannot_be_imported(
     path = tmp_path / "broken_jobs.py"
     path.write_text(source)
     refused(kueuelib(command, path), f"{path}, line 1: ", "correct it")
+
+
+def test_there_are_no_manifests_of_an_admission_check() -> None:
+    path = Path(__file__).parents[2] / "examples" / "budget_check" / "budget.py"
+    refused(kueuelib("manifests", path), str(path), "holds an admission check", "docs/checks.md")

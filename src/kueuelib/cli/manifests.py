@@ -7,6 +7,8 @@ import sys
 from kueuelib.api.crd import to_yaml
 from kueuelib.app.installation import checked_url
 from kueuelib.app.own_manifests import plugin_manifests, process_manifests
+from kueuelib.checks.plugins import load as load_checks
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.plugins import load
 
 
@@ -16,8 +18,14 @@ def run(
     """Prints what an integration needs in a cluster.
 
     Raises:
-        ConfigError: there is no such integration, or the URL is none.
+        ConfigError: there is no such integration, it is an admission check, or the URL is none.
     """
+    if load_checks(reference):
+        raise ConfigError(
+            reference,
+            "holds an admission check, and manifests are made for integrations only",
+            "give its ServiceAccount the permissions that docs/checks.md lists",
+        )
     integration = load(reference)
     if plugin:
         found = plugin_manifests(integration, namespace)
