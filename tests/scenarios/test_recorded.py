@@ -1,0 +1,127 @@
+"""Decisions that Kueue's own scheduler was seen to take; data/README.md says where from."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from kueuelib.scheduler.rounds import Rounds
+from kueuelib.testing.scenarios import run
+
+DATA = Path(__file__).parent / "data"
+OTHERWISE = {
+    # Some pods of the Workload are reclaimable. Recorded: the search for a count that fits starts
+    # from all of its pods, and it waits. Here it starts from those that still need quota, because
+    # of KEP-78, API, `reclaimablePods`: pods "for which the resource reservation is no longer
+    # needed" (spec/scheduling 1.8). What fits without them is admitted.
+    "R00618": "reclaimable pods need no quota, also in the search for a reduced count",
+}
+"""Random scenarios in which we decide otherwise on purpose, each with the reason."""
+
+
+def records(name: str) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in gzip.open(DATA / name)]
+
+
+RANDOM = records("random.jsonl.gz")
+
+
+def differing(results: list[dict[str, Any]]) -> dict[str, str]:
+    """The scenarios that came out otherwise, with the first difference."""
+    found = {}
+    for record, result in zip(RANDOM, results, strict=True):
+        want, got = record["out"], decisions(result)
+        parts = [
+            f"cycle {number} {what}: {a[what]} was recorded, {b[what]} decided"
+            for number, (a, b) in enumerate(zip(want["cycles"], got["cycles"], strict=False), 1)
+            for what in a
+            if a[what] != b[what]
+        ]
+        if want != got:
+            found[record["in"]["id"]] = parts[0] if parts else "the end or the number of cycles"
+    return found
+
+
+def decisions(result: dict[str, Any]) -> dict[str, Any]:
+    """A result, reduced to what was recorded."""
+    cycles = [
+        {
+            "admitted": cycle["admitted"],
+            "preempted": cycle["preempted"],
+            "waits": {name: head["class"] for name, head in cycle["pending"].items()},
+        }
+        for cycle in result["cycles"]
+    ]
+    return {"cycles": cycles, "holding": sorted(result["final"]["holding"])}
+
+
+def by_seed(seed: str) -> bytes:
+    """What the command prints for all random scenarios."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kueuelib.testing.scenarios"],
+        input=b"\n".join(orjson.dumps(record["in"]) for record in RANDOM),
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return done.stdout
+
+
+def test_the_random_scenarios_are_decided_as_recorded_under_every_hash_seed() -> None:
+    first = by_seed("1")
+    assert by_seed("2") == first
+    assert by_seed("3") == first
+    assert differing([orjson.loads(line) for line in first.splitlines()]).keys() == set(OTHERWISE)
+
+
+def test_several_rounds_per_snapshot_decide_the_same() -> None:
+    results = [run(record["in"], rounds=Rounds()) for record in RANDOM]
+    assert differing(results).keys() == set(OTHERWISE)
+
+
+def test_the_records_are_all_there_and_the_exceptions_are_few() -> None:
+    assert len(RANDOM) == 1000
+    assert len(OTHERWISE) <= len(RANDOM) / 1000
+
+
+@pytest.mark.parametrize(
+    "record", [pytest.param(one, id=one["id"]) for one in records("single.jsonl.gz")]
+)
+@pytest.mark.parametrize("rounds", ["one", "many"])
+def test_a_single_cycle_is_decided_as_recorded(record: dict[str, Any], rounds: str) -> None:
+    (cycle,) = run(record, rounds=Rounds() if rounds == "many" else None)["cycles"]
+    expected = dict(record["expect"])
+    order = expected.pop("_order", None)
+    assert {name: told(cycle, name, want) for name, want in expected.items()} == expected
+    if order is not None:
+        assert [entry["name"] for entry in cycle["entries"]] == order
+
+
+def told(cycle: dict[str, Any], name: str, want: Any) -> Any:
+    """What happened to a workload, in the words in which it was recorded."""
+    if "preempt" in want:
+        victims = cycle["preempted"].items()
+        if isinstance(want["preempt"], dict):
+            return {"preempt": {key: one["reason"] for key, one in victims if one["by"] == name}}
+        return {"preempt": sorted(key for key, one in victims if one["by"] == name)}
+    if name in cycle["pending"]:
+        key = "skipped" if "skipped" in want else "pending"
+        return {key: cycle["pending"][name]["class"]}
+    if name not in cycle["admitted"]:
+        return "not-head"
+    pod_sets = list(cycle["admitted"][name].values())
+    found: dict[str, Any] = {}
+    if "admit" in want:
+        flavors = [pod_set["flavors"] for pod_set in pod_sets]
+        found["admit"] = flavors[0] if isinstance(want["admit"], dict) else flavors
+    if "counts" in want:
+        found["counts"] = [pod_set["count"] for pod_set in pod_sets]
+    return found
