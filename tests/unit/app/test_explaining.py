@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,15 +15,18 @@ import yaml
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.app.configuration import load_configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import parse_manifests
 from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
+from kueuelib.app.wiring import engine_settings
 from kueuelib.cli.explain.data import answer_data, to_json
 from kueuelib.errors import ConfigError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
 
 NOW = 1000.0
+SINCE = {"lastTransitionTime": "1970-01-01T00:00:01Z"}
 
 
 class FakeClient:
@@ -145,6 +149,41 @@ async def test_a_job_without_a_workload_is_answered_as_if_it_had_one() -> None:
     assert not answer.submitted
     assert "no Workload for it yet" in answer.notes[0]
     assert "raise nominalQuota of flavor f: cpu by 2 (to 6)" in changes(answer)
+
+
+async def test_the_configuration_of_the_manager_may_change_the_answer(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
+        "waitForPodsReady: {enable: true, blockAdmission: true}\n"
+    )
+    started, train = job("started", pods=1, cpu="1"), job("train", pods=1, cpu="1")
+    pod_set = {
+        "name": "main",
+        "count": 1,
+        "flavors": {"cpu": "f"},
+        "resourceUsage": {"cpu": "1"},
+    }
+    held = {
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [pod_set]},
+        "conditions": [
+            {"type": name, "status": "True", "reason": "r", "message": "", **SINCE}
+            for name in ("QuotaReserved", "Admitted")
+        ],
+    }
+    client = cast(
+        "Client", FakeClient(*cluster(), started, train, workload(started, "held", **held))
+    )
+    answers = [
+        await ask(client, parse_reference("job/train"), "ns", NOW, settings)
+        for settings in (
+            engine_settings(load_configuration(None)),
+            engine_settings(load_configuration(config)),
+        )
+    ]
+    verdicts = [answer_data(answer)["verdict"] for answer in answers]
+    assert verdicts == ["admitted", "waits"]
+    assert answer_data(answers[1])["reason"]["reason"] == "WaitingForPodsReady"
 
 
 async def test_a_missing_prebuilt_workload_is_what_a_job_waits_for() -> None:

@@ -59,6 +59,7 @@ def _explanation(found: Explanation) -> Obj:
         "victims": [str(key) for key in found.outcome.victims],
         "table": [row_data(row) for row in found.rows],
         "changes": [change_data(one) for one in found.changes],
+        "tried": list(found.tried),
         "limits": list(found.limits),
     }
     if found.when_first is not None:

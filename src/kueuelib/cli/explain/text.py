@@ -54,8 +54,10 @@ def _show(console: Console, answer: Answer) -> None:
             _line(console, f"  {problem.subject}: {problem.problem}; {problem.fix}")
     if found is not None and found.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
         _changes(console, found)
+        if found.tried:
+            _line(console, f"Tried, one change at a time: {', '.join(found.tried)}.")
         for limit in found.limits:
-            _line(console, f"The search was limited: {limit}")
+            _line(console, f"The search was limited: {limit}.")
     for note in answer.notes:
         _line(console, f"Note: {note}")
 
@@ -225,7 +227,7 @@ def _changes(console: Console, found: Explanation) -> None:
         if found.verdict is Verdict.WAITS:
             _line(console, "No single change was found that would admit it now.", bold=True)
         return
-    _line(console, "Any one of these would admit it now, and nothing smaller:", bold=True)
+    _line(console, "Any one of these would admit it now, one unit less of it would not:", bold=True)
     for one in found.changes:
         _line(console, f"  {_change(one)}", colour="green")
 

@@ -6,6 +6,7 @@ import attrs
 
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem, problems_of
 from kueuelib.scheduler.explain.rows import Row, rows_of
@@ -50,6 +51,7 @@ class Explanation:
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...]
     changes: tuple[Found, ...]
+    tried: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     @property
@@ -71,7 +73,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         world: the facts; not changed.
         key: the workload.
         now: seconds since the epoch.
-        changes: whether to look for changes; that takes many trials.
+        changes: whether to look for changes; that takes many trials, within a budget.
 
     Raises:
         KeyError: there is no such workload in the world.
@@ -83,7 +85,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     home = world.home_of(workload)
     first = None
     if base.verdict is Verdict.WAITS and not base.evaluated and home in world.cluster_queues:
-        first = trials.within(_first(world, key))
+        first = _tried_first(trials, world, key)
     reason = first.reason if first is not None else base.reason
     admission = workload.status.admission if base.verdict is Verdict.HOLDS_QUOTA else None
     if base.admit is not None:
@@ -104,10 +106,14 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         rows=rows_of(trials.engine(), key, reason) if waits else (),
         problems=problems_of(world, key, reason) if waits else (),
         changes=found,
+        tried=tuple(search.tried),
         limits=tuple(search.limits),
     )
 
 
-def _first(world: World, key: ObjectKey) -> World:
-    """The same world with the workload at the head of its queue, its priority unchanged."""
-    return world.without_workloads(*world.ahead_of(key))
+def _tried_first(trials: Trials, world: World, key: ObjectKey) -> Outcome | None:
+    """What becomes of it at the head of its queue, its priority unchanged; None if unknown."""
+    try:
+        return trials.within(world.without_workloads(*world.ahead_of(key)))
+    except OutOfStepsError:
+        return None

@@ -1,15 +1,19 @@
 """The smallest single change of quota that would admit a workload.
 
 Sizes are searched where nobody else waits, which is fast, and then tried in the whole world; where
-others get in the way there, the search is done again with them.
+others get in the way there, the search is done again with them. Where a trial admits, what was in
+use then tells how much would have been enough for the same decisions, so few trials are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
 
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource, Limits
 from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
@@ -20,10 +24,12 @@ from kueuelib.scheduler.explain.changes import (
     quotas_of,
 )
 from kueuelib.scheduler.explain.found import Found
-from kueuelib.scheduler.explain.sizes import MOST, Sizes, grains_of, lowered
-from kueuelib.scheduler.explain.trial import Trials
+from kueuelib.scheduler.explain.sizes import MOST, Sizes, bisect, gallop, grains_of
+from kueuelib.scheduler.explain.trial import Outcome, Trials, Usage
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.queue_spec import queue_spec
+
+Test = Callable[[Sizes], Outcome]
 
 
 class QuotaSearch:
@@ -32,45 +38,55 @@ class QuotaSearch:
     Args:
         world: the facts; not changed.
         key: the workload.
+        queue: its ClusterQueue.
         trials: in the whole world.
         alone: where nobody else waits.
     """
 
-    def __init__(self, world: World, key: ObjectKey, trials: Trials, alone: Trials) -> None:
+    def __init__(
+        self, world: World, key: ObjectKey, queue: ClusterQueue, trials: Trials, alone: Trials
+    ) -> None:
         self._world = world
         self._key = key
+        self._queue = queue
         self._trials = trials
         self._alone = alone
         self._grains = grains_of(trials.engine())
+        self._members = world.scope_of(queue)
+        self._limits = {
+            name: queue_spec(world.cluster_queues[name]).limits for name in sorted(self._members)
+        }
 
-    def run(self, queue: ClusterQueue) -> Iterator[Found]:
-        """All that were found, flavor by flavor.
+    def own(self) -> Iterator[Found]:
+        """Quotas of its own ClusterQueue, flavor by flavor.
 
-        Args:
-            queue: the ClusterQueue of the workload.
+        Raises:
+            OutOfStepsError: there are no steps left.
         """
-        quotas = quotas_of(queue)
-        others = sorted(self._world.scope_of(queue) - {queue.name})
-        for flavor in queue_spec(queue).flavors:
-            resources = [resource for name, resource in quotas if name == flavor]
-            yield from self._raise(queue, flavor, NOMINAL, resources)
-            if queue.spec.cohort_name:
-                yield from self._raise(queue, flavor, BORROWING, resources)
-            for name in others:
-                other = self._world.cluster_queues[name]
-                yield from self._raise(other, flavor, LENDING, resources)
-                yield from self._raise(other, flavor, NOMINAL, resources)
+        for flavor in queue_spec(self._queue).flavors:
+            yield from self._raise(self._queue, flavor, NOMINAL)
+            if self._queue.spec.cohort_name:
+                yield from self._raise(self._queue, flavor, BORROWING)
 
-    def _raise(
-        self, queue: ClusterQueue, flavor: str, field: str, resources: list[str]
-    ) -> Iterator[Found]:
+    def others(self) -> Iterator[Found]:
+        """Quotas of the other members of its cohort, flavor by flavor.
+
+        Raises:
+            OutOfStepsError: there are no steps left.
+        """
+        for field in (LENDING, NOMINAL):
+            for flavor in queue_spec(self._queue).flavors:
+                for name in sorted(self._members - {self._queue.name}):
+                    yield from self._raise(self._world.cluster_queues[name], flavor, field)
+
+    def _raise(self, queue: ClusterQueue, flavor: str, field: str) -> Iterator[Found]:
         """Everything is raised as far as it goes, then one resource after the other lowered."""
         quotas = quotas_of(queue)
         before: Sizes = {}
         most: Sizes = {}
-        for resource in resources:
+        for name, resource in quotas_of(self._queue):
             quota = quotas.get((flavor, resource))
-            amount = None if quota is None else amount_in(quota, field)
+            amount = None if quota is None or name != flavor else amount_in(quota, field)
             if quota is None or amount is None:
                 continue
             nominal = amount_in(quota, NOMINAL) or 0
@@ -82,24 +98,150 @@ class QuotaSearch:
             amounts = (More(name, before[name], size) for name, size in sizes.items() if size)
             return RaiseQuota(queue.name, flavor, field, tuple(amounts))
 
-        def admits(sizes: Sizes) -> bool:
-            return self._trials.with_change(change(sizes)).admits
+        def tried(sizes: Sizes) -> Outcome:
+            return self._trials.with_change(change(sizes))
 
-        def admits_alone(sizes: Sizes) -> bool:
-            return self._alone.with_change(change(sizes)).admits
+        def tried_alone(sizes: Sizes) -> Outcome:
+            return self._alone.with_change(change(sizes))
 
         def is_least(by: Sizes) -> bool:
-            return admits(by) and not any(
-                admits({**by, name: size - 1}) for name, size in by.items() if size
+            return tried(by).admits and not any(
+                tried({**by, name: size - 1}).admits for name, size in by.items() if size
             )
 
-        if not most or not admits_alone(most):
+        if not most or not tried_alone(most).admits:
             return
-        by = lowered(most, self._grains, admits_alone)
+        guess = _Guess(self._limits, queue.name, flavor, field)
+        by = self._lowered(most, tried_alone, guess)
         if not (any(by.values()) and is_least(by)):
-            if not admits(most):
+            if not tried(most).admits:
                 return
-            by = lowered(most, self._grains, admits)
+            by = self._lowered(most, tried, guess)
             if not (any(by.values()) and is_least(by)):
                 return
-        yield Found(change(by), self._trials.with_change(change(by)))
+        yield Found(change(by), tried(by))
+
+    def _lowered(self, by: Sizes, test: Test, guess: _Guess) -> Sizes:
+        """The sizes, each as small as it can be when the ones before it are.
+
+        Args:
+            by: sizes that admit.
+            test: what becomes of the workload.
+            guess: what may be enough.
+        """
+        for name, most in tuple(by.items()):
+            others = {other: size for other, size in by.items() if other != name}
+            # Nothing at all is no change, and was tried before everything else.
+            if any(others.values()) and test({**by, name: 0}).admits:
+                by = {**by, name: 0}
+                continue
+
+            def run(size: int, name: str = name, rest: Sizes = by) -> Outcome:
+                return test({**rest, name: size})
+
+            by = {**by, name: _least(most, self._grains.get(name) or 1, run, guess, name)}
+        return by
+
+
+_GUESSES = 4
+"""After how many of them a search in steps takes over."""
+
+
+def _least(
+    most: int, grain: int, run: Callable[[int], Outcome], guess: _Guess, resource: str
+) -> int:
+    """The smallest of the sizes that admit, where those below it do not.
+
+    Args:
+        most: admits.
+        grain: the size of the steps.
+        run: tries a size.
+        guess: what may be enough, after what was in use when a larger size was tried.
+        resource: what is sized.
+    """
+    found = run(most)
+    for _ in range(_GUESSES):
+        size = guess(resource, found.usage, most)
+        if 0 < size < most:
+            found = run(size)
+            if not found.admits:
+                return _between(size, most, grain, run)
+            most = size
+        found = run(most - 1) if most > 1 else found
+        if not found.admits or most == 1:
+            return most
+        most -= 1
+    return _below(most, grain, run)
+
+
+def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome]) -> int:
+    """The smallest size between one that does not admit and one that does, looked for upwards."""
+    first, last = no // grain, -(-yes // grain)
+
+    def enough(step: int) -> bool:
+        size = (first + step) * grain
+        return size > no and (size >= yes or run(size).admits)
+
+    return min((first + gallop(last - first, enough)) * grain, yes)
+
+
+def _below(yes: int, grain: int, run: Callable[[int], Outcome]) -> int:
+    """The smallest size up to one that admits, looked for downwards from there."""
+    last = -(-yes // grain)
+
+    def too_little(step: int) -> bool:
+        return step >= last or not run((last - step) * grain).admits
+
+    return min((last - gallop(last, too_little) + 1) * grain, yes)
+
+
+@attrs.frozen(eq=False)
+class _Guess:
+    """How much more quota would carry what was in use, by arithmetic alone.
+
+    Attributes:
+        limits: what each ClusterQueue of the cohort has now.
+        queue: the one to be given more.
+        flavor: in which flavor.
+        field: more of what.
+    """
+
+    limits: Mapping[str, Mapping[FlavorResource, Limits]]
+    queue: str
+    flavor: str
+    field: str
+
+    def __call__(self, resource: str, usage: Usage | None, most: int) -> int:
+        """The least amount that suffices, `most` if none below it does.
+
+        Args:
+            resource: of what.
+            usage: what each ClusterQueue used.
+            most: a size that is known to suffice.
+        """
+        if usage is None:
+            return most
+        pair = FlavorResource(self.flavor, resource)
+        used = {name: found.get(pair, 0) for name, found in usage.items() if name in self.limits}
+
+        def carries(size: int) -> bool:
+            lent = shared = 0
+            for name, every in self.limits.items():
+                limits = every.get(pair, Limits(0))
+                if name == self.queue:
+                    limits = self._raised(limits, size)
+                    ceiling = limits.ceiling
+                    if ceiling is not None and used.get(name, 0) > ceiling:
+                        return False
+                lent += limits.lendable
+                shared += max(0, used.get(name, 0) - limits.guaranteed)
+            return shared <= lent
+
+        return bisect(0, most, carries)
+
+    def _raised(self, limits: Limits, size: int) -> Limits:
+        if self.field == NOMINAL:
+            return attrs.evolve(limits, nominal=limits.nominal + size)
+        if self.field == BORROWING:
+            return attrs.evolve(limits, borrowing=(limits.borrowing or 0) + size)
+        return attrs.evolve(limits, lending=(limits.lending or 0) + size)

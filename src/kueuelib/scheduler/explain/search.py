@@ -1,7 +1,8 @@
 """The search for single changes that would give a workload quota now.
 
 Sizes are searched where nobody else waits, which is fast, and then tried in the whole world; what
-is reported was admitted there, and one unit less was not. What is left out is said.
+is reported was admitted there, and one unit less was not. What is left out is said: each kind of
+change may use a share of the budget of heads that are tried.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kueuelib.api import conditions, kueue, names
 from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.budget import MOST_STEPS, OutOfStepsError
 from kueuelib.scheduler.explain.changes import (
     Change,
     Ends,
@@ -51,10 +53,13 @@ T = TypeVar("T")
 
 MOST_TRIED = 20
 """How many workloads, queues and priorities are tried in the whole world."""
-MOST_TRIALS = 1000
-"""After how many trials in the whole world the search ends."""
-ORDER = ("the set-up", "the Workload itself", "policies", "other Workloads", "quotas")
-"""The order in which changes are looked for."""
+SET_UP = "the set-up"
+ITSELF = "the Workload itself"
+POLICIES = "policies of its ClusterQueue"
+OWN_QUOTAS = "quotas of its ClusterQueue"
+HOLDERS = "other Workloads"
+LOCAL_QUEUES = "other LocalQueues of its namespace"
+OTHER_QUOTAS = "quotas of other members of the cohort"
 
 
 class Search:
@@ -68,6 +73,7 @@ class Search:
         trials: of changes of that world.
 
     Attributes:
+        tried: the kinds of changes that were looked for to the end.
         limits: what was left out of the search, as sentences for people.
     """
 
@@ -76,6 +82,7 @@ class Search:
     ) -> None:
         self._world = world
         self._trials = trials
+        self.tried: list[str] = []
         self.limits: list[str] = []
         self._key = key
         self._now = now
@@ -84,33 +91,48 @@ class Search:
         self._local_queue = world.local_queue_of(self._workload)
         self._queue = world.cluster_queue_of(self._workload)
         self._near = trials.near
-        self._alone = Trials(self._near.alone(key), key, now)
+        self._budget = trials.budget
+        self._alone = Trials(self._near.alone(key), key, now, self._budget)
 
     def run(self) -> tuple[Found, ...]:
         """All changes that were found, those of the set-up first."""
         if self._base.verdict not in (Verdict.WAITS, Verdict.PREEMPTS):
             return ()
-        kinds = [("the set-up", self._set_up), ("the Workload itself", self._own)]
-        if self._queue is not None:
-            quotas = QuotaSearch(self._world, self._key, self._trials, self._alone)
-            kinds += [
-                ("policies", partial(self._policies, self._queue)),
-                ("other Workloads", self._others),
-                ("quotas", partial(quotas.run, self._queue)),
-            ]
+        if self._base.unsettled:
+            self.limits.append(
+                "the queues did not come to rest within the heads that are tried at most; what "
+                "was decided until then is shown, and no change was tried"
+            )
+            return ()
         found: list[Found] = []
-        for name, search in kinds:
-            for one in search():
-                found.append(one)
-                if self._trials.run >= MOST_TRIALS:
-                    break
-            if self._trials.run >= MOST_TRIALS:
+        for name, part, search in self._kinds():
+            self._budget.share(part)
+            try:
+                for one in search():
+                    found.append(one)  # noqa: PERF402 (what was found before it broke off counts)
+            except OutOfStepsError:
                 self.limits.append(
-                    f"after {self._trials.run} trials the search ended in: {name}; what comes "
-                    f"later ({', '.join(ORDER)}) was not looked for"
+                    f"not all that there is among {name} was tried: no more than "
+                    f"{MOST_STEPS} heads are tried in all"
                 )
-                break
+            else:
+                self.tried.append(name)
         return tuple(found)
+
+    def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[Found]]]]:
+        """What is looked for, which part of what is left it may spend, and how."""
+        yield SET_UP, 0.3, self._set_up
+        yield ITSELF, 0.3, self._own
+        if self._queue is None:
+            yield LOCAL_QUEUES, 1.0, self._moves
+            return
+        quotas = QuotaSearch(self._world, self._key, self._queue, self._trials, self._alone)
+        yield OWN_QUOTAS, 0.75, quotas.own
+        yield POLICIES, 0.5, partial(self._policies, self._queue)
+        yield HOLDERS, 0.8, self._others
+        yield LOCAL_QUEUES, 0.5, self._moves
+        if self._queue.spec.cohort_name:
+            yield OTHER_QUOTAS, 1.0, quotas.others
 
     def _first(self, candidates: Sequence[T], what: str) -> Sequence[T]:
         """As many as are tried; the rest is left out, and said to be."""
@@ -121,7 +143,9 @@ class Search:
     # --- trying
 
     def _try(self, change: Change) -> Outcome:
-        return self._trials.with_change(change)
+        """What a change comes to; who gets nothing where nobody else waits gets nothing at all."""
+        alone = self._alone.with_change(change)
+        return self._trials.with_change(change) if self._helps(alone) else alone
 
     def _helps(self, found: Outcome) -> bool:
         """Whether an outcome is better than that of doing nothing."""
@@ -136,7 +160,7 @@ class Search:
         """The smallest size from 1 to `most` that admits while one less does not."""
 
         def admits(size: int) -> bool:
-            return self._try(make(size)).admits
+            return self._trials.with_change(make(size)).admits
 
         def admits_alone(size: int) -> bool:
             return self._alone.with_change(make(size)).admits
@@ -149,7 +173,7 @@ class Search:
                 return None
             size = bisect(0, most, admits)
         change = make(size)
-        return Found(change, self._try(change))
+        return Found(change, self._trials.with_change(change))
 
     # --- what is wrong with the set-up
 
@@ -198,6 +222,8 @@ class Search:
             yield from self._check(Tolerate(self._key, flavor, taint))
         if any(binds_to_nodes(one) for one in self._workload.spec.pod_sets):
             yield from self._check(AnyNode(self._key))
+
+    def _moves(self) -> Iterator[Found]:
         current = self._workload.spec.queue_name
         queues = [
             found
@@ -313,16 +339,20 @@ class Search:
 
     def _others(self) -> Iterator[Found]:
         near = self._near
-        probe = Probe(self._world, self._key, self._now)
+        probe = Probe(self._world, self._key, self._now, self._budget)
         holders = [each for each, found in sorted(near.workloads.items()) if holds_quota(found)]
         helps_alone = self._helps(probe.base)
         candidates = [each for each in holders if helps_alone or self._helps(probe.without(each))]
         for each in self._first(candidates, "Workloads that hold quota and might help by ending"):
-            yield from self._check(Ends(each))
+            found = self._trials.with_change(Ends(each))
+            if self._helps(found):
+                yield Found(Ends(each), found)
         if not self._helps(probe.base):
             return
         ahead = near.ahead_of(self._key)
         others = sorted(set(near.workloads) - set(ahead) - {self._key})
         rivals = [each for each in (*ahead, *others) if not holds_quota(near.workloads[each])]
         for each in self._first(rivals, "Workloads that wait as well"):
-            yield from self._check(Withdraws(each))
+            found = self._trials.with_change(Withdraws(each))
+            if self._helps(found):
+                yield Found(Withdraws(each), found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import gcd
 
 from kueuelib.scheduler.amounts import PODS
@@ -35,28 +35,6 @@ def grains_of(engine: Engine) -> dict[str, int]:
             take(pair.resource, amount)
     grains.pop(PODS, None)
     return grains
-
-
-def lowered(by: Sizes, grains: Mapping[str, int], admits: Callable[[Sizes], bool]) -> Sizes:
-    """The sizes, each as small as it can be when the ones before it are.
-
-    Args:
-        by: sizes that admit.
-        grains: per resource the size of the steps; 1 where it is not named.
-        admits: the test.
-    """
-    for name, most in tuple(by.items()):
-        grain = grains.get(name) or 1
-
-        def enough(steps: int, name: str = name, grain: int = grain, rest: Sizes = by) -> bool:
-            return admits({**rest, name: steps * grain})
-
-        steps = -(-most // grain)
-        if enough(0):
-            by = {**by, name: 0}
-            continue
-        by = {**by, name: grain * gallop(steps, enough)}
-    return by
 
 
 def gallop(most: int, test: Callable[[int], bool]) -> int:

@@ -8,22 +8,31 @@ fast, and only good enough to know what is worth a trial.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
+from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.budget import (
+    COPIED_PER_STEP,
+    Budget,
+    OutOfStepsError,
+    Spend,
+    most_steps,
+)
 from kueuelib.scheduler.explain.changes import Change, Whole
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.scheduler.standing import Where
 
-MOST_CYCLES = 100_000
-"""No world needs that many; an engine that never comes to rest is a defect."""
+Usage = Mapping[str, Mapping[FlavorResource, int]]
+"""What every ClusterQueue uses."""
 
 
 class Verdict(Enum):
@@ -50,6 +59,8 @@ class Outcome:
         evaluated: whether it was tried at all, and not only stood behind others.
         admit: the decision that gave it quota.
         victims: who has to leave for it, sorted.
+        unsettled: whether the cycles were stopped before they came to rest.
+        usage: what was in use when it got quota, its own included; None when it did not.
     """
 
     verdict: Verdict
@@ -57,6 +68,8 @@ class Outcome:
     evaluated: bool = False
     admit: Admit | None = None
     victims: tuple[ObjectKey, ...] = ()
+    unsettled: bool = False
+    usage: Usage | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def admits(self) -> bool:
@@ -77,8 +90,8 @@ def outcome(world: World, key: ObjectKey, now: float) -> Outcome:
         key: the workload.
         now: seconds since the epoch.
     """
-    engine = world.narrowed(key).engine(now)
-    return _run(engine, key, now)
+    near = world.narrowed(key)
+    return _run_to_rest(near.engine(now), key, now, len(near.workloads))
 
 
 class Trials:
@@ -90,20 +103,23 @@ class Trials:
         world: the facts; not changed.
         key: the workload.
         now: seconds since the epoch.
+        budget: of all trials but `unchanged`; by default one of their own.
 
     Attributes:
         near: the facts that can matter to the workload.
-        run: how many trials there were.
+        budget: what is left.
     """
 
-    def __init__(self, world: World, key: ObjectKey, now: float) -> None:
+    def __init__(
+        self, world: World, key: ObjectKey, now: float, budget: Budget | None = None
+    ) -> None:
         self._world = world
         self._key = key
         self._now = now
+        self.budget = Budget() if budget is None else budget
         self.near = world.narrowed(key)
         self._engine = self.near.engine(now)
         self._known: dict[Change, Outcome] = {}
-        self.run = 0
 
     def engine(self) -> Engine:
         """An engine that knows the world, and that no cycle ran in; the caller's own."""
@@ -111,10 +127,14 @@ class Trials:
 
     def unchanged(self) -> Outcome:
         """What becomes of the workload in the world as it is."""
-        return _run(self.engine(), self._key, self._now)
+        return _run_to_rest(self.engine(), self._key, self._now, len(self.near.workloads))
 
     def with_change(self, change: Change) -> Outcome:
-        """What becomes of it in a world in which something is different."""
+        """What becomes of it in a world in which something is different.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to know.
+        """
         if isinstance(change, Whole):
             return self.within(change.apply(self._world))
         found = self._known.get(change)
@@ -123,15 +143,48 @@ class Trials:
         return found
 
     def within(self, changed: World) -> Outcome:
-        """What becomes of it in another world of the same settings and defaults."""
-        self.run += 1
+        """What becomes of it in another world of the same settings, defaults and cohorts.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to know.
+        """
+        self.budget.spend(1 + len(self.near.workloads) // COPIED_PER_STEP)
         engine = self.engine()
-        for event in difference(self.near, changed.narrowed(self._key)):
+        for event in difference(self.near, self._narrowed(changed)):
             engine.observe(event, self._now)
-        return _run(engine, self._key, self._now)
+        return _run(engine, self._key, self._now, self.budget.spend)
+
+    def _narrowed(self, changed: World) -> World:
+        before, near = self._world, self.near
+        if (
+            changed.workloads is not before.workloads
+            or changed.local_queues is not before.local_queues
+            or near is before
+        ):
+            return changed.narrowed(self._key)
+        queues = {name: changed.cluster_queues[name] for name in near.cluster_queues}
+        return attrs.evolve(
+            changed,
+            workloads=near.workloads,
+            local_queues=near.local_queues,
+            cluster_queues=queues,
+        )
 
 
-def _run(engine: Engine, key: ObjectKey, now: float) -> Outcome:
+def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> Outcome:
+    """Runs cycles, but not for ever: what is known then is the outcome."""
+    limit = Budget(most_steps(workloads))
+    last: list[Reason] = []
+    try:
+        return _run(engine, key, now, limit.spend, last)
+    except OutOfStepsError:
+        reason = last[-1] if last else engine.standing(key).reason or NotEvaluated()
+        return Outcome(Verdict.WAITS, reason, evaluated=bool(last), unsettled=True)
+
+
+def _run(
+    engine: Engine, key: ObjectKey, now: float, spend: Spend, told: list[Reason] | None = None
+) -> Outcome:
     held = {
         Where.HOLDS_QUOTA: Verdict.HOLDS_QUOTA,
         Where.FINISHED: Verdict.FINISHED,
@@ -142,18 +195,19 @@ def _run(engine: Engine, key: ObjectKey, now: float) -> Outcome:
     if standing.where in held:
         return Outcome(held[standing.where])
     reason: Reason | None = None
-    for _ in range(MOST_CYCLES):
-        found = engine.next_cycle(now)
-        if found is None:
-            break
+    while (found := engine.next_cycle(now)) is not None:
+        spend(1 + len(found.heads))
         plan = decide(found, now)
         settled = engine.settle(plan, now)
-        for admit in settled.admissions:
+        for number, admit in enumerate(settled.admissions):
             if admit.key == key:
-                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
+                usage = usage_of(engine, settled.admissions[number + 1 :])
+                return Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage)
         for wait in settled.waits:
             if wait.key == key:
                 reason = wait.reason
+                if told is not None:
+                    told.append(reason)
         if isinstance(reason, Preempting | FitsAfterPreemptions):
             return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
         if reason is not None and engine.rests(key):
@@ -165,6 +219,22 @@ def _run(engine: Engine, key: ObjectKey, now: float) -> Outcome:
     return Outcome(Verdict.WAITS, reason, evaluated=True)
 
 
+def usage_of(engine: Engine, later: Sequence[Admit]) -> Usage:
+    """What every ClusterQueue uses now, but for what was admitted later in the same cycle."""
+    found: dict[str, dict[FlavorResource, int]] = {}
+    for name in engine.cache.names:
+        state = engine.cache.state(name)
+        if state is not None:
+            found[name] = dict(state.tally.reserved)
+    for admit in later:
+        holder = engine.holder(admit.key)
+        if holder is not None and holder.cluster_queue in found:
+            used = found[holder.cluster_queue]
+            for pair, amount in holder.usage.items():
+                used[pair] = used.get(pair, 0) - amount
+    return found
+
+
 class Probe:
     """One engine in which nobody else waits, for many questions.
 
@@ -172,9 +242,11 @@ class Probe:
         world: the facts.
         key: the workload.
         now: seconds since the epoch.
+        budget: what is left.
     """
 
-    def __init__(self, world: World, key: ObjectKey, now: float) -> None:
+    def __init__(self, world: World, key: ObjectKey, now: float, budget: Budget) -> None:
+        self._budget = budget
         self._world = world.narrowed(key).alone(key)
         self._key = key
         self._now = now
@@ -183,7 +255,7 @@ class Probe:
         self.base = self._ask()
 
     def _ask(self) -> Outcome:
-        found = _run(self._engine, self._key, self._now)
+        found = _run(self._engine, self._key, self._now, self._budget.spend)
         if found.admits:
             self._engine.observe(events.Forgotten(self._key), self._now)
         elif found.verdict is Verdict.PREEMPTS:
@@ -191,7 +263,11 @@ class Probe:
         return found
 
     def without(self, other: ObjectKey) -> Outcome:
-        """What would become of it if another workload were gone."""
+        """What would become of it if another workload were gone.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to know.
+        """
         self._engine.observe(events.WorkloadGone(other), self._now)
         found = self._ask()
         if found.verdict is not Verdict.PREEMPTS:

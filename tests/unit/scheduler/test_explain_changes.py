@@ -1,0 +1,167 @@
+"""Single changes that `explain` has to try: worlds in which hardly anything else would admit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.world import World
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
+
+NOW = 1000.0
+KEY = ObjectKey("ns", "job")
+
+
+def start(*flavors: str) -> World:
+    found = World().with_namespace("ns", {})
+    for name in flavors or ("f",):
+        found = found.with_flavor(make_flavor(name, {"pool": name}))
+    return found
+
+
+def queue(found: World, name: str, quotas: Any, **rest: Any) -> World:
+    found = found.with_cluster_queue(make_cluster_queue(name, quotas, **rest))
+    return found.with_local_queue(make_local_queue(name, name))
+
+
+def holds(name: str, cpu: int, queue: str, priority: int = 0) -> Workload:
+    admission = {
+        "clusterQueue": queue,
+        "podSetAssignments": [make_assignment({"cpu": cpu}, "f")],
+    }
+    return make_workload(
+        name,
+        queue,
+        {"cpu": cpu},
+        priority=priority,
+        conditions=[make_condition("QuotaReserved"), make_condition("Admitted")],
+        status={"admission": admission},
+    )
+
+
+def texts(found: Explanation) -> list[str]:
+    return [one.change.text for one in found.changes]
+
+
+def check(world: World, found: Explanation, text: str, victims: tuple[str, ...] = ()) -> None:
+    """A change is proposed, helps, and no smaller one of its kind does."""
+    (one,) = (each for each in found.changes if each.change.text == text)
+    assert one.victims == tuple(ObjectKey("ns", name) for name in victims)
+    assert outcome(one.change.apply(world), KEY, NOW).helps
+    for smaller in one.change.smaller():
+        assert not outcome(smaller.apply(world), KEY, NOW).helps
+
+
+def test_a_threshold_that_protects_a_holder_is_raised_as_far_as_necessary() -> None:
+    borrow = {"policy": "LowerPriority", "maxPriorityThreshold": 0}
+    preemption = {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": borrow}
+    world = queue(start(), "ba", {"f": {"cpu": 2}}, cohort="co", preemption=preemption)
+    world = queue(world, "bb", {"f": {"cpu": 4}}, cohort="co")
+    world = world.with_workload(holds("b5", 5, "bb", priority=5))
+    world = world.with_workload(make_workload("job", "ba", {"cpu": 4}, priority=10))
+    found = explain(world, KEY, NOW)
+    assert found.verdict is Verdict.WAITS
+    path = "spec.preemption.borrowWithinCohort.maxPriorityThreshold"
+    check(world, found, f"set {path}: 5 instead of 0", ("b5",))
+    # Nobody has a priority above the new one.
+    done = next(one for one in found.changes if path in one.change.text).change.apply(world)
+    assert not any(path in text for text in texts(explain(done, KEY, NOW)))
+
+
+def test_without_a_threshold_none_is_raised() -> None:
+    borrow = {"policy": "LowerPriority"}
+    preemption = {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": borrow}
+    world = queue(start(), "ba", {"f": {"cpu": 2}}, cohort="co", preemption=preemption)
+    world = queue(world, "bb", {"f": {"cpu": 4}}, cohort="co")
+    world = world.with_workload(holds("b5", 5, "bb", priority=50))
+    world = world.with_workload(make_workload("job", "ba", {"cpu": 4}, priority=10))
+    assert not any("Threshold" in text for text in texts(explain(world, KEY, NOW)))
+
+
+def test_quota_of_another_member_is_raised_where_the_own_queue_may_only_borrow() -> None:
+    world = queue(start(), "mine", {"f": {"cpu": 0}}, cohort="co")
+    world = queue(world, "theirs", {"f": {"cpu": 3}}, cohort="co")
+    world = world.with_workload(holds("h", 2, "theirs"))
+    world = world.with_workload(make_workload("job", "mine", {"cpu": "2500m"}))
+    found = explain(world, KEY, NOW)
+    (one,) = (each for each in found.changes if each.change.subject == "ClusterQueue theirs")
+    text = "raise nominalQuota of flavor f: cpu by 1500m (to 4500m)"
+    assert one.change.text == text
+    assert outcome(one.change.apply(world), KEY, NOW).admits
+    (less,) = one.change.smaller()
+    assert not outcome(less.apply(world), KEY, NOW).admits
+
+
+def test_quota_that_another_member_does_not_lend_is_not_raised() -> None:
+    world = queue(start(), "mine", {"f": {"cpu": 0}}, cohort="co")
+    world = queue(world, "theirs", {"f": {"cpu": {"nominal": 3, "lending": 1}}}, cohort="co")
+    world = world.with_workload(make_workload("job", "mine", {"cpu": 2}))
+    found = explain(world, KEY, NOW)
+    theirs = [one.change.text for one in found.changes if one.change.subject.endswith("theirs")]
+    assert theirs == ["raise lendingLimit of flavor f: cpu by 1 (to 2)"]
+
+
+def test_a_node_selector_that_no_flavor_has_is_taken_out() -> None:
+    world = queue(start(), "lq", {"f": {"cpu": 4}})
+    pods = make_pod_set({"cpu": 1}, nodeSelector={"pool": "elsewhere"})
+    world = world.with_workload(make_workload("job", "lq", pod_sets=[pods]))
+    found = explain(world, KEY, NOW)
+    text = "let its pods run on any nodes: without nodeSelector and required node affinity"
+    assert texts(found) == [text]
+    check(world, found, text)
+
+
+def test_a_required_affinity_that_no_flavor_has_is_taken_out_and_a_selector_that_fits_stays() -> (
+    None
+):
+    wanted = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["elsewhere"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wanted]}}
+    pods = make_pod_set({"cpu": 1}, affinity={"nodeAffinity": required})
+    world = queue(start(), "lq", {"f": {"cpu": 4}})
+    found = explain(world.with_workload(make_workload("job", "lq", pod_sets=[pods])), KEY, NOW)
+    assert [one.change.kind for one in found.changes] == ["node-selector"]
+    fits = make_pod_set({"cpu": 5}, nodeSelector={"pool": "f"})
+    found = explain(world.with_workload(make_workload("job", "lq", pod_sets=[fits])), KEY, NOW)
+    assert [one.change.kind for one in found.changes] == ["quota"]
+
+
+def test_others_that_get_in_the_way_are_counted_to_the_unit() -> None:
+    """Where nobody else waited less would do; here all that is ahead gets its quota first."""
+    world = queue(start(), "mine", {"f": {"cpu": 1}}, cohort="co")
+    world = queue(world, "theirs", {"f": {"cpu": 1}}, cohort="co")
+    for number in range(9):
+        name = "mine" if number % 2 else "theirs"
+        world = world.with_workload(make_workload(f"w{number}", name, {"cpu": 2}, created=number))
+    world = world.with_workload(make_workload("job", "mine", {"cpu": 3}, created=50))
+    found = explain(world, KEY, NOW)
+    sizes = [one.change for one in found.changes if one.change.kind == "quota"]
+    assert {one.subject for one in sizes} == {"ClusterQueue mine", "ClusterQueue theirs"}
+    for one in sizes:
+        assert outcome(one.apply(world), KEY, NOW).admits
+        for less in one.smaller():
+            assert not outcome(less.apply(world), KEY, NOW).admits
+
+
+def test_what_was_looked_for_is_said() -> None:
+    world = queue(start(), "lq", {"f": {"cpu": 4}})
+    found = explain(world.with_workload(make_workload("job", "lq", {"cpu": 5})), KEY, NOW)
+    assert found.tried == (
+        "the set-up",
+        "the Workload itself",
+        "quotas of its ClusterQueue",
+        "policies of its ClusterQueue",
+        "other Workloads",
+        "other LocalQueues of its namespace",
+    )
+    assert found.limits == ()
