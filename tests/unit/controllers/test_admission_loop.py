@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -35,6 +35,12 @@ class Clock:
         await asyncio.sleep(0)
 
 
+class HasHeads(NamedTuple):
+    """What a cycle would decide about."""
+
+    heads: tuple[str, ...]
+
+
 class Engine:
     """Has a cycle for each entry of `script`: True admits somebody."""
 
@@ -45,7 +51,7 @@ class Engine:
 
     def next_cycle(self, now: float) -> Any:
         self.asked += 1
-        return self.script[0] if self.script else None
+        return HasHeads(("head",)) if self.script else None
 
     def settle(self, plan: Plan, now: float) -> Settled:
         admits = self.script.pop(0)

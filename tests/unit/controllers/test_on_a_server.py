@@ -376,7 +376,7 @@ BAD_SPECS: list[dict[str, Any]] = [
     {"tolerations": [{"operator": "Like"}, {}]},
     {"runtimeClassName": "missing", "overhead": {"cpu": "-1"}},
     {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-5"}, "limits": {}}}]},
-    {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1e30}}}]},
+    {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1e30"}}}]},
     {"initContainers": [{"name": "i", "restartPolicy": "Always"}], "containers": []},
 ]
 
