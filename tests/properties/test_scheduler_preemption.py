@@ -28,6 +28,7 @@ from kueuelib.testing.builders import (
     make_condition,
     make_flavor,
     make_local_queue,
+    make_pod_set,
     make_workload,
 )
 
@@ -61,7 +62,9 @@ def quotas(draw: st.DrawFn) -> dict[str, int]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, waiting: int = 0, loners: bool = False) -> list[events.Event]:
+def worlds(
+    draw: st.DrawFn, *, waiting: int = 0, loners: bool = False, shrinking: bool = False
+) -> list[events.Event]:
     """ClusterQueues with two flavors, workloads that run there, and such that wait."""
     found: list[events.Event] = [events.NamespaceSet("ns", {})]
     found += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
@@ -94,8 +97,20 @@ def worlds(draw: st.DrawFn, *, waiting: int = 0, loners: bool = False) -> list[e
             {"gpu": draw(st.integers(0, 5))},
             priority=draw(st.integers(-2, 3)),
             created=draw(st.integers(0, 9)),
+            pod_sets=draw(several_pods()) if shrinking else None,
         )
         found.append(events.WorkloadSet(wants))
+    return found
+
+
+@st.composite
+def several_pods(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """One or two pod sets of several pods, which may do with fewer."""
+    found = []
+    for name in draw(st.sampled_from([("main",), ("main",), ("driver", "workers")])):
+        count = draw(st.integers(1, 4))
+        fewest = draw(st.none() | st.integers(1, count))
+        found.append(make_pod_set({"gpu": draw(st.integers(0, 3))}, name, count, fewest))
     return found
 
 
@@ -349,23 +364,33 @@ class Replay:
         for admit in settled.admissions:
             self.ran.add(admit.key)
             quota = make_condition("QuotaReserved", at=self.now)
-            gone = make_condition("Evicted", False, at=self.now)
-            admission = encode(admit.admission)
-            self.set(self.workloads[admit.key], quota, gone, admission=admission)
+            workload = self.workloads[admit.key]
+            past = [
+                make_condition(found.type, False, at=self.now)
+                for found in workload.status.conditions
+                if found.type in ("Evicted", "Preempted")
+            ]
+            self.set(workload, quota, *past, admission=encode(admit.admission))
+
+    def cycle(self) -> bool:
+        """One cycle, and everything that it causes; False when there is nothing to decide."""
+        self.now += 1
+        found = self.engine.next_cycle(self.now)
+        if found is None:
+            return False
+        plan = decide(found, self.now)
+        self.plans.append(plan)
+        self.carry_out(self.engine.settle(plan, self.now))
+        for preemption in plan.preemptions:
+            for victim in preemption.victims:
+                self.leave(victim)
+        return True
 
     def rest(self) -> None:
         """Cycles until nothing is left to decide."""
         for _ in range(200):
-            self.now += 1
-            found = self.engine.next_cycle(self.now)
-            if found is None:
+            if not self.cycle():
                 return
-            plan = decide(found, self.now)
-            self.plans.append(plan)
-            self.carry_out(self.engine.settle(plan, self.now))
-            for preemption in plan.preemptions:
-                for victim in preemption.victims:
-                    self.leave(victim)
         raise AssertionError("preemptions go on for ever")
 
     def finish_one(self) -> bool:
@@ -380,8 +405,8 @@ class Replay:
         return True
 
 
-@given(facts=worlds(waiting=8, loners=True))
-@settings(max_examples=100, deadline=None)
+@given(facts=worlds(waiting=8, loners=True) | worlds(waiting=8, shrinking=True))
+@settings(max_examples=300, deadline=None)
 def test_preemptions_come_to_an_end(facts: list[events.Event]) -> None:
     replay = Replay(facts, Settings())
     replay.rest()
@@ -389,6 +414,59 @@ def test_preemptions_come_to_an_end(facts: list[events.Event]) -> None:
         for preemption in plan.preemptions:
             assert preemption.victims
             assert preemption.key not in {victim.key for victim in preemption.victims}
+
+
+def test_three_with_rights_against_each_other_come_to_an_end() -> None:
+    """Each of them is preempted by another one; the flavors that were promised end it."""
+
+    def pods(name: str, gpu: int, count: int, fewest: int | None = None) -> dict[str, Any]:
+        return make_pod_set({"gpu": gpu}, name, count, fewest)
+
+    borrow = {"policy": "LowerPriority"}
+    low = {**borrow, "maxPriorityThreshold": 1}
+    rights = {
+        "a": {"withinClusterQueue": "LowerPriority", "borrowWithinCohort": borrow},
+        "b": {},
+        "c": {"borrowWithinCohort": low},
+    }
+    nominal = {"a": (6, 7), "b": (1, 1), "c": (0, 0)}
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    for name, policy in rights.items():
+        one, two = nominal[name]
+        reclaim = {} if name == "b" else {"reclaimWithinCohort": "Any"}
+        queue = make_cluster_queue(
+            name,
+            {"one": {"gpu": one}, "two": {"gpu": two}},
+            cohort="x",
+            preemption={**policy, **reclaim},
+            queueingStrategy="StrictFIFO",
+            flavorFungibility={
+                "whenCanBorrow": "MayStopSearch" if name == "a" else "TryNextFlavor",
+                "whenCanPreempt": "MayStopSearch" if name == "a" else "TryNextFlavor",
+            },
+        )
+        facts += [events.ClusterQueueSet(queue), events.LocalQueueSet(make_local_queue(name, name))]
+    runs = make_workload(
+        "runs",
+        "a",
+        {"gpu": 5},
+        priority=-1,
+        created=8,
+        conditions=[make_condition("QuotaReserved", at=1)],
+        status={
+            "admission": {
+                "clusterQueue": "a",
+                "podSetAssignments": [make_assignment({"gpu": 5}, "two")],
+            }
+        },
+    )
+    borrows = make_workload("borrows", "c", priority=3, created=4, pod_sets=[pods("main", 2, 4, 3)])
+    owns = make_workload(
+        "owns", "a", priority=1, created=3, pod_sets=[pods("driver", 1, 3), pods("workers", 1, 4)]
+    )
+    facts += [events.WorkloadSet(found) for found in (runs, borrows, owns)]
+    Replay(facts, Settings()).rest()
 
 
 @given(facts=worlds(waiting=8))

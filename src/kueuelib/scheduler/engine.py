@@ -143,7 +143,8 @@ class Engine:
                     name,
                     self._state.namespaces.get(item.info.key.namespace),
                     self._progress(name, item),
-                    item.promised,
+                    item.promise,
+                    item.outrun,
                 )
                 for name, item in popped
             )
@@ -179,7 +180,7 @@ class Engine:
                 wait.progress,
                 now=now,
                 held_back=wait.held_back,
-                promised=wait.promised,
+                promise=wait.promise,
             )
             waits += self._alike(alike)
             touched[wait.key] = wait.cluster_queue

@@ -86,13 +86,8 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> Entry | Wait
     if info.invalid is not None:
         return _refuse(head, info.invalid, Requeue.GENERIC)
     proposal = propose(snapshot, queue, head, settings)
-    level = proposal.assignment.borrowing
-    if head.promised and proposal.assignment.mode is Mode.FIT:
-        # Room was made for it. That all of its pods fit now, by borrowing, must not put it behind
-        # those who left: they would take the room back, and be preempted again.
-        level = 0
     order = entry_order(
-        level,
+        _level(head, proposal),
         info.order,
         head.cluster_queue,
         priority_first=settings.priority_sorting,
@@ -146,7 +141,15 @@ def propose(
         )
 
     full = try_with(None)
-    if head.promised and full.assignment.borrowing and _was_preempted(info):
+    promise = head.promise if only is None else None
+    if promise is not None and full.assignment.mode is not Mode.FIT and _goes_round(head):
+        # The others left for these flavors: nobody has to leave for different ones as well.
+        kept = assign(
+            snapshot, queue, info, promise.counts, fungible=fungible, only=promise.flavors
+        )
+        if kept.mode is Mode.FIT:
+            return Proposal(kept)
+    if promise is not None and promise.fewer and full.assignment.borrowing and _was_preempted(info):
         # Borrowing for all pods made it a victim before; what room was made for does not.
         return search(info.pod_sets, within_nominal) or full
     if _is_possible(full) or not settings.partial_admission or not can_shrink(info.pod_sets):
@@ -154,8 +157,30 @@ def propose(
     return search(info.pod_sets, attempt) or full
 
 
+def _level(head: Head, proposal: Proposal) -> int:
+    """How much a head borrows, as far as its turn is concerned; -1 for the very first ones.
+
+    Room was made for a preemptor. That all of its pods fit now, by borrowing, must not put it
+    behind those who left: they would take the room back, and be preempted again. And who lost such
+    room before, or was a victim itself, comes before everybody else, or it would make room for
+    others again and again.
+    """
+    fits = proposal.assignment.mode is Mode.FIT
+    if head.promise is None:
+        return proposal.assignment.borrowing
+    if fits and _goes_round(head):
+        return -1
+    return 0 if fits and head.promise.fewer else proposal.assignment.borrowing
+
+
+def _goes_round(head: Head) -> bool:
+    """Whether a preemptor may be one of those who make room for each other for ever."""
+    return head.outrun or _was_preempted(head.info)
+
+
 def _was_preempted(info: WorkloadInfo) -> bool:
-    return conditions.is_true(info.workload.status.conditions, names.PREEMPTED)
+    """Whether it was a victim at any time; the condition stays, also when it gets quota again."""
+    return conditions.find(info.workload.status.conditions, names.PREEMPTED) is not None
 
 
 def _together(found: Search) -> Together:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +57,21 @@ Progress = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 """Which flavors were tried: pod set, resource, index of the last one; -1 to start over (5.6)."""
 
 
+@attrs.frozen
+class Promise:
+    """What others leave for: the room that a preemptor gets when they are gone.
+
+    Attributes:
+        counts: pods per pod set.
+        flavors: per pod set the flavor of each resource.
+        fewer: whether these are fewer pods than it asks for, and stay within nominal quota.
+    """
+
+    counts: tuple[int, ...]
+    flavors: Mapping[str, Mapping[str, str]]
+    fewer: bool
+
+
 def is_unfinished(progress: Progress) -> bool:
     """Whether flavors are left to try."""
     return any(index != -1 for _, indices in progress for _, index in indices)
@@ -79,10 +95,13 @@ class Pending:
         seen: how far the flavors were tried at the end of each try of that pass. The pass is over
             when one comes again: several pod sets may never be through at the same time.
         came_round: the cycle in which that happened; None when it did not.
+        ended: the version of its scope when its last two passes ended. A third one, while nothing
+            differs, is not worth a cycle: two heads would keep each other searching for ever.
         lost: whether it lost the flavor that it had chosen to another head in this pass.
         began_again: when anybody in its scope gained or lost quota last, before it began again
             because it had lost a flavor; it does so once for every such time.
-        promised: whether others were told to leave so that it gets fewer pods within nominal quota.
+        promise: what others were told to leave for, None when nobody was.
+        outrun: whether it did not get what others had left for.
         version: the version of its scope when it was popped.
         held_at: that version when a blocked head kept it from quota that nobody used; None if none
             did in the current pass.
@@ -102,9 +121,11 @@ class Pending:
     since: int | None = None
     seen: tuple[Progress, ...] = ()
     came_round: int | None = None
+    ended: tuple[int, ...] = ()
     lost: bool = False
     began_again: int | None = None
-    promised: bool = False
+    promise: Promise | None = None
+    outrun: bool = False
     version: int = 0
     held_at: int | None = None
     reason: Reason | None = None
@@ -133,7 +154,7 @@ class Pending:
     def void(self) -> None:
         """Forgets what was tried, because the workload changed."""
         self.start_over()
-        self.held_at, self.promised = None, False
+        self.held_at, self.promise, self.outrun = None, None, False
         self.reason = None
 
     def start_over(self) -> None:

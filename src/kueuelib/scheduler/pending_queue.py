@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 import attrs
 
+from kueuelib.api.kueue import ANY, NEVER
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import PODS, FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
@@ -68,11 +69,30 @@ class Hopeless:
         reason: why.
         queued_at: the age of the oldest workload of the shape that was tried.
         resources: what the shape asks for; nothing else can change its verdict.
+        priority: the priority of the shape.
     """
 
     reason: Reason
     queued_at: float
     resources: frozenset[str]
+    priority: int
+
+
+@attrs.frozen
+class Borrowed:
+    """A ClusterQueue was charged, and uses more than its own quota.
+
+    Attributes:
+        by: the ClusterQueue.
+        pairs: what it borrows.
+        lowest: the lowest priority that holds quota there.
+        cycle: the cycle after which it was charged.
+    """
+
+    by: str
+    pairs: frozenset[FlavorResource]
+    lowest: int
+    cycle: int
 
 
 class Passing:
@@ -125,6 +145,7 @@ class PendingQueue:
         active: whether it offers heads.
         by_age: whether a verdict depends on the age of a workload: the older one has more victims
             (`LowerOrNewerEqualPriority`).
+        reclaims: from whom its workloads may reclaim what the cohort lent (`reclaimWithinCohort`).
         pairs: the flavors and resources that it has quota of.
         items: all workloads that wait here.
         in_flight: the one that is being tried.
@@ -137,6 +158,7 @@ class PendingQueue:
         self.strict = False
         self.active = True
         self.by_age = False
+        self.reclaims: str = NEVER
         self.pairs: Collection[FlavorResource] = ()
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
@@ -305,7 +327,7 @@ class PendingQueue:
         queued_at = info.order.queued_at
         if known is not None:
             queued_at = min(queued_at, known.queued_at)
-        self._hopeless[info.shape] = Hopeless(reason, queued_at, _resources(info))
+        self._hopeless[info.shape] = Hopeless(reason, queued_at, _resources(info), info.priority)
         if group is not None:
             group.active = False
         self.join(item)
@@ -345,12 +367,39 @@ class PendingQueue:
         Args:
             freed: what became free; None when something else moved, which may help all.
         """
-        helps = None if freed is None else {one.resource for one in freed if one in self.pairs}
+        helps = None if freed is None else self._resources_in(freed)
         for shape, known in tuple(self._hopeless.items()):
             if helps is None or not helps.isdisjoint(known.resources):
                 self.revive(shape)
             elif (group := self._groups.get(shape)) and (first := group.first()):
                 self._passing.put(shape, first[0])
+        self._rejoin()
+
+    def reclaim(self, borrowed: Borrowed) -> None:
+        """Another ClusterQueue borrows: who may reclaim from it is to be tried again."""
+        if self.reclaims == NEVER or borrowed.by == self.name:
+            return
+        helps = self._resources_in(borrowed.pairs)
+        for shape, known in tuple(self._hopeless.items()):
+            if self._outranks(known.priority, borrowed) and not helps.isdisjoint(known.resources):
+                self.revive(shape)
+        if helps:
+            self._rejoin()
+
+    def may_reclaim(self, borrowed: Borrowed, info: WorkloadInfo) -> bool:
+        """Whether a workload may find victims in a ClusterQueue that borrows."""
+        if self.reclaims == NEVER or borrowed.by == self.name:
+            return False
+        helps = self._resources_in(borrowed.pairs)
+        return self._outranks(info.priority, borrowed) and not helps.isdisjoint(_resources(info))
+
+    def _outranks(self, priority: int, borrowed: Borrowed) -> bool:
+        return self.reclaims == ANY or priority > borrowed.lowest
+
+    def _resources_in(self, pairs: Collection[FlavorResource]) -> set[str]:
+        return {pair.resource for pair in pairs if pair in self.pairs}
+
+    def _rejoin(self) -> None:
         for key in tuple(self._asides[Aside.MOVE]):
             self.join(self.items[key])
 

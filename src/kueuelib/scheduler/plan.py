@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.pending import Progress, Requeue
+from kueuelib.scheduler.pending import Progress, Promise, Requeue
 from kueuelib.scheduler.preemption.victims import Preemption
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -25,14 +25,16 @@ class Head:
         cluster_queue: the queue.
         namespace_labels: the labels of its namespace, None when the namespace is not known.
         progress: the flavors that earlier attempts tried already.
-        promised: whether others were told to leave so that it gets fewer pods within nominal quota.
+        promise: what others were told to leave for before, None when nobody was.
+        outrun: whether it did not get before what others had left for.
     """
 
     info: WorkloadInfo
     cluster_queue: str
     namespace_labels: Mapping[str, str] | None
     progress: Progress = ()
-    promised: bool = False
+    promise: Promise | None = None
+    outrun: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -93,7 +95,7 @@ class Wait:
         progress: the flavors that were tried.
         skipped: whether it would have fit, had another head not been first.
         held_back: whether that other head got nothing itself, but kept its own quota free.
-        promised: whether others are told to leave so that it gets fewer pods within nominal quota.
+        promise: what others are told to leave for, None when nobody is.
         transient: whether the reason is a passing state of the caches, not worth a status write.
     """
 
@@ -106,7 +108,7 @@ class Wait:
     progress: Progress = ()
     skipped: bool = False
     held_back: bool = False
-    promised: bool = False
+    promise: Promise | None = None
     transient: bool = False
 
     @property

@@ -8,19 +8,27 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from heapq import heappop, heappush
 
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue, is_unfinished
-from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.pending import (
+    Aside,
+    Pending,
+    Place,
+    Progress,
+    Promise,
+    Requeue,
+    is_unfinished,
+)
+from kueuelib.scheduler.pending_queue import Borrowed, PendingQueue
 from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, NoFlavors, Reason
 from kueuelib.scheduler.scopes import Scope, ScopeState, scope_of
-from kueuelib.scheduler.workload_info import WorkloadInfo
+from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 
 class Queues:
@@ -62,6 +70,7 @@ class Queues:
             self._scopes.setdefault(scope, ScopeState()).members[name] = queue
         queue.strict, queue.active = spec.strict, active
         queue.by_age = spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
+        queue.reclaims = spec.preemption.reclaim_within_cohort
         queue.pairs = spec.limits.keys()
         if spec.strict:
             queue.stick(None)
@@ -169,7 +178,7 @@ class Queues:
         *,
         now: float,
         held_back: bool = False,
-        promised: bool = False,
+        promise: Promise | None = None,
     ) -> tuple[ObjectKey, ...]:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
@@ -185,7 +194,7 @@ class Queues:
             progress: the flavors that were tried.
             now: seconds since the epoch.
             held_back: whether it would have got quota, had a blocked head not kept it.
-            promised: whether others leave so that it gets fewer pods within nominal quota.
+            promise: what others leave for, None when nobody does.
 
         Returns:
             Workloads that were parked with it, because they ask for the same, and about which
@@ -204,22 +213,27 @@ class Queues:
             item.held_at = item.version
         item.reason, item.progress, item.since = reason, progress, None
         goes_on = is_unfinished(progress) and progress not in item.seen
+        if not goes_on:
+            item.ended = (*item.ended[-1:], state.version)
         if not is_unfinished(progress):
             item.seen = ()
         elif not goes_on:
             item.came_round = self._cycle
             self._came_round[key] = None
+        if item.promise is not None and why is not Requeue.PENDING_PREEMPTION:
+            item.promise, item.outrun = None, True
         item.lost = item.lost or why is Requeue.FAILED_AFTER_NOMINATION
         if why is Requeue.PENDING_PREEMPTION:
             item.held_at = None
-            item.promised = item.promised or promised
+            item.promise = promise or item.promise
             if not queue.strict:
                 queue.stick(key)
             queue.go_alone(item)
         elif goes_on:
             item.since, item.seen = began, (*item.seen, progress)
             queue.go_alone(item)
-            self._due[self._scope_of[queue.name]] = None
+            if item.ended != (state.version, state.version):
+                self._due[self._scope_of[queue.name]] = None
         elif state.moved_in >= self._cycle:
             item.held_at = None
             item.start_over()
@@ -231,9 +245,14 @@ class Queues:
         else:
             changed = max(state.moved_in, state.charged_in)
             starts_over = state.moved_in >= began
+            if any(
+                borrowed.cycle >= began and queue.may_reclaim(borrowed, item.info)
+                for borrowed in state.borrowed.values()
+            ):
+                state.last[queue.name, item.info.shape] = None
             if item.lost and item.began_again != changed:
                 starts_over, item.began_again = True, changed
-            item.lost = item.promised = False
+            item.lost = False
             return self._park(queue, item, why, reason, starts_over=starts_over)
         return ()
 
@@ -305,6 +324,25 @@ class Queues:
             state.charged_in = self._cycle
             self.touch(scope)
 
+    def borrows(
+        self, scope: Scope, borrower: str, pairs: Collection[FlavorResource], lowest: int
+    ) -> None:
+        """A ClusterQueue uses more than its own: others may find victims in it.
+
+        Args:
+            scope: where.
+            borrower: the ClusterQueue.
+            pairs: what it borrows.
+            lowest: the lowest priority that it may lose.
+        """
+        state = self._scopes.get(scope)
+        if state is None:
+            return
+        borrowed = Borrowed(borrower, frozenset(pairs), lowest, self._cycle)
+        state.borrowed[borrower] = borrowed
+        for queue in state.members.values():
+            queue.reclaim(borrowed)
+
     def touch_all(self) -> None:
         """Something changed that matters everywhere."""
         for scope in self._scopes:
@@ -326,7 +364,9 @@ class Queues:
         if item is None or home is None or item.place is not Place.INADMISSIBLE:
             return False
         state = self._scopes[self._scope_of[home]]
-        return not (state.woken or state.freed or (home, item.info.shape) in state.late)
+        return not (
+            state.woken or state.freed or (home, item.info.shape) in {**state.late, **state.last}
+        )
 
     def let_in(self, name: str, namespace: str) -> None:
         """A namespace changed: a ClusterQueue may let its workloads in now."""
@@ -343,8 +383,7 @@ class Queues:
             state.passing = state.passing or queue.has_passing
         state.woken, state.freed = False, set()
 
-    def _start_over(self, scope: Scope, state: ScopeState) -> None:
-        late, state.late = state.late, {}
+    def _start_over(self, scope: Scope, late: Iterable[tuple[str, Shape]]) -> None:
         for name, shape in late:
             if self._scope_of.get(name) == scope:
                 self._queues[name].revive(shape)
@@ -417,7 +456,14 @@ class Queues:
                     if item.came_round is not None and state.moved_in >= item.came_round:
                         item.start_over()
                     heads.append((name, item))
-            self._start_over(scope, state)
+            late, state.late = state.late, {}
+            if (
+                state.last
+                and not late
+                and all(one.strict or one.first() is None for one in state.members.values())
+            ):
+                late, state.last = state.last, {}
+            self._start_over(scope, late)
         if not heads and not passed and not self._untold:
             return None
         return tuple(sorted(heads, key=lambda head: head[0]))

@@ -21,7 +21,7 @@ from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.blockers import Mode
 from kueuelib.scheduler.nomination import Entry, propose
-from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.pending import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.preemption.victims import Preemption, Victim
 from kueuelib.scheduler.reasons import (
@@ -156,7 +156,7 @@ class Turns:
         )
         blocked = NoFlavors(assignment.blocked, assignment.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
-        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promised=_is_promise(entry))
+        self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=_promise(entry))
 
     def _blocked(self, entry: Entry) -> None:
         assignment, queue = entry.proposal.assignment, entry.queue
@@ -211,14 +211,18 @@ class Turns:
         )
 
 
-def _is_promise(entry: Entry) -> bool:
-    """Whether a head preempts for fewer pods than all, and stays within nominal quota with them."""
+def _promise(entry: Entry) -> Promise:
+    """What the victims of a head leave for."""
     assignment = entry.proposal.assignment
     fewer = any(
         choice.count < pod_set.count
         for choice, pod_set in zip(assignment.choices, entry.head.info.pod_sets, strict=True)
     )
-    return fewer and not assignment.borrowing
+    return Promise(
+        tuple(choice.count for choice in assignment.choices),
+        {choice.name: choice.flavors for choice in assignment.choices},
+        fewer and not assignment.borrowing,
+    )
 
 
 def _admit(entry: Entry, now: float) -> Admit:

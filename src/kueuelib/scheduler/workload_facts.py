@@ -21,6 +21,7 @@ from kueuelib.scheduler.reasons import (
     LocalQueueMissing,
     LocalQueueStopped,
 )
+from kueuelib.scheduler.scopes import Scope
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.state import State
@@ -243,10 +244,21 @@ class WorkloadFacts:
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None and (before is None or before.usage != holder.usage):
             self._state.queues.charged(scope)
+            self._note_borrowing(scope, holder)
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
             self._state.wake(before.cluster_queue, before.usage)
         self._when_all_ready(ready)
+
+    def _note_borrowing(self, scope: Scope, holder: Holder) -> None:
+        """Who borrows may be preempted by those who may reclaim."""
+        state = self._state.cache.state(holder.cluster_queue)
+        if state is None or state.cohort is None or state.priorities.lowest is None:
+            return
+        pairs = [pair for pair in holder.usage if state.borrows(pair)]
+        if pairs:
+            lowest = state.priorities.lowest
+            self._state.queues.borrows(scope, holder.cluster_queue, pairs, lowest)
 
     def _release(self, key: ObjectKey) -> None:
         ready = self._state.cache.all_ready

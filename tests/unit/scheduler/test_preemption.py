@@ -570,3 +570,23 @@ def test_who_was_a_victim_because_it_borrowed_takes_the_pods_that_it_preempts_fo
     holder = cluster.engine.holder(key("p"))
     assert holder is not None
     assert list(holder.usage.values()) == [2]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_who_may_reclaim_is_tried_again_when_others_begin_to_borrow(
+    cluster: Cluster, together: bool
+) -> None:
+    policy = {
+        "reclaimWithinCohort": "LowerPriority",
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    }
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=policy)
+    cluster.queue("b", {"f": {"gpu": 5}}, cohort="c")
+    cluster.running("theirs", "b", 4, priority=-1)
+    cluster.submit("p", "a", 4, priority=1)
+    if not together:
+        assert cluster.cycle() == []
+        assert cluster.engine.next_cycle(cluster.now) is None
+    cluster.submit("more", "b", 2, priority=3)
+    assert cluster.cycle() == ["+more"]
+    assert cluster.cycle() == ["-theirs"]
