@@ -1,0 +1,31 @@
+"""More examples per law than the default run tries: `LAW_EXAMPLES=2000 pytest tests/properties`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+LEAST = int(os.environ.get("LAW_EXAMPLES", "0"))
+"""How many examples every property tries at least."""
+SETTINGS = "_hypothesis_internal_use_settings"
+"""Where `@settings` leaves them on a test."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Raises what each property says itself."""
+    for item in items if LEAST else ():
+        function, cls = getattr(item, "obj", None), getattr(item, "cls", None)
+        if hasattr(cls, "settings"):
+            cls.settings = _more(cls.settings)
+        elif hasattr(function, SETTINGS):
+            setattr(function, SETTINGS, _more(getattr(function, SETTINGS)))
+        elif hasattr(function, "hypothesis"):
+            setattr(
+                function, SETTINGS, _more(settings.get_profile(settings.get_current_profile_name()))
+            )
+
+
+def _more(found: settings) -> settings:
+    return settings(found, max_examples=max(found.max_examples, LEAST))
