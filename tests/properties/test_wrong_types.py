@@ -57,18 +57,38 @@ CRD = {
         }
     ],
 }
+POD_TEMPLATE: Obj = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+ROLE_REF: Obj = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+STORAGE: Obj = {"accessModes": ["ReadWriteOnce"]}
+
 VALID: Mapping[str, Obj] = {
     "Pod": TEMPLATE,
     "Job": {"spec": {"template": TEMPLATE}},
-    "Deployment": {
+    **{
+        kind: {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE}}
+        for kind in ("Deployment", "ReplicaSet", "DaemonSet")
+    },
+    "StatefulSet": {
         "spec": {
             "selector": {"matchLabels": {"a": "b"}},
-            "template": {
-                "metadata": {"labels": {"a": "b"}},
-                "spec": {"containers": [{"name": "c", "image": "i"}]},
-            },
+            "serviceName": "s",
+            "template": POD_TEMPLATE,
         }
     },
+    "ReplicationController": {"spec": {"selector": {"a": "b"}, "template": POD_TEMPLATE}},
+    "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}},
+    "Ingress": {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
+    "EndpointSlice": {"addressType": "IPv4", "endpoints": []},
+    "PersistentVolume": {
+        "spec": {**STORAGE, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}}
+    },
+    "PersistentVolumeClaim": {"spec": {**STORAGE, "resources": {"requests": {"storage": "1Gi"}}}},
+    "RuntimeClass": {"handler": "h"},
+    "RoleBinding": {"roleRef": ROLE_REF},
+    "ClusterRoleBinding": {"roleRef": ROLE_REF},
     "Event": {
         "eventTime": "2020-01-01T00:00:00.000000Z",
         "reportingController": "example.com/tests",
