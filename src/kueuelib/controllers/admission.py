@@ -78,6 +78,8 @@ class AdmissionLoop:
         settled = self._engine.settle(plan, now)
         self._submit(settled)
         self._spread(settled.effects)
+        if not found.heads:  # turns passed, nobody was looked at: nothing was in vain
+            return True
         admitted = bool(settled.admissions)
         self._metrics.cycle(self._clock.monotonic() - started, success=admitted)
         self._fruitless = 0 if admitted else self._fruitless + 1

@@ -42,16 +42,18 @@ class HasHeads(NamedTuple):
 
 
 class Engine:
-    """Has a cycle for each entry of `script`: True admits somebody."""
+    """Has a cycle for each entry of `script`: True admits somebody, None has no heads."""
 
-    def __init__(self, *script: bool, deadline: float | None = None) -> None:
+    def __init__(self, *script: bool | None, deadline: float | None = None) -> None:
         self.script = list(script)
         self.deadline = deadline
         self.asked = 0
 
     def next_cycle(self, now: float) -> Any:
         self.asked += 1
-        return HasHeads(("head",)) if self.script else None
+        if not self.script:
+            return None
+        return HasHeads(() if self.script[0] is None else ("head",))
 
     def settle(self, plan: Plan, now: float) -> Settled:
         admits = self.script.pop(0)
@@ -119,6 +121,14 @@ async def test_cycles_that_admit_nobody_slow_down_until_one_does() -> None:
         assert pauses[0] < pauses[1] < pauses[11] == LAST_PAUSE
         assert pauses[12] == 0.0
         assert pauses[13] == pauses[0]
+
+
+async def test_cycles_in_which_only_turns_pass_are_not_counted_as_fruitless() -> None:
+    case = Case(Engine(None, None, False, None, True))
+    async with case.running():
+        first, second, third, fourth, fifth = case.clock.slept
+        assert (first, second, fifth) == (0.0, 0.0, 0.0)
+        assert third == fourth > 0.0
 
 
 async def test_a_deadline_ends_the_rest() -> None:
