@@ -83,7 +83,12 @@ def test_the_random_scenarios_are_decided_as_recorded_under_every_hash_seed() ->
     first = by_seed("1")
     assert by_seed("2") == first
     assert by_seed("3") == first
-    assert differing([orjson.loads(line) for line in first.splitlines()]).keys() == set(OTHERWISE)
+    results = [orjson.loads(line) for line in first.splitlines()]
+    assert differing(results).keys() == set(OTHERWISE)
+    recorded = [cycle["waits"].keys() for one in RANDOM for cycle in one["out"]["cycles"]]
+    told = [cycle["pending"].keys() for one in results for cycle in one["cycles"]]
+    compared = sum(len(a & b) for a, b in zip(recorded, told, strict=True))
+    assert compared > 0.9 * sum(map(len, recorded))
 
 
 def test_several_rounds_per_snapshot_decide_the_same() -> None:
