@@ -240,21 +240,33 @@ class Queues:
             self._enter(queue, item, now)
         elif why is Requeue.FAILED_AFTER_NOMINATION or item.held_at is not None:
             self._try_again_on_change(queue, item)
-        elif why is Requeue.GENERIC and queue.strict:
-            queue.go_alone(item)
         else:
-            changed = max(state.moved_in, state.charged_in)
-            starts_over = state.moved_in >= began
-            if any(
+            starts_over = self._starts_over(state, item, began)
+            reclaims = any(
                 borrowed.cycle >= began and queue.may_reclaim(borrowed, item.info)
                 for borrowed in state.borrowed.values()
-            ):
-                state.last[queue.name, item.info.shape] = None
-            if item.lost and item.began_again != changed:
-                starts_over, item.began_again = True, changed
-            item.lost = False
-            return self._park(queue, item, why, reason, starts_over=starts_over)
+            )
+            if why is not Requeue.GENERIC or not queue.strict:
+                if reclaims:
+                    state.last[queue.name, item.info.shape] = None
+                return self._park(queue, item, why, reason, starts_over=starts_over)
+            queue.go_alone(item)
+            if starts_over or reclaims:
+                self._due[self._scope_of[queue.name]] = None
         return ()
+
+    def _starts_over(self, state: ScopeState, item: Pending, began: int) -> bool:
+        """Whether a head that failed in its last flavors may do better in those before.
+
+        So it is when something moved since its pass began, or when it lost a flavor to another head
+        in it; the latter counts once for every gain or loss of quota in the scope.
+        """
+        changed = max(state.moved_in, state.charged_in)
+        lost, item.lost = item.lost, False
+        if lost and item.began_again != changed:
+            item.began_again = changed
+            return True
+        return state.moved_in >= began
 
     def _try_again_on_change(self, queue: PendingQueue, item: Pending) -> None:
         """Back to the heap for a fresh pass, as soon as anything in the scope differs."""

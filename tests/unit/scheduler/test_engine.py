@@ -407,6 +407,20 @@ def test_quota_freed_behind_a_search_that_moved_on_is_not_missed(cluster: Cluste
     assert cluster.cycle() == ["+second"]
 
 
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_head_that_lost_a_flavor_gets_the_rest_of_it_for_fewer_pods(
+    cluster: Cluster, strategy: str
+) -> None:
+    two_flavors(cluster, "a", 2, 0, cohort="c")
+    two_flavors(cluster, "b", 2, 0, cohort="c", queueingStrategy=strategy)
+    cluster.submit("first", "a", 2)
+    cluster.submit("second", "b", pod_sets=[make_pod_set({"gpu": 1}, "main", 4, 2)], created=1)
+    assert cluster.cycle() == ["+first", "second"]
+    assert cluster.cycle() == ["second"]
+    assert cluster.rest() == ["second"]
+    assert cluster.admits[-1].admission.pod_set_assignments[0].count == 2
+
+
 def test_search_starts_anew_when_nobody_took_what_was_held_back(cluster: Cluster) -> None:
     two_flavors(cluster, "a", {"nominal": 6, "borrowing": 0}, 0, cohort="c")
     two_flavors(cluster, "b", 4, 0, cohort="c")
