@@ -469,6 +469,57 @@ def test_three_with_rights_against_each_other_come_to_an_end() -> None:
     Replay(facts, Settings()).rest()
 
 
+def test_search_that_came_round_starts_over_with_the_first_flavor_after_a_loss() -> None:
+    """Several pod sets are never through at the same time; the victim is found from the start."""
+    quota: dict[str, Any] = {
+        "a": {"one": {"gpu": 6}, "two": {"gpu": 3}},
+        "b": {
+            "one": {"gpu": {"nominal": 3, "borrowing": 2}},
+            "two": {"gpu": {"nominal": 4, "lending": 1}},
+        },
+        "c": {"one": {"gpu": 5}, "two": {"gpu": 2}},
+    }
+    rights: dict[str, Any] = {"a": {}, "b": {}, "c": {"withinClusterQueue": "LowerPriority"}}
+    strict = {
+        "queueingStrategy": "StrictFIFO",
+        "flavorFungibility": {
+            "whenCanBorrow": "TryNextFlavor",
+            "whenCanPreempt": "MayStopSearch",
+            "preference": "PreemptionOverBorrowing",
+        },
+    }
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    for name in QUEUES:
+        more: dict[str, Any] = strict if name == "c" else {}
+        queue = make_cluster_queue(name, quota[name], cohort="x", preemption=rights[name], **more)
+        facts += [events.ClusterQueueSet(queue), events.LocalQueueSet(make_local_queue(name, name))]
+    for name, home, gpu, priority in (("r1", "c", 1, -1), ("r4", "b", 3, 0)):
+        admission = {
+            "clusterQueue": home,
+            "podSetAssignments": [make_assignment({"gpu": gpu}, "one")],
+        }
+        runs = make_workload(
+            name,
+            home,
+            {"gpu": gpu},
+            priority=priority,
+            created=8,
+            conditions=[make_condition("QuotaReserved", at=1)],
+            status={"admission": admission},
+        )
+        facts.append(events.WorkloadSet(runs))
+    first = [make_pod_set({"gpu": 3}, "driver", 3, 1), make_pod_set({"gpu": 3}, "workers", 3, 1)]
+    second = [make_pod_set({"gpu": 1}, "driver", 1), make_pod_set({"gpu": 2}, "workers", 2, 1)]
+    waits = make_workload("p1", "a", priority=3, created=1, pod_sets=first)
+    facts.append(events.WorkloadSet(waits))
+    facts.append(events.WorkloadSet(make_workload("p2", "c", created=6, pod_sets=second)))
+    replay = Replay(facts, Settings())
+    replay.rest()
+    preempting = [found.key.name for plan in replay.plans for found in plan.preemptions]
+    assert preempting == ["p2"]
+
+
 @given(facts=worlds(waiting=8))
 @settings(max_examples=200, deadline=None)
 def test_cycles_come_to_an_end_while_victims_take_their_time(facts: list[events.Event]) -> None:

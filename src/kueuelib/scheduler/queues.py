@@ -246,6 +246,8 @@ class Queues:
                 borrowed.cycle >= began and queue.may_reclaim(borrowed, item.info)
                 for borrowed in state.borrowed.values()
             )
+            if starts_over or reclaims:
+                item.start_over()
             if why is not Requeue.GENERIC or not queue.strict:
                 if reclaims:
                     state.last[queue.name, item.info.shape] = None
