@@ -332,14 +332,11 @@ class JobConformance:
         world.settle()
         assert world.is_suspended()
         assert not world.holds_quota()
-        before = self._job(self._suspended()).pod_sets()
-        for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
-            assert _parts(entry.template) == _parts(wanted.template)
+        self._assert_restored(world)
         world.admit("reserved")
         world.settle()
         assert not world.is_suspended()
-        for entry in self._job(world.live_job).pod_sets():
-            assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
+        self._assert_placed(world, "reserved")
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     @pytest.mark.parametrize("how", ["evict", "delete_workload"])
@@ -353,13 +350,10 @@ class JobConformance:
         world.change(self.adapter.stopped(job.object))
         getattr(world, how)()
         world.settle()
-        before = self._job(self._suspended()).pod_sets()
-        for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
-            assert _parts(entry.template) == _parts(wanted.template)
+        self._assert_restored(world)
         world.admit("reserved")
         world.settle()
-        for entry in self._job(world.live_job).pod_sets():
-            assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
+        self._assert_placed(world, "reserved")
 
     @pytest.mark.parametrize("moment", ["waiting", "admitted", "started", "running", "evicted"])
     @pytest.mark.parametrize("one_at_a_time", [False, True])
@@ -389,14 +383,11 @@ class JobConformance:
             world.settle()
         assert world.is_suspended()
         assert not world.holds_quota()
-        before = self._job(self._suspended()).pod_sets()
-        for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
-            assert _parts(entry.template) == _parts(wanted.template)
+        self._assert_restored(world)
         world.admit("reserved")
         world.settle()
         assert not world.is_suspended()
-        for entry in self._job(world.live_job).pod_sets():
-            assert entry.template["spec"]["nodeSelector"]["pool"] == "reserved"
+        self._assert_placed(world, "reserved")
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_job_that_cannot_start_is_told_why_and_never_runs(self, one_at_a_time: bool) -> None:
@@ -523,6 +514,17 @@ class JobConformance:
         world = self._world(obj, one_at_a_time=one_at_a_time)
         world.settle()
         return world
+
+    def _assert_restored(self, world: JobWorld) -> None:
+        """The templates are as they were before the job was started."""
+        before = self._job(self._suspended()).pod_sets()
+        for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
+            assert _parts(entry.template) == _parts(wanted.template)
+
+    def _assert_placed(self, world: JobWorld, pool: str) -> None:
+        """Every template selects the nodes of that flavor."""
+        for entry in self._job(world.live_job).pod_sets():
+            assert entry.template["spec"]["nodeSelector"]["pool"] == pool
 
     def _running(self, *, one_at_a_time: bool = False) -> JobWorld:
         world = self._waiting(one_at_a_time=one_at_a_time)
