@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from outcomes import outcome
 
 from kueuelib.scheduler.rounds import Rounds
 from kueuelib.testing.scenarios import run
@@ -109,28 +110,6 @@ def test_a_single_cycle_is_decided_as_recorded(record: dict[str, Any], rounds: s
     (cycle,) = run(record, rounds=Rounds() if rounds == "many" else None)["cycles"]
     expected = dict(record["expect"])
     order = expected.pop("_order", None)
-    assert {name: told(cycle, name, want) for name, want in expected.items()} == expected
+    assert {name: outcome(cycle, name, want) for name, want in expected.items()} == expected
     if order is not None:
         assert [entry["name"] for entry in cycle["entries"]] == order
-
-
-def told(cycle: dict[str, Any], name: str, want: Any) -> Any:
-    """What happened to a workload, in the words in which it was recorded."""
-    if "preempt" in want:
-        victims = cycle["preempted"].items()
-        if isinstance(want["preempt"], dict):
-            return {"preempt": {key: one["reason"] for key, one in victims if one["by"] == name}}
-        return {"preempt": sorted(key for key, one in victims if one["by"] == name)}
-    if name in cycle["pending"]:
-        key = "skipped" if "skipped" in want else "pending"
-        return {key: cycle["pending"][name]["class"]}
-    if name not in cycle["admitted"]:
-        return "not-head"
-    pod_sets = list(cycle["admitted"][name].values())
-    found: dict[str, Any] = {}
-    if "admit" in want:
-        flavors = [pod_set["flavors"] for pod_set in pod_sets]
-        found["admit"] = flavors[0] if isinstance(want["admit"], dict) else flavors
-    if "counts" in want:
-        found["counts"] = [pod_set["count"] for pod_set in pod_sets]
-    return found

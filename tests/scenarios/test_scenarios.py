@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from outcomes import outcome
 
 from kueuelib.testing.scenarios import run
 
@@ -39,26 +40,6 @@ def test_one_cycle_decides_as_the_table_says(scenario: dict[str, Any]) -> None:
 
 def wanted(scenario: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(name, want) for name, want in scenario["expect"].items() if name != "_order"]
-
-
-def outcome(cycle: dict[str, Any], name: str, want: Any) -> Any:
-    """What happened to a workload, in the words in which the table asks for it."""
-    if "preempt" in want:
-        victims = cycle["preempted"].items()
-        return {"preempt": {key: one["reason"] for key, one in victims if one["by"] == name}}
-    if name in cycle["pending"]:
-        key = "skipped" if "skipped" in want else "pending"
-        return {key: cycle["pending"][name]["class"]}
-    if name not in cycle["admitted"]:
-        return "not-head"
-    pod_sets = list(cycle["admitted"][name].values())
-    found: dict[str, Any] = {}
-    if "admit" in want:
-        flavors = [pod_set["flavors"] for pod_set in pod_sets]
-        found["admit"] = flavors[0] if isinstance(want["admit"], dict) else flavors
-    if "counts" in want:
-        found["counts"] = [pod_set["count"] for pod_set in pod_sets]
-    return found
 
 
 def test_every_table_has_scenarios() -> None:
