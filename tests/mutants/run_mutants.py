@@ -23,6 +23,7 @@ TESTS = (
     "tests/scenarios",
     "tests/unit/scheduler",
     "tests/properties/test_scheduler_preemption.py",
+    "tests/properties/test_scheduler_rest.py",
     "tests/properties/test_scheduler_histories.py",
     "tests/properties/test_scheduler_plans.py",
 )

@@ -1,4 +1,4 @@
-"""The list of mutants fits the sources; whether tests kill them is another session's business."""
+"""The list of mutants fits the sources; whether tests kill them is seen by `nox -s mutants`."""
 
 from __future__ import annotations
 

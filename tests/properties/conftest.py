@@ -1,11 +1,15 @@
-"""More examples per law than the default run tries: `LAW_EXAMPLES=2000 pytest tests/properties`."""
+"""More examples per law (`LAW_EXAMPLES=2000 pytest tests/properties`), and what laws share."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 LEAST = int(os.environ.get("LAW_EXAMPLES", "0"))
 """How many examples every property tries at least."""

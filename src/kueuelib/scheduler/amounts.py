@@ -61,6 +61,21 @@ class Limits:
         """The most that the queue may ever use, or None when only the cohort limits it."""
         return None if self.borrowing is None else self.nominal + self.borrowing
 
+    def available(self, used: int, shared: int | None) -> int:
+        """What the queue could use more, now; never negative (spec/scheduling 2.4).
+
+        Args:
+            used: what it uses.
+            shared: what its cohort has left to lend; None when it is in no cohort.
+        """
+        if shared is None:
+            return max(0, self.nominal - used)
+        own = max(0, self.guaranteed - used)
+        if self.borrowing is not None:
+            beyond = max(0, used - self.guaranteed)
+            shared = min(shared, self.lendable - beyond + self.borrowing)
+        return max(0, own + shared)
+
 
 NO_LIMITS = Limits(0)
 """The quota for what a ClusterQueue does not list."""

@@ -13,6 +13,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.activity import Activity, activity_of
+from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cluster_queue import CohortState, QueueState
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
@@ -44,6 +45,11 @@ class Cache:
     def state(self, name: str) -> QueueState | None:
         """The ClusterQueue's totals, or None. Not to be changed by the caller."""
         return self._queues.get(name)
+
+    def available(self, name: str, pair: FlavorResource) -> int:
+        """What a ClusterQueue could use more of a pair, now; 0 when it does not exist."""
+        state = self._queues.get(name)
+        return 0 if state is None else state.available(pair)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -177,6 +177,14 @@ class QueueState:
         nominal = self.spec.limits.get(pair, NO_LIMITS).nominal
         return self.tally.reserved.get(pair, 0) > nominal
 
+    def available(self, pair: FlavorResource) -> int:
+        """What it could use more, now; never negative."""
+        shared = None
+        if self.cohort is not None:
+            shared = self.cohort.capacity.get(pair, 0) - self.cohort.used.get(pair, 0)
+        limits = self.spec.limits.get(pair, NO_LIMITS)
+        return limits.available(self.tally.reserved.get(pair, 0), shared)
+
     def beyond_guarantee(self) -> dict[FlavorResource, int]:
         """The part of the usage that the cohort has to provide."""
         limits = self.spec.limits

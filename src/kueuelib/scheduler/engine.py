@@ -144,7 +144,7 @@ class Engine:
                     self._state.namespaces.get(item.info.key.namespace),
                     self._progress(name, item),
                     item.promise,
-                    item.outrun,
+                    self._queues.preemptions(item.info.key),
                 )
                 for name, item in popped
             )
@@ -179,7 +179,6 @@ class Engine:
                 wait.reason,
                 wait.progress,
                 now=now,
-                held_back=wait.held_back,
                 promise=wait.promise,
             )
             waits += self._alike(alike)
@@ -200,7 +199,10 @@ class Engine:
             for victim in preemption.victims
             if self._facts.workloads.let_go(victim.key, victim.holder.uid)
         )
-        return attrs.evolve(preemption, victims=victims) if victims else None
+        if not victims:
+            return None
+        self._queues.preempts(preemption.key)
+        return attrs.evolve(preemption, victims=victims)
 
     def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> bool:
         item = self._queues.get(key)

@@ -71,7 +71,7 @@ class Facts:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
                 self.workloads.place_all(local_queue, now)
         elif before.cohort != spec.cohort:
-            self.state.queues.wake(scope_of(before.cohort, spec.name))
+            self.state.queues.scopes.wake(scope_of(before.cohort, spec.name), None)
         if before is not None:
             self.state.note_all_in(spec.name)
         self.state.wake(spec.name)
@@ -91,7 +91,7 @@ class Facts:
             self.state.effects.workloads.add(key)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
-        self.state.queues.wake(scope_of(before.cohort, event.name))
+        self.state.queues.scopes.wake(scope_of(before.cohort, event.name), None)
 
     def _review(self, users: tuple[str, ...]) -> None:
         """Flavors or checks changed: activity may have, and what they allow."""

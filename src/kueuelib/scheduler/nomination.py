@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from kueuelib.api import conditions, names
 from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.blockers import Mode, Together
 from kueuelib.scheduler.flavors import Assignment, assign
@@ -31,7 +30,13 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
-from kueuelib.scheduler.workload_info import WorkloadInfo
+
+INSISTS_AFTER = 3
+"""How often a workload makes others leave, while no quota moves from outside, until it insists on
+what they leave for."""
+
+MOST_PREEMPTIONS = 5
+"""How often it does so at most; then it waits until quota moves from outside."""
 
 
 @attrs.frozen(eq=False)
@@ -121,7 +126,7 @@ def propose(
 
     def try_with(counts: tuple[int, ...] | None) -> Proposal:
         found = assign(snapshot, queue, info, counts, progress, fungible=fungible, only=only)
-        if found.mode in (Mode.NO_FIT, Mode.FIT):
+        if found.mode in (Mode.NO_FIT, Mode.FIT) or gave_up(head):
             return Proposal(found)
         needed = found.usage
         if not settings.preempt_for_pods:
@@ -134,53 +139,37 @@ def propose(
         found = try_with(counts)
         return found if _is_possible(found) else None
 
-    def within_nominal(counts: tuple[int, ...]) -> Proposal | None:
-        found = try_with(counts)
-        return (
-            found if found.assignment.mode is Mode.FIT and not found.assignment.borrowing else None
-        )
-
-    full = try_with(None)
-    promise = head.promise if only is None else None
-    if promise is not None and full.assignment.mode is not Mode.FIT and _goes_round(head):
-        # The others left for these flavors: nobody has to leave for different ones as well.
+    if only is None and _insists(head) and head.promise is not None:
         kept = assign(
-            snapshot, queue, info, promise.counts, fungible=fungible, only=promise.flavors
+            snapshot, queue, info, head.promise.counts, fungible=fungible, only=head.promise.flavors
         )
         if kept.mode is Mode.FIT:
             return Proposal(kept)
-    if promise is not None and promise.fewer and full.assignment.borrowing and _was_preempted(info):
-        # Borrowing for all pods made it a victim before; what room was made for does not.
-        return search(info.pod_sets, within_nominal) or full
+    full = try_with(None)
     if _is_possible(full) or not settings.partial_admission or not can_shrink(info.pod_sets):
         return full
     return search(info.pod_sets, attempt) or full
 
 
 def _level(head: Head, proposal: Proposal) -> int:
-    """How much a head borrows, as far as its turn is concerned; -1 for the very first ones.
-
-    Room was made for a preemptor. That all of its pods fit now, by borrowing, must not put it
-    behind those who left: they would take the room back, and be preempted again. And who lost such
-    room before, or was a victim itself, comes before everybody else, or it would make room for
-    others again and again.
-    """
-    fits = proposal.assignment.mode is Mode.FIT
-    if head.promise is None:
-        return proposal.assignment.borrowing
-    if fits and _goes_round(head):
+    """How much a head borrows, as far as its turn is concerned; -1 for the very first ones."""
+    if proposal.assignment.mode is Mode.FIT and _insists(head):
         return -1
-    return 0 if fits and head.promise.fewer else proposal.assignment.borrowing
+    return proposal.assignment.borrowing
 
 
-def _goes_round(head: Head) -> bool:
-    """Whether a preemptor may be one of those who make room for each other for ever."""
-    return head.outrun or _was_preempted(head.info)
+def _insists(head: Head) -> bool:
+    """Whether a preemptor takes what others left for, before everybody else.
+
+    The first time all compete for the room. Who made others leave again, and nothing came from
+    outside meanwhile, would otherwise go round in circles with those that take the room back.
+    """
+    return head.promise is not None and head.preempted >= INSISTS_AFTER
 
 
-def _was_preempted(info: WorkloadInfo) -> bool:
-    """Whether it was a victim at any time; the condition stays, also when it gets quota again."""
-    return conditions.find(info.workload.status.conditions, names.PREEMPTED) is not None
+def gave_up(head: Head) -> bool:
+    """Whether a head preempts nobody any more, because it did so too often in vain."""
+    return head.preempted >= MOST_PREEMPTIONS
 
 
 def _together(found: Search) -> Together:

@@ -13,7 +13,7 @@ from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import WorkloadInfo
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending_queue import ShapeGroup
+    from kueuelib.scheduler.shapes import ShapeGroup
 
 
 class Place(Enum):
@@ -64,12 +64,10 @@ class Promise:
     Attributes:
         counts: pods per pod set.
         flavors: per pod set the flavor of each resource.
-        fewer: whether these are fewer pods than it asks for, and stay within nominal quota.
     """
 
     counts: tuple[int, ...]
     flavors: Mapping[str, Mapping[str, str]]
-    fewer: bool
 
 
 def is_unfinished(progress: Progress) -> bool:
@@ -98,13 +96,7 @@ class Pending:
         ended: the version of its scope when its last two passes ended. A third one, while nothing
             differs, is not worth a cycle: two heads would keep each other searching for ever.
         lost: whether it lost the flavor that it had chosen to another head in this pass.
-        began_again: when anybody in its scope gained or lost quota last, before it began again
-            because it had lost a flavor; it does so once for every such time.
         promise: what others were told to leave for, None when nobody was.
-        outrun: whether it did not get what others had left for.
-        version: the version of its scope when it was popped.
-        held_at: that version when a blocked head kept it from quota that nobody used; None if none
-            did in the current pass.
         reason: what was told about it last, None when nothing was.
         changed: whether it changed while in flight, so that the verdict is void.
     """
@@ -123,11 +115,7 @@ class Pending:
     came_round: int | None = None
     ended: tuple[int, ...] = ()
     lost: bool = False
-    began_again: int | None = None
     promise: Promise | None = None
-    outrun: bool = False
-    version: int = 0
-    held_at: int | None = None
     reason: Reason | None = None
     changed: bool = False
 
@@ -154,8 +142,13 @@ class Pending:
     def void(self) -> None:
         """Forgets what was tried, because the workload changed."""
         self.start_over()
-        self.held_at, self.promise, self.outrun = None, None, False
+        self.promise = None
         self.reason = None
+
+    def begin_anew(self) -> None:
+        """Forgets all that came of its passes over the flavors."""
+        self.start_over()
+        self.ended = ()
 
     def start_over(self) -> None:
         """Lets the next try begin with the first flavor."""

@@ -7,75 +7,19 @@ every workload were in the heap on its own (spec/scheduling 3.2, 9.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heappop, heappush
 
 import attrs
 
 from kueuelib.api.kueue import ANY, NEVER
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import PODS, FlavorResource
+from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
 from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.shapes import Asks, Passing, ShapeGroup, Verdict, what_is_asked
 from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
-
-
-class ShapeGroup:
-    """The workloads of one shape that wait in one ClusterQueue.
-
-    Attributes:
-        active: whether they are to be tried; otherwise they are parked.
-        untold: those about which nothing was told yet.
-    """
-
-    def __init__(self, *, active: bool) -> None:
-        self.active = active
-        self.untold: dict[ObjectKey, None] = {}
-        self._orders: dict[ObjectKey, QueueOrder] = {}
-        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
-
-    def __len__(self) -> int:
-        return len(self._orders)
-
-    def join(self, item: Pending) -> None:
-        """Adds a workload."""
-        key = item.info.key
-        self._orders[key] = item.info.order
-        heappush(self._heap, (item.info.order, key))
-        if item.reason is None:
-            self.untold[key] = None
-
-    def leave(self, key: ObjectKey) -> None:
-        """Takes a workload out."""
-        del self._orders[key]
-        self.untold.pop(key, None)
-
-    def first(self) -> tuple[QueueOrder, ObjectKey] | None:
-        """The workload that comes first, None when the group is empty."""
-        while self._heap:
-            order, key = self._heap[0]
-            if self._orders.get(key) == order:
-                return self._heap[0]
-            heappop(self._heap)
-        return None
-
-
-@attrs.frozen
-class Hopeless:
-    """A shape that was tried in vain.
-
-    Attributes:
-        reason: why.
-        queued_at: the age of the oldest workload of the shape that was tried.
-        resources: what the shape asks for; nothing else can change its verdict.
-        priority: the priority of the shape.
-    """
-
-    reason: Reason
-    queued_at: float
-    resources: frozenset[str]
-    priority: int
 
 
 @attrs.frozen
@@ -95,47 +39,6 @@ class Borrowed:
     cycle: int
 
 
-class Passing:
-    """Parked shapes that let their turn pass, by the order in which their turns come."""
-
-    def __init__(self) -> None:
-        self._orders: dict[Shape, QueueOrder] = {}
-        self._heap: list[tuple[QueueOrder, int, Shape]] = []
-        self._serial = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._orders)
-
-    def put(self, shape: Shape, order: QueueOrder) -> None:
-        """A shape has one turn to come."""
-        if self._orders.get(shape) != order:
-            self._orders[shape] = order
-            self._serial += 1
-            heappush(self._heap, (order, self._serial, shape))
-
-    def drop(self, shape: Shape) -> None:
-        """A shape is tried in its turn, or has none any more."""
-        self._orders.pop(shape, None)
-
-    def clear(self) -> None:
-        """No turn is to come."""
-        self._orders.clear()
-        self._heap.clear()
-
-    def take(self, before: QueueOrder | None) -> bool:
-        """Uses up the first turn if it comes before another one; None for no other one."""
-        while self._heap:
-            order, _, shape = self._heap[0]
-            if self._orders.get(shape) == order:
-                if before is not None and before < order:
-                    return False
-                del self._orders[shape]
-                heappop(self._heap)
-                return True
-            heappop(self._heap)
-        return False
-
-
 class PendingQueue:
     """What waits in one ClusterQueue; every workload is in one place.
 
@@ -145,8 +48,11 @@ class PendingQueue:
         active: whether it offers heads.
         by_age: whether a verdict depends on the age of a workload: the older one has more victims
             (`LowerOrNewerEqualPriority`).
+        preempts: whether its workloads may preempt anybody at all.
         reclaims: from whom its workloads may reclaim what the cohort lent (`reclaimWithinCohort`).
         pairs: the flavors and resources that it has quota of.
+        groups: how many resource groups it has.
+        most_flavors: how many flavors the largest of them has.
         items: all workloads that wait here.
         in_flight: the one that is being tried.
         sticky: the one for which others were told to leave last; it stays first until it leaves
@@ -158,15 +64,18 @@ class PendingQueue:
         self.strict = False
         self.active = True
         self.by_age = False
+        self.preempts = False
         self.reclaims: str = NEVER
         self.pairs: Collection[FlavorResource] = ()
+        self.groups = 0
+        self.most_flavors = 0
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self.sticky: ObjectKey | None = None
         self._turns = 0
         self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
         self._groups: dict[Shape, ShapeGroup] = {}
-        self._hopeless: dict[Shape, Hopeless] = {}
+        self._verdicts: dict[Shape, Verdict] = {}
         self._passing = Passing()
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
 
@@ -174,14 +83,14 @@ class PendingQueue:
 
     def join(self, item: Pending) -> bool:
         """Lets a workload wait with others of its shape; whether it is to be tried."""
-        if self.hopeless(item.info) is None and item.info.shape in self._hopeless:
+        if self.hopeless(item.info) is None and item.info.shape in self._verdicts:
             self.go_alone(item)
             return True
         self._settle_in(item)
         group = self._groups.get(item.info.shape)
         if group is None:
             group = self._groups[item.info.shape] = ShapeGroup(
-                active=item.info.shape not in self._hopeless
+                active=item.info.shape not in self._verdicts
             )
         group.join(item)
         item.group = group
@@ -309,16 +218,21 @@ class PendingQueue:
 
     # --- parking and waking
 
-    def give_up(self, item: Pending, reason: Reason) -> tuple[ObjectKey, ...]:
+    def give_up(self, item: Pending, reason: Reason, began: int) -> tuple[ObjectKey, ...]:
         """Parks a workload and all of its shape, also those still to come, until something moves.
 
         Where age counts, older ones are to be tried themselves.
+
+        Args:
+            item: the workload.
+            reason: why.
+            began: the cycle in which its pass over the flavors began, or `OPEN`.
 
         Returns:
             Those about which nothing was told yet.
         """
         info = item.info
-        group, known = self._groups.get(info.shape), self._hopeless.get(info.shape)
+        group, known = self._groups.get(info.shape), self._verdicts.get(info.shape)
         if self.by_age and group is not None and group.active:
             first = group.first()
             if first is not None and first[0].queued_at < info.order.queued_at:
@@ -327,7 +241,7 @@ class PendingQueue:
         queued_at = info.order.queued_at
         if known is not None:
             queued_at = min(queued_at, known.queued_at)
-        self._hopeless[info.shape] = Hopeless(reason, queued_at, _resources(info), info.priority)
+        self._verdicts[info.shape] = Verdict(reason, queued_at, self.asks(info), began)
         if group is not None:
             group.active = False
         self.join(item)
@@ -344,21 +258,25 @@ class PendingQueue:
 
         None when none was, when something moved since, or when this one is older and age counts.
         """
-        known = self._hopeless.get(info.shape)
+        known = self._verdicts.get(info.shape)
         if known is None or (self.by_age and info.order.queued_at < known.queued_at):
             return None
         return known.reason
 
     def revive(self, shape: Shape) -> None:
         """Lets a shape be tried again."""
-        self._hopeless.pop(shape, None)
+        self._verdicts.pop(shape, None)
         self._passing.drop(shape)
         group = self._groups.get(shape)
         if group is not None and not group.active:
             group.active = True
             self._offer(group)
 
-    def move(self, freed: Collection[FlavorResource] | None) -> None:
+    def move(
+        self,
+        freed: Collection[FlavorResource] | None,
+        available: Callable[[str, FlavorResource], int],
+    ) -> None:
         """Something moved: everything that it can help is to be tried again.
 
         The other shapes stay parked, but their turn comes once, and passes: who is behind them in
@@ -366,35 +284,64 @@ class PendingQueue:
 
         Args:
             freed: what became free; None when something else moved, which may help all.
+            available: what a ClusterQueue could use now of a flavor and resource.
         """
-        helps = None if freed is None else self._resources_in(freed)
-        for shape, known in tuple(self._hopeless.items()):
-            if helps is None or not helps.isdisjoint(known.resources):
+        room = None if freed is None else self._room(freed, available)
+        for shape, known in tuple(self._verdicts.items()):
+            if room is None or self._is_enough(room, known.asks):
                 self.revive(shape)
             elif (group := self._groups.get(shape)) and (first := group.first()):
                 self._passing.put(shape, first[0])
         self._rejoin()
 
-    def reclaim(self, borrowed: Borrowed) -> None:
-        """Another ClusterQueue borrows: who may reclaim from it is to be tried again."""
-        if self.reclaims == NEVER or borrowed.by == self.name:
-            return
-        helps = self._resources_in(borrowed.pairs)
-        for shape, known in tuple(self._hopeless.items()):
-            if self._outranks(known.priority, borrowed) and not helps.isdisjoint(known.resources):
-                self.revive(shape)
-        if helps:
-            self._rejoin()
+    def _room(
+        self,
+        freed: Collection[FlavorResource],
+        available: Callable[[str, FlavorResource], int],
+    ) -> dict[str, int]:
+        """The most that can be used now in one flavor, for each resource that became free."""
+        room: dict[str, int] = {}
+        for pair in freed:
+            if pair in self.pairs:
+                amount = available(self.name, pair)
+                room[pair.resource] = max(amount, room.get(pair.resource, 0))
+        return room
 
-    def may_reclaim(self, borrowed: Borrowed, info: WorkloadInfo) -> bool:
-        """Whether a workload may find victims in a ClusterQueue that borrows."""
+    def _is_enough(self, room: Mapping[str, int], asks: Asks) -> bool:
+        """Whether what became free may be enough; where preemption may follow, a little is."""
+        return any(
+            self.preempts or amount >= asks.least[resource]
+            for resource, amount in room.items()
+            if resource in asks.least
+        )
+
+    def doubtful(self, may_differ: Callable[[Asks, int], bool]) -> list[Shape]:
+        """The parked shapes whose verdict is not the last word.
+
+        Args:
+            may_differ: whether what is asked for may get more than in a pass that began in a cycle.
+        """
+        return [
+            shape
+            for shape, verdict in self._verdicts.items()
+            if may_differ(verdict.asks, verdict.began)
+        ]
+
+    def asks(self, info: WorkloadInfo) -> Asks:
+        """What a workload asks for here."""
+        return what_is_asked(info, groups=self.groups, choosy=self.most_flavors > 1)
+
+    def verdict(self, shape: Shape) -> Verdict | None:
+        """What came of trying a shape in vain; None when it was not, or is to be tried again."""
+        return self._verdicts.get(shape)
+
+    def may_reclaim(self, borrowed: Borrowed, asks: Asks) -> bool:
+        """Whether victims may be found in another ClusterQueue that borrows."""
         if self.reclaims == NEVER or borrowed.by == self.name:
             return False
         helps = self._resources_in(borrowed.pairs)
-        return self._outranks(info.priority, borrowed) and not helps.isdisjoint(_resources(info))
-
-    def _outranks(self, priority: int, borrowed: Borrowed) -> bool:
-        return self.reclaims == ANY or priority > borrowed.lowest
+        outranks = self.reclaims == ANY or asks.priority > borrowed.lowest
+        return outranks and not helps.isdisjoint(asks.least)
 
     def _resources_in(self, pairs: Collection[FlavorResource]) -> set[str]:
         return {pair.resource for pair in pairs if pair in self.pairs}
@@ -426,7 +373,3 @@ class PendingQueue:
     def in_order(self) -> Iterator[Pending]:
         """All workloads that wait, wherever they are, in the order of the queue."""
         return iter(sorted(self.items.values(), key=lambda item: (item.info.order, item.info.key)))
-
-
-def _resources(info: WorkloadInfo) -> frozenset[str]:
-    return frozenset((PODS, *(name for found in info.pod_sets for name in found.per_pod)))

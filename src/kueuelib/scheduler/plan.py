@@ -26,7 +26,7 @@ class Head:
         namespace_labels: the labels of its namespace, None when the namespace is not known.
         progress: the flavors that earlier attempts tried already.
         promise: what others were told to leave for before, None when nobody was.
-        outrun: whether it did not get before what others had left for.
+        preempted: how often it made others leave since quota moved from outside.
     """
 
     info: WorkloadInfo
@@ -34,7 +34,7 @@ class Head:
     namespace_labels: Mapping[str, str] | None
     progress: Progress = ()
     promise: Promise | None = None
-    outrun: bool = False
+    preempted: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -94,7 +94,6 @@ class Wait:
         requeue: where it goes.
         progress: the flavors that were tried.
         skipped: whether it would have fit, had another head not been first.
-        held_back: whether that other head got nothing itself, but kept its own quota free.
         promise: what others are told to leave for, None when nobody is.
         transient: whether the reason is a passing state of the caches, not worth a status write.
     """
@@ -107,7 +106,6 @@ class Wait:
     requeue: Requeue
     progress: Progress = ()
     skipped: bool = False
-    held_back: bool = False
     promise: Promise | None = None
     transient: bool = False
 

@@ -98,6 +98,11 @@ class PreemptionPolicy:
     borrow_within_cohort: bool = False
     borrow_threshold: int | None = None
 
+    @property
+    def spares_all(self) -> bool:
+        """Whether all others keep what they have."""
+        return self.within_cluster_queue == self.reclaim_within_cohort == kueue.NEVER
+
 
 @attrs.frozen
 class QueueSpec:

@@ -8,7 +8,7 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 
@@ -24,11 +24,12 @@ from kueuelib.scheduler.pending import (
     Requeue,
     is_unfinished,
 )
-from kueuelib.scheduler.pending_queue import Borrowed, PendingQueue
+from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, NoFlavors, Reason
-from kueuelib.scheduler.scopes import Scope, ScopeState, scope_of
-from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
+from kueuelib.scheduler.scopes import Scopes, scope_of
+from kueuelib.scheduler.shapes import OPEN
+from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
 class Queues:
@@ -36,19 +37,25 @@ class Queues:
 
     Args:
         admits: whether a ClusterQueue lets a namespace in.
+        available: what a ClusterQueue could use now of a flavor and resource.
+
+    Attributes:
+        scopes: what happens to their ClusterQueues, and which of them are due.
     """
 
-    def __init__(self, admits: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self,
+        admits: Callable[[str, str], bool],
+        available: Callable[[str, FlavorResource], int],
+    ) -> None:
         self._admits = admits
+        self._available = available
         self._queues: dict[str, PendingQueue] = {}
-        self._scope_of: dict[str, Scope] = {}
-        self._scopes: dict[Scope, ScopeState] = {}
-        self._due: dict[Scope, None] = {}
+        self.scopes = Scopes()
         self._home: dict[ObjectKey, str] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
         self._untold: dict[ObjectKey, None] = {}
         self._came_round: dict[ObjectKey, None] = {}
-        self._cycle = 0
 
     # --- ClusterQueues
 
@@ -64,17 +71,17 @@ class Queues:
         if queue is None:
             queue = self._queues[name] = PendingQueue(name)
         scope = scope_of(spec.cohort, name)
-        if self._scope_of.get(name) != scope:
-            self._leave_scope(name)
-            self._scope_of[name] = scope
-            self._scopes.setdefault(scope, ScopeState()).members[name] = queue
+        self.scopes.put(queue, scope)
         queue.strict, queue.active = spec.strict, active
         queue.by_age = spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
+        queue.preempts = not spec.preemption.spares_all
         queue.reclaims = spec.preemption.reclaim_within_cohort
         queue.pairs = spec.limits.keys()
+        queue.groups = len(spec.groups)
+        queue.most_flavors = max((len(group.flavors) for group in spec.groups), default=0)
         if spec.strict:
             queue.stick(None)
-        self.touch(scope)
+        self.scopes.touch(scope)
         queue.let_in(partial(self._admits, name))
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
@@ -82,20 +89,10 @@ class Queues:
         queue = self._queues.pop(name, None)
         if queue is None:
             return ()
-        self._leave_scope(name)
+        self.scopes.remove(name)
         for key in queue.items:
             del self._home[key]
         return tuple(queue.items)
-
-    def _leave_scope(self, name: str) -> None:
-        scope = self._scope_of.pop(name, None)
-        if scope is None:
-            return
-        state = self._scopes[scope]
-        del state.members[name]
-        if not state.members:
-            del self._scopes[scope]
-            self._due.pop(scope, None)
 
     def queue(self, name: str) -> PendingQueue | None:
         """The pending workloads of a ClusterQueue, or None. Not to be changed by the caller."""
@@ -156,14 +153,14 @@ class Queues:
             item.reason = known
             self._untold[key] = None
         if queue.join(item):
-            self.touch(self._scope_of[queue.name])
+            self._touch(queue.name)
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a workload; None when it did not wait."""
         home = self._home.pop(key, None)
         if home is None:
             return None
-        self.touch(self._scope_of[home])
+        self._touch(home)
         queue = self._queues[home]
         if queue.sticky == key:
             queue.stick(None)
@@ -177,7 +174,6 @@ class Queues:
         progress: Progress = (),
         *,
         now: float,
-        held_back: bool = False,
         promise: Promise | None = None,
     ) -> tuple[ObjectKey, ...]:
         """Puts a head back after its cycle (spec/scheduling 3.3).
@@ -193,7 +189,6 @@ class Queues:
             reason: what to tell about it; one about flavors holds for all workloads of its shape.
             progress: the flavors that were tried.
             now: seconds since the epoch.
-            held_back: whether it would have got quota, had a blocked head not kept it.
             promise: what others leave for, None when nobody does.
 
         Returns:
@@ -204,13 +199,11 @@ class Queues:
         if item is None or not item.in_flight:
             return ()
         queue = self._queues[self._home[key]]
-        state = self._scopes[self._scope_of[queue.name]]
+        state = self.scopes.of(queue.name)
         if item.changed:
             self._enter(queue, item, now)
             return ()
-        began = self._cycle if item.since is None else item.since
-        if held_back and item.held_at is None:
-            item.held_at = item.version
+        began = self.scopes.cycle if item.since is None else item.since
         item.reason, item.progress, item.since = reason, progress, None
         goes_on = is_unfinished(progress) and progress not in item.seen
         if not goes_on:
@@ -218,13 +211,12 @@ class Queues:
         if not is_unfinished(progress):
             item.seen = ()
         elif not goes_on:
-            item.came_round = self._cycle
+            item.came_round = self.scopes.cycle
             self._came_round[key] = None
-        if item.promise is not None and why is not Requeue.PENDING_PREEMPTION:
-            item.promise, item.outrun = None, True
+        if why is not Requeue.PENDING_PREEMPTION:
+            item.promise = None
         item.lost = item.lost or why is Requeue.FAILED_AFTER_NOMINATION
         if why is Requeue.PENDING_PREEMPTION:
-            item.held_at = None
             item.promise = promise or item.promise
             if not queue.strict:
                 queue.stick(key)
@@ -233,57 +225,36 @@ class Queues:
             item.since, item.seen = began, (*item.seen, progress)
             queue.go_alone(item)
             if item.ended != (state.version, state.version):
-                self._due[self._scope_of[queue.name]] = None
-        elif state.moved_in >= self._cycle:
-            item.held_at = None
+                self.scopes.is_due_again(state)
+            else:
+                self._leave_open(queue.name)
+        elif state.moved_in >= self.scopes.cycle:
             item.start_over()
             self._enter(queue, item, now)
-        elif why is Requeue.FAILED_AFTER_NOMINATION or item.held_at is not None:
-            self._try_again_on_change(queue, item)
-        else:
-            starts_over = self._starts_over(state, item, began)
-            reclaims = any(
-                borrowed.cycle >= began and queue.may_reclaim(borrowed, item.info)
-                for borrowed in state.borrowed.values()
-            )
-            if starts_over or reclaims:
-                item.start_over()
-            if why is not Requeue.GENERIC or not queue.strict:
-                if reclaims:
-                    state.last[queue.name, item.info.shape] = None
-                return self._park(queue, item, why, reason, starts_over=starts_over)
+        elif why is Requeue.FAILED_AFTER_NOMINATION:
             queue.go_alone(item)
-            if starts_over or reclaims:
-                self._due[self._scope_of[queue.name]] = None
+            self._leave_open(queue.name)
+        else:
+            moved = state.moved_in >= began or item.lost
+            item.lost = False
+            if why is not Requeue.GENERIC or not queue.strict:
+                return self._park(queue, item, why, reason, OPEN if moved else began)
+            queue.go_alone(item)
+            if moved or state.may_differ(queue, queue.asks(item.info), began):
+                item.start_over()
+                self._leave_open(queue.name)
         return ()
 
-    def _starts_over(self, state: ScopeState, item: Pending, began: int) -> bool:
-        """Whether a head that failed in its last flavors may do better in those before.
-
-        So it is when something moved since its pass began, or when it lost a flavor to another head
-        in it; the latter counts once for every gain or loss of quota in the scope.
-        """
-        changed = max(state.moved_in, state.charged_in)
-        lost, item.lost = item.lost, False
-        if lost and item.began_again != changed:
-            item.began_again = changed
-            return True
-        return state.moved_in >= began
-
-    def _try_again_on_change(self, queue: PendingQueue, item: Pending) -> None:
-        """Back to the heap for a fresh pass, as soon as anything in the scope differs."""
-        scope = self._scope_of[queue.name]
-        state = self._scopes[scope]
-        queue.go_alone(item)
-        if item.held_at is not None and state.version != item.held_at:
-            self._due[scope] = None
-        item.held_at = None
+    def _leave_open(self, name: str) -> None:
+        """A head goes back to its heap, and not all that it may get was tried."""
+        state = self.scopes.of(name)
+        state.open[name] = None
+        self.scopes.doubt(state)
 
     def _park(
-        self, queue: PendingQueue, item: Pending, why: Requeue, reason: Reason, *, starts_over: bool
+        self, queue: PendingQueue, item: Pending, why: Requeue, reason: Reason, began: int
     ) -> tuple[ObjectKey, ...]:
-        scope = self._scope_of[queue.name]
-        self.touch(scope)
+        self._touch(queue.name)
         if why is Requeue.NAMESPACE_MISMATCH:
             queue.set_aside(item, Aside.NAMESPACE)
         elif why is Requeue.FAILED_CHECKS or isinstance(
@@ -291,10 +262,10 @@ class Queues:
         ):
             queue.set_aside(item, Aside.OWN_CHANGE)
         elif isinstance(reason, NoFlavors):
-            alike = queue.give_up(item, reason)
-            if starts_over:
-                self._scopes[scope].late[queue.name, item.info.shape] = None
-            return alike
+            if began == OPEN:
+                item.start_over()
+            self.scopes.doubt(self.scopes.of(queue.name))
+            return queue.give_up(item, reason, began)
         else:
             queue.set_aside(item, Aside.MOVE)
         return ()
@@ -307,60 +278,9 @@ class Queues:
 
     # --- waking
 
-    def wake(self, scope: Scope, freed: Iterable[FlavorResource] | None = None) -> None:
-        """Something may help parked workloads of the scope: they move before the next cycle.
-
-        Args:
-            scope: where.
-            freed: what became free, so that only who asks for any of it moves; None when
-                something else happened, which may help everybody.
-        """
-        state = self._scopes.get(scope)
-        if state is not None:
-            state.moved_in = self._cycle
-            if freed is None:
-                state.woken = True
-            else:
-                state.freed.update(freed)
-            self.touch(scope)
-
-    def touch(self, scope: Scope) -> None:
-        """Something in the scope may change what its heads get."""
-        state = self._scopes.get(scope)
-        if state is not None:
-            state.version += 1
-            self._due[scope] = None
-
-    def charged(self, scope: Scope) -> None:
-        """Somebody in the scope uses more than before."""
-        state = self._scopes.get(scope)
-        if state is not None:
-            state.charged_in = self._cycle
-            self.touch(scope)
-
-    def borrows(
-        self, scope: Scope, borrower: str, pairs: Collection[FlavorResource], lowest: int
-    ) -> None:
-        """A ClusterQueue uses more than its own: others may find victims in it.
-
-        Args:
-            scope: where.
-            borrower: the ClusterQueue.
-            pairs: what it borrows.
-            lowest: the lowest priority that it may lose.
-        """
-        state = self._scopes.get(scope)
-        if state is None:
-            return
-        borrowed = Borrowed(borrower, frozenset(pairs), lowest, self._cycle)
-        state.borrowed[borrower] = borrowed
-        for queue in state.members.values():
-            queue.reclaim(borrowed)
-
-    def touch_all(self) -> None:
-        """Something changed that matters everywhere."""
-        for scope in self._scopes:
-            self.touch(scope)
+    def _touch(self, name: str) -> None:
+        state = self.scopes.of(name)
+        self.scopes.touch(state.scope)
 
     def reconsider(self) -> None:
         """Lets everybody go on as if nothing had ended: also who was through with all flavors."""
@@ -370,16 +290,20 @@ class Queues:
                 item.came_round = None
                 self._queues[home].revive(item.info.shape)
         self._came_round.clear()
-        self.touch_all()
+        self.scopes.touch_all()
 
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked until something happens that no cycle brings about."""
         item, home = self.get(key), self._home.get(key)
         if item is None or home is None or item.place is not Place.INADMISSIBLE:
             return False
-        state = self._scopes[self._scope_of[home]]
+        state = self.scopes.of(home)
+        queue = self._queues[home]
+        known = queue.verdict(item.info.shape)
         return not (
-            state.woken or state.freed or (home, item.info.shape) in {**state.late, **state.last}
+            state.woken
+            or state.freed
+            or (known is not None and state.may_differ(queue, known.asks, known.began))
         )
 
     def let_in(self, name: str, namespace: str) -> None:
@@ -388,20 +312,7 @@ class Queues:
         queue.let_in(lambda found: found == namespace and self._admits(name, found))
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             queue.items[queue.in_flight].changed = True
-        self.touch(self._scope_of[name])
-
-    def _move(self, state: ScopeState) -> None:
-        freed = None if state.woken else state.freed
-        for queue in state.members.values():
-            queue.move(freed)
-            state.passing = state.passing or queue.has_passing
-        state.woken, state.freed = False, set()
-
-    def _start_over(self, scope: Scope, late: Iterable[tuple[str, Shape]]) -> None:
-        for name, shape in late:
-            if self._scope_of.get(name) == scope:
-                self._queues[name].revive(shape)
-                self._due[scope] = None
+        self._touch(name)
 
     def _expire(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:
@@ -427,7 +338,7 @@ class Queues:
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head, or a verdict is to be told."""
         self._expire(now)
-        return bool(self._due or self._untold)
+        return bool(self._untold) or self.scopes.any_due()
 
     def take_untold(self) -> tuple[Pending, ...]:
         """Workloads parked without a cycle, because one of their shape was tried in vain."""
@@ -450,44 +361,38 @@ class Queues:
             which turns passed, or in which only known verdicts are to be told.
         """
         self._expire(now)
-        due = tuple(self._due)
-        self._due.clear()
-        self._cycle += 1
         heads: list[tuple[str, Pending]] = []
         passed = False
-        for scope in due:
-            state = self._scopes[scope]
+        for state in self.scopes.begin_cycle():
             if state.woken or state.freed:
-                self._move(state)
-            skipping = self._passing_turns(state) if state.passing else frozenset()
+                state.move(self._available)
+            skipping = state.passing_turns() if state.passing else frozenset()
             if skipping:
                 passed = True
-                self._due[scope] = None
+                self.scopes.is_due_again(state)
+            ended = state.ended_call()
             for name, queue in state.members.items():
                 item = queue.pop() if queue.offers and name not in skipping else None
                 if item is not None:
-                    item.version = state.version
-                    if item.came_round is not None and state.moved_in >= item.came_round:
+                    came_round = item.came_round is not None and state.moved_in >= item.came_round
+                    if came_round or (item.since is not None and item.since >= ended):
                         item.start_over()
                     heads.append((name, item))
-            late, state.late = state.late, {}
-            if (
-                state.last
-                and not late
-                and all(one.strict or one.first() is None for one in state.members.values())
-            ):
-                late, state.last = state.last, {}
-            self._start_over(scope, late)
+            if state.later:
+                state.begin_later()
+                self.scopes.is_due_again(state)
         if not heads and not passed and not self._untold:
             return None
         return tuple(sorted(heads, key=lambda head: head[0]))
 
-    def _passing_turns(self, state: ScopeState) -> frozenset[str]:
-        """The ClusterQueues whose turn passes in this cycle."""
-        members = {name: queue for name, queue in state.members.items() if queue.active}
-        if all(queue.first() is None for queue in members.values()):
-            for queue in state.members.values():
-                queue.forgo()
-        passing = frozenset(name for name, queue in members.items() if queue.let_pass())
-        state.passing = any(queue.has_passing for queue in members.values())
-        return passing
+    def preempts(self, key: ObjectKey) -> None:
+        """A workload that waits makes others leave."""
+        home = self._home.get(key)
+        if home is not None:
+            counts = self.scopes.of(home).preempted
+            counts[key] = counts.get(key, 0) + 1
+
+    def preemptions(self, key: ObjectKey) -> int:
+        """How often a workload that waits made others leave since quota moved from outside."""
+        home = self._home.get(key)
+        return 0 if home is None else self.scopes.of(home).preempted.get(key, 0)

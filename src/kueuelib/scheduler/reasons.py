@@ -42,11 +42,14 @@ class NoFlavors:
         mode: the verdict.
         together: why no victims suffice for the whole request, where each single pair of flavor
             and resource could be freed.
+        in_vain: how often it made others leave, and lost what they left, if that was so often that
+            it does not do so again before quota moves from outside; otherwise 0.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
     mode: Mode
     together: Together | None = None
+    in_vain: int = 0
 
     @property
     def needs_preemption(self) -> bool:
@@ -56,7 +59,13 @@ class NoFlavors:
     @property
     def text(self) -> str:
         """The words of the condition message."""
-        return "; ".join(blocked.text for blocked in self.pod_sets)
+        text = "; ".join(blocked.text for blocked in self.pod_sets)
+        if self.in_vain:
+            text += (
+                f". It preempted others {self.in_vain} times and lost what they left; it does not "
+                "preempt again until quotas change or other workloads end"
+            )
+        return text
 
     @property
     def condition_reason(self) -> str:

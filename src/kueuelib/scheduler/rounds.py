@@ -8,10 +8,8 @@ that were admitted after it was taken. So heads that may preempt get a fresh one
 
 from __future__ import annotations
 
-from kueuelib.api.kueue import NEVER
 from kueuelib.scheduler.cycle import CycleInput, Plan, decide_on
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.queue_spec import PreemptionPolicy
 from kueuelib.scheduler.snapshot import Snapshot
 
 
@@ -62,9 +60,4 @@ class Rounds:
 
 def _serves(snapshot: Snapshot, found: CycleInput) -> bool:
     queues = [snapshot.queue(head.cluster_queue) for head in found.heads]
-    return all(queue is not None and _spares(queue.spec.preemption) for queue in queues)
-
-
-def _spares(policy: PreemptionPolicy) -> bool:
-    """Whether a policy lets all others keep what they have."""
-    return policy.within_cluster_queue == policy.reclaim_within_cohort == NEVER
+    return all(queue is not None and queue.spec.preemption.spares_all for queue in queues)

@@ -187,16 +187,11 @@ class Snapshot:
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
-        limits, used = self.limits(queue, pair), self.usage(queue, pair)
         cohort = self.cohort_of(queue)
-        if cohort is None:
-            return max(0, limits.nominal - used)
-        own = max(0, limits.guaranteed - used)
-        shared = cohort.capacity.get(pair, 0) - self.shared_use(cohort, pair)
-        if limits.borrowing is not None:
-            beyond = max(0, used - limits.guaranteed)
-            shared = min(shared, limits.lendable - beyond + limits.borrowing)
-        return max(0, own + shared)
+        shared = None
+        if cohort is not None:
+            shared = cohort.capacity.get(pair, 0) - self.shared_use(cohort, pair)
+        return self.limits(queue, pair).available(self.usage(queue, pair), shared)
 
     def borrows(self, queue: FrozenQueue, pair: FlavorResource, amount: int) -> bool:
         """Whether using `amount` more takes the ClusterQueue above its nominal quota."""

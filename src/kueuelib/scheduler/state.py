@@ -52,7 +52,7 @@ class State:
 
     def __init__(self) -> None:
         self.cache = Cache()
-        self.queues = Queues(self._admits)
+        self.queues = Queues(self._admits, self.cache.available)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.local_queues: dict[ObjectKey, LocalQueue] = {}
         self.local_queue_of: Grouping[ObjectKey, ObjectKey] = Grouping()
@@ -74,16 +74,23 @@ class State:
         spec = self.cache.spec(cluster_queue)
         return scope_of(spec.cohort, cluster_queue) if spec is not None else None
 
-    def wake(self, cluster_queue: str, freed: Iterable[FlavorResource] | None = None) -> None:
+    def wake(
+        self,
+        cluster_queue: str,
+        freed: Iterable[FlavorResource] | None = None,
+        *,
+        from_outside: bool = True,
+    ) -> None:
         """Something may help parked workloads of a ClusterQueue and its cohort.
 
         Args:
             cluster_queue: where it happened.
             freed: what became free; None when something else happened.
+            from_outside: whether it happened for another cause than a preemption.
         """
         scope = self.scope(cluster_queue)
         if scope is not None:
-            self.queues.wake(scope, freed)
+            self.queues.scopes.wake(scope, freed, from_outside=from_outside)
 
     def note_all_in(self, cluster_queue: str) -> None:
         """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""

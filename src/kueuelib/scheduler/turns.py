@@ -9,7 +9,6 @@ victims have yet to leave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -20,7 +19,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.blockers import Mode
-from kueuelib.scheduler.nomination import Entry, propose
+from kueuelib.scheduler.nomination import Entry, gave_up, propose
 from kueuelib.scheduler.pending import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.preemption.victims import Preemption, Victim
@@ -33,7 +32,7 @@ from kueuelib.scheduler.reasons import (
     Reason,
 )
 from kueuelib.scheduler.revalidation import may_preempt
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.snapshot import Snapshot
 
 
 class Turns:
@@ -57,7 +56,6 @@ class Turns:
         self._all_ready = found.all_ready
         self._now = now
         self._victims: dict[ObjectKey, Victim] = {}
-        self._kept: list[tuple[FrozenQueue, Mapping[FlavorResource, int]]] = []
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
         self.preemptions: list[Preemption] = []
@@ -80,7 +78,6 @@ class Turns:
                 Requeue.FAILED_AFTER_NOMINATION,
                 progress=assignment.progress,
                 skipped=True,
-                held_back=self._is_held_back(entry),
             )
         elif victims and self._comes_later(entry):
             self._reserve_early(entry)
@@ -160,11 +157,10 @@ class Turns:
 
     def _blocked(self, entry: Entry) -> None:
         assignment, queue = entry.proposal.assignment, entry.queue
-        reason = NoFlavors(assignment.blocked, assignment.mode, entry.proposal.together)
+        in_vain = entry.head.preempted if gave_up(entry.head) else 0
+        reason = NoFlavors(assignment.blocked, assignment.mode, entry.proposal.together, in_vain)
         if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
-            kept = self._reserved(entry)
-            self._snapshot.add(queue, kept)
-            self._kept.append((queue, kept))
+            self._snapshot.add(queue, self._reserved(entry))
         self._wait(entry, reason, Requeue.GENERIC, progress=assignment.progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
@@ -188,14 +184,6 @@ class Turns:
             reserved[pair] = min(amount, free)
         return reserved
 
-    def _is_held_back(self, entry: Entry) -> bool:
-        mark = self._snapshot.mark()
-        for queue, kept in self._kept:
-            self._snapshot.remove(queue, kept)
-        held_back = self._fits(entry)
-        self._snapshot.undo(mark)
-        return held_back
-
     def _wait(self, entry: Entry, reason: Reason, requeue: Requeue, **details: Any) -> None:
         info = entry.head.info
         self.waits.append(
@@ -214,14 +202,9 @@ class Turns:
 def _promise(entry: Entry) -> Promise:
     """What the victims of a head leave for."""
     assignment = entry.proposal.assignment
-    fewer = any(
-        choice.count < pod_set.count
-        for choice, pod_set in zip(assignment.choices, entry.head.info.pod_sets, strict=True)
-    )
     return Promise(
         tuple(choice.count for choice in assignment.choices),
         {choice.name: choice.flavors for choice in assignment.choices},
-        fewer and not assignment.borrowing,
     )
 
 

@@ -224,7 +224,7 @@ class WorkloadFacts:
         self._note(key)
         self._leave_queues(key)
         if self._state.cache.holder(key) is not None:
-            self._release(key)
+            self._release(key, ended=True)
         self._confirmed.pop(key, None)
         self._state.local_queue_of.drop(key)
         self._state.in_namespace.drop(key)
@@ -243,7 +243,7 @@ class WorkloadFacts:
         self._state.effects.cluster_queues.add(holder.cluster_queue)
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None and (before is None or before.usage != holder.usage):
-            self._state.queues.charged(scope)
+            self._state.queues.scopes.charged(scope)
             self._note_borrowing(scope, holder)
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
@@ -258,9 +258,9 @@ class WorkloadFacts:
         pairs = [pair for pair in holder.usage if state.borrows(pair)]
         if pairs:
             lowest = state.priorities.lowest
-            self._state.queues.borrows(scope, holder.cluster_queue, pairs, lowest)
+            self._state.queues.scopes.borrows(scope, holder.cluster_queue, pairs, lowest)
 
-    def _release(self, key: ObjectKey) -> None:
+    def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
         ready = self._state.cache.all_ready
         holder = self._state.cache.release(key)
         self._confirmed.pop(key, None)
@@ -268,12 +268,13 @@ class WorkloadFacts:
         if holder is not None:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
-            self._state.wake(holder.cluster_queue, holder.usage)
+            from_outside = ended or not holder.evicted
+            self._state.wake(holder.cluster_queue, holder.usage, from_outside=from_outside)
         self._when_all_ready(ready)
 
     def _when_all_ready(self, before: bool) -> None:
         if self._settings.block_admission and self._state.cache.all_ready and not before:
-            self._state.queues.touch_all()
+            self._state.queues.scopes.touch_all()
 
     def assumed(self, event: events.Assumed, _: float) -> None:
         """Somebody reserves quota for a Workload."""
@@ -324,7 +325,7 @@ class WorkloadFacts:
         self._state.cache.hold(attrs.evolve(holder, evicted=evicted))
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
-            self._state.queues.touch(scope)
+            self._state.queues.scopes.touch(scope)
 
     def confirm(self, event: events.Confirmed, _: float) -> None:
         """A reservation was stored."""

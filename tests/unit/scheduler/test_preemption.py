@@ -538,9 +538,21 @@ def test_modes_rank_what_preemption_can_do() -> None:
     assert sorted(ranked, reverse=True) == ranked[::-1]
 
 
-def test_who_preempts_for_fewer_pods_does_not_lose_the_room_to_its_victim(
-    cluster: Cluster,
-) -> None:
+def in_circles(cluster: Cluster) -> list[str]:
+    """Lets victims leave at once until nothing is left to decide; what was decided."""
+    found = []
+    for _ in range(50):
+        decided = cluster.cycle()
+        if not decided and not cluster.engine.has_work(cluster.now):
+            return found
+        found += decided
+        for victim in (one[1:] for one in decided if one.startswith("-")):
+            cluster.leaves(victim)
+    raise AssertionError("preemptions go on for ever")
+
+
+def test_who_loses_the_room_again_and_again_insists_on_it(cluster: Cluster) -> None:
+    """All pods of `p` would fit by borrowing, behind the victim that borrows less."""
     policy = {"reclaimWithinCohort": "Any"}
     cluster.queue("a", {"f": {"gpu": 4}}, cohort="c", preemption=policy)
     cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=policy)
@@ -548,28 +560,44 @@ def test_who_preempts_for_fewer_pods_does_not_lose_the_room_to_its_victim(
     cluster.running("victim", "a", 3, at=2.0, created=1.0)
     pod_sets = [make_pod_set({"gpu": 1}, count=3, min_count=2)]
     cluster.put(make_workload("p", "b", pod_sets=pod_sets, created=2.0))
-    assert cluster.cycle() == ["-victim"]
-    cluster.leaves("victim")
-    assert cluster.cycle() == ["+p"]
-    for _ in range(10):
-        assert cluster.cycle() == []
-
-
-def test_who_was_a_victim_because_it_borrowed_takes_the_pods_that_it_preempts_for(
-    cluster: Cluster,
-) -> None:
-    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption={"reclaimWithinCohort": "Any"})
-    cluster.queue("b", {"f": {"gpu": 2}}, cohort="c")
-    cluster.running("theirs", "b", 4, priority=9)
-    preempted = make_condition("Preempted", reason="InCohortReclaimWhileBorrowing")
-    pod_sets = [make_pod_set({"gpu": 1}, count=4, min_count=1)]
-    cluster.put(make_workload("p", "a", pod_sets=pod_sets, conditions=[preempted]))
-    assert cluster.cycle() == ["-theirs"]
-    cluster.tell(events.WorkloadGone(key("theirs")))
-    assert cluster.cycle() == ["+p"]
+    lost = ["-victim", "+victim"]
+    assert in_circles(cluster) == [*lost, *lost, "-victim", "+p"]
     holder = cluster.engine.holder(key("p"))
     assert holder is not None
     assert list(holder.usage.values()) == [2]
+
+
+def circle(cluster: Cluster) -> None:
+    """`owner` reclaims from `outranks`, `behind` borrows the rest, `outranks` preempts both."""
+    policy = {"reclaimWithinCohort": "Any"}
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=policy)
+    above = {**policy, "borrowWithinCohort": {"policy": "LowerPriority"}}
+    cluster.queue("b", {"f": {"gpu": 0}}, cohort="c", preemption=above)
+    cluster.queue("c", {"f": {"gpu": 2}}, cohort="c")
+    cluster.submit("outranks", "b", 4, priority=2)
+    cluster.submit("behind", "a", 3)
+    cluster.submit("owner", "a", 1, priority=-2)
+
+
+def test_preemptions_for_each_other_end_and_the_reason_says_so(cluster: Cluster) -> None:
+    circle(cluster)
+    decided = in_circles(cluster)
+    assert decided.count("-outranks") == decided.count("-owner") == 5
+    assert decided[-1] == "+outranks"
+    reason = cluster.engine.standing(key("owner")).reason
+    assert isinstance(reason, NoFlavors)
+    assert reason.in_vain == 5
+    assert reason.text.endswith(
+        "It preempted others 5 times and lost what they left; it does not preempt again until "
+        "quotas change or other workloads end"
+    )
+
+
+def test_who_gave_up_preempts_again_when_quotas_change(cluster: Cluster) -> None:
+    circle(cluster)
+    assert in_circles(cluster).count("-outranks") == 5
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="c")
+    assert in_circles(cluster).count("-outranks") == 5
 
 
 @pytest.mark.parametrize("together", [True, False])

@@ -18,9 +18,10 @@ from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
-from kueuelib.scheduler.pending_queue import PendingQueue, ShapeGroup
+from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queues import Queues
-from kueuelib.scheduler.scopes import ScopeState
+from kueuelib.scheduler.scopes import Scopes, ScopeState
+from kueuelib.scheduler.shapes import Passing, ShapeGroup
 from kueuelib.scheduler.state import EffectsBuilder, State
 from kueuelib.scheduler.workload_facts import WorkloadFacts
 
@@ -35,11 +36,13 @@ _MUTABLE = frozenset(
         Facts,
         Grouping,
         Pending,
+        Passing,
         PendingQueue,
         Priorities,
         QueueState,
         Queues,
         ScopeState,
+        Scopes,
         ShapeGroup,
         State,
         Tally,
