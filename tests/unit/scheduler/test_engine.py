@@ -20,10 +20,10 @@ from kueuelib.scheduler.reasons import (
     InvalidResources,
     LocalQueueMissing,
     LocalQueueStopped,
-    NoLongerFits,
     NamespaceMismatch,
     NamespaceUnknown,
     NoFlavors,
+    NoLongerFits,
     NotEvaluated,
     PodsNotReady,
 )
