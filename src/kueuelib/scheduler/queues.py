@@ -128,6 +128,8 @@ class Queues:
         if item is not None and item.info.asks_the_same(info):
             item.info = info
             return
+        if item is not None:
+            self.forgive(info.key)
         if item is None:
             item = Pending(info, not_before=info.not_before)
             self._home[info.key] = name
@@ -180,8 +182,8 @@ class Queues:
 
         It returns to the heap if flavors are left to try that were not tried in this pass, or if
         something that could help moved while it was tried; otherwise its strategy and `why` decide.
-        If something moved earlier in its pass over the flavors, it starts over when others have had
-        their turn.
+        If something moved earlier in its pass over the flavors, or if it lost a flavor in it, its
+        verdict is in doubt.
 
         Args:
             key: the head; nothing happens when it left meanwhile.
@@ -261,7 +263,7 @@ class Queues:
             reason, InvalidResources | LimitRangeViolated
         ):
             queue.set_aside(item, Aside.OWN_CHANGE)
-        elif isinstance(reason, NoFlavors):
+        elif isinstance(reason, NoFlavors) and not reason.in_vain:
             if began == OPEN:
                 item.start_over()
             self.scopes.doubt(self.scopes.of(queue.name))
@@ -391,6 +393,12 @@ class Queues:
         if home is not None:
             counts = self.scopes.of(home).preempted
             counts[key] = counts.get(key, 0) + 1
+
+    def forgive(self, key: ObjectKey) -> None:
+        """What a workload made others leave for is over: it changed, or is gone."""
+        home = self._home.get(key)
+        if home is not None:
+            self.scopes.of(home).preempted.pop(key, None)
 
     def preemptions(self, key: ObjectKey) -> int:
         """How often a workload that waits made others leave since quota moved from outside."""

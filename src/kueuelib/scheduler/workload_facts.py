@@ -222,6 +222,7 @@ class WorkloadFacts:
 
     def _forget_workload(self, key: ObjectKey) -> None:
         self._note(key)
+        self._state.queues.forgive(key)
         self._leave_queues(key)
         if self._state.cache.holder(key) is not None:
             self._release(key, ended=True)

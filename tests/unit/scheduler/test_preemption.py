@@ -600,6 +600,16 @@ def test_who_gave_up_preempts_again_when_quotas_change(cluster: Cluster) -> None
     assert in_circles(cluster).count("-outranks") == 5
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["created again", "changed"])
+def test_who_gave_up_preempts_again_when_it_is_another_one(cluster: Cluster, again: bool) -> None:
+    circle(cluster)
+    assert in_circles(cluster)[-1] == "+outranks"
+    if again:
+        cluster.tell(events.WorkloadGone(key("owner")))
+    cluster.submit("owner", "a", 1, priority=-2 if again else -1)
+    assert in_circles(cluster)[0] == "-outranks"
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_who_may_reclaim_is_tried_again_when_others_begin_to_borrow(
     cluster: Cluster, together: bool
