@@ -216,7 +216,7 @@ def crds(output: Path | None) -> int:
 @click.option(
     "--config",
     type=FILE,
-    help="The manager's configuration, where it changes decisions (waitForPodsReady).",
+    help="The manager's configuration (waitForPodsReady, manageJobsWithoutQueueName).",
 )
 @_kubeconfig
 @_server_timeout

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import attrs
 import orjson
 import pytest
 import yaml
@@ -15,17 +16,22 @@ import yaml
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.app.configuration import load_configuration
+from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import parse_manifests
 from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
-from kueuelib.app.wiring import engine_settings
+from kueuelib.app.wiring import engine_settings, job_settings
 from kueuelib.cli.explain.data import answer_data, to_json
+from kueuelib.cli.explain.text import show
 from kueuelib.errors import ConfigError, Forbidden, NotFound
+from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
 
 NOW = 1000.0
+ALL = JobSettings(manage_jobs_without_queue_name=True, frameworks=("batch/job", "pod"))
+DEFAULT = JobSettings()
+LABEL = "kueue.x-k8s.io/queue-name"
 SINCE = {"lastTransitionTime": "1970-01-01T00:00:01Z"}
 
 
@@ -92,6 +98,14 @@ def pod_spec(cpu: str = "1") -> Obj:
     return {"containers": [container], "restartPolicy": "Never"}
 
 
+def limited(memory: str) -> Obj:
+    return {"name": "i", "image": "i", "resources": {"limits": {"memory": memory}}}
+
+
+def pods(cpu: str) -> Obj:
+    return {"name": f"set{cpu}", "count": 1, "template": {"spec": pod_spec(cpu)}}
+
+
 def job(name: str = "train", pods: int = 3, cpu: str = "2", **labels: str) -> Obj:
     found = {"kueue.x-k8s.io/queue-name": "lq", **labels}
     meta = {"namespace": "ns", "labels": found}
@@ -117,14 +131,27 @@ def workload(owner: Obj, name: str = "wl", **status: Any) -> Obj:
     return thing("Workload", name, metadata=meta, spec=spec, status=status)
 
 
-async def asked(text: str, *objects: Obj, **rest: Any) -> Answer:
+def without_queue(found: Obj, **spec: Any) -> Obj:
+    del found["metadata"]["labels"][LABEL]
+    return {**found, "spec": {**found["spec"], **spec}}
+
+
+def pod(**meta: Any) -> Obj:
+    return thing("Pod", "p", "v1", metadata={"namespace": "ns", **meta}, spec=pod_spec())
+
+
+async def asked(text: str, *objects: Obj, jobs: JobSettings = DEFAULT, **rest: Any) -> Answer:
     client = cast("Client", FakeClient(*cluster(), *objects, **rest))
-    return await ask(client, parse_reference(text), "ns", NOW)
+    return await ask(client, parse_reference(text), "ns", NOW, jobs=jobs)
 
 
-async def filed(text: str, *objects: Obj) -> tuple[Answer, ...]:
+async def filed(text: str, *objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[Answer, ...]:
     client = cast("Client", FakeClient(*cluster(), *objects))
-    return await ask_about(client, parse_manifests(text, "in.yaml", "", "ns"), NOW)
+    return await ask_about(client, parse_manifests(text, "in.yaml", "", "ns"), NOW, jobs=jobs)
+
+
+async def sent(*objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[Answer, ...]:
+    return await filed("\n---\n".join(orjson.dumps(obj).decode() for obj in objects), jobs=jobs)
 
 
 def changes(answer: Answer) -> list[str]:
@@ -292,6 +319,29 @@ async def test_a_pod_and_a_workload_may_be_manifests_too() -> None:
         (thing("Workload", "w"), "spec.podSets"),
         (job(**{"kueue.x-k8s.io/priority-class": "vip"}), 'WorkloadPriorityClass "vip"'),
         (job(cpu="1x"), "cpu"),
+        (
+            job(cpu="-1"),
+            (
+                'spec.template.spec.containers[0].resources.requests[cpu]: Invalid value: "-1": '
+                "must be greater than or equal to 0; give 0 or more there, or leave it out"
+            ),
+        ),
+        (job(pods=-1), "spec.parallelism: Invalid value: -1: must be greater"),
+        (
+            thing("Pod", "p", "v1", spec={**pod_spec(), "initContainers": [limited("-1Gi")]}),
+            'spec.initContainers[0].resources.limits[memory]: Invalid value: "-1Gi"',
+        ),
+        (
+            thing("Pod", "p", "v1", spec={**pod_spec(), "overhead": {"cpu": -1}}),
+            "spec.overhead[cpu]: Invalid value: -1: must be greater",
+        ),
+        (
+            thing("Workload", "w", spec={"podSets": [pods("1"), pods("-100m")]}),
+            (
+                "spec.podSets[1].template.spec.containers[0].resources.requests[cpu]: "
+                'Invalid value: "-100m": must be greater than or equal to 0'
+            ),
+        ),
     ],
 )
 async def test_a_manifest_that_cannot_work_names_the_object_and_the_field(
@@ -332,3 +382,120 @@ def test_the_newest_unfinished_workload_is_meant() -> None:
 def test_a_namespace_that_contradicts_is_refused() -> None:
     with pytest.raises(ConfigError, match="metadata.namespace is ns, but other was asked for"):
         parse_manifests(orjson.dumps(job()).decode(), "in.yaml", "other", "default")
+
+
+async def test_a_job_without_a_queue_is_nobodys(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = await sent(without_queue(job(cpu="9")))
+    show(answers)
+    assert capsys.readouterr().out == (
+        "Job train names no queue, so the queueing does not manage it: it gets no Workload, and "
+        "nothing holds it\n"
+        f"To have it queued, set the label {LABEL} to one of lq\n"
+        "Note: a manager whose configuration sets manageJobsWithoutQueueName queues it all the "
+        "same; --config says what the configuration is\n"
+    )
+    (data,) = json.loads(to_json(answers, many=True))
+    assert (data["verdict"], data["submitted"]) == ("not managed", False)
+    assert data["problems"][0]["subject"] == "Job train"
+    assert "reason" not in data
+
+
+async def test_an_unmanaged_manifest_takes_no_quota_from_the_next_one() -> None:
+    alone, queued = await sent(without_queue(job("a", pods=2)), job("b", pods=2))
+    assert alone.unmanaged is not None
+    assert queued.explanation is not None
+    assert queued.explanation.verdict is Verdict.ADMITTED
+
+
+@pytest.mark.parametrize(
+    ("suspend", "held", "fix"),
+    [
+        (False, "nothing holds it", f"submit it anew with the label {LABEL} set to one of lq"),
+        (True, "nothing but its own spec.suspend: true", f"set the label {LABEL} to one of lq"),
+    ],
+)
+async def test_a_submitted_job_without_a_queue_is_nobodys(
+    suspend: bool, held: str, fix: str
+) -> None:
+    answer = await asked("job/train", without_queue(job(), suspend=suspend))
+    assert answer.explanation is None
+    assert answer.unmanaged is not None
+    assert held in answer.unmanaged.problem
+    assert answer.unmanaged.fix == fix
+
+
+async def test_the_annotation_names_a_queue_too() -> None:
+    train = without_queue(job(pods=1))
+    train["metadata"]["annotations"] = {LABEL: "lq"}
+    (answer,) = await sent(train)
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is Verdict.ADMITTED
+
+
+async def test_a_pod_without_a_queue_is_nobodys_but_its_owner_may_be_queued() -> None:
+    ref = {"apiVersion": "x/v1", "kind": "Ray", "name": "r", "uid": "u", "controller": True}
+    alone = (await asked("pod/p", pod())).unmanaged
+    owned = (await asked("pod/p", pod(ownerReferences=[ref]))).unmanaged
+    assert alone is not None
+    assert alone.problem.endswith("nothing holds it")
+    assert owned is not None
+    assert owned.problem.endswith("nothing holds it, unless Ray r, which owns it, is queued")
+
+
+async def test_all_jobs_may_be_managed_and_then_wait_for_a_queue(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configuration = attrs.evolve(Configuration(), manage_jobs_without_queue_name=True)
+    train = without_queue(job())
+    (answer,) = await sent(train, jobs=job_settings(configuration))
+    show([answer])
+    told = capsys.readouterr().out
+    assert "Job train: not submitted; its Workload would be ns/job-train-" in told
+    assert "It waits: Misconfigured: it names no LocalQueue\n" in told
+    assert f"names no queue; set the label {LABEL} to one of lq" in told
+    assert answer_data(answer)["verdict"] == "waits"
+    submitted = await asked("job/train", train, jobs=ALL)
+    assert submitted.unmanaged is None
+
+
+@pytest.mark.parametrize(
+    ("obj", "changed", "text"),
+    [
+        (
+            without_queue(job()),
+            {"namespace_selector": {"matchLabels": {"team": "a"}}},
+            "names no queue, and managedJobsNamespaceSelector does not let namespace ns in, so",
+        ),
+        (
+            pod(),
+            {"frameworks": ("batch/job",)},
+            "names no queue, and integrations.frameworks of the configuration does not list pod",
+        ),
+        (
+            pod(),
+            {"pods": attrs.evolve(ALL.pods, pod_selector={"matchLabels": {"a": "b"}})},
+            "integrations.podOptions of the configuration leaves it out",
+        ),
+    ],
+)
+async def test_what_is_left_out_even_where_all_jobs_are_managed(
+    obj: Obj, changed: dict[str, Any], text: str
+) -> None:
+    (managed,) = await sent(obj, jobs=ALL)
+    assert managed.unmanaged is None
+    (answer,) = await sent(obj, jobs=attrs.evolve(ALL, **changed))
+    assert answer.unmanaged is not None
+    assert text in answer.unmanaged.problem
+    assert answer.notes == ()
+
+
+async def test_the_first_line_has_a_subject(capsys: pytest.CaptureFixture[str]) -> None:
+    pod_set = {"count": 1, "template": {"spec": pod_spec("1")}}
+    wl = thing("Workload", "w", spec={"queueName": "lq", "podSets": [pod_set]})
+    show(await sent(wl))
+    assert capsys.readouterr().out.startswith(
+        "Workload ns/w: not submitted; its priority would be 0\n"
+    )
+    stored = {**wl, "metadata": {**wl["metadata"], "namespace": "ns"}}
+    show([await asked("workload/w", stored)])
+    assert capsys.readouterr().out.startswith("Workload ns/w, priority 0\n")

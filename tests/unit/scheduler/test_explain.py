@@ -215,7 +215,9 @@ def test_a_workload_without_a_queue_and_one_without_a_cluster_queue_say_what_to_
     lost = world().with_local_queue(make_local_queue("lq", "gone"))
     (problem,) = ask(lost.with_workload(waits())).problems
     assert problem.problem == "names ClusterQueue gone, which does not exist"
-    assert "create ClusterQueue gone" in problem.fix
+    assert problem.fix == (
+        "create ClusterQueue gone, or make another LocalQueue, for a ClusterQueue that exists: cq"
+    )
 
 
 def test_two_obstacles_have_no_single_change_but_are_both_listed() -> None:

@@ -17,13 +17,21 @@ from kueuelib.app.explaining.subject import (
     workload_of,
     would_be,
 )
+from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.controllers.workload_state import is_held_back
 from kueuelib.errors import ConfigError, NotFound
+from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+
+_JOBS = JobSettings()
+_ALL_MANAGED = (
+    "a manager whose configuration sets manageJobsWithoutQueueName queues it all the same; "
+    "--config says what the configuration is"
+)
 
 
 @attrs.frozen
@@ -44,6 +52,8 @@ class Answer:
         explanation: the answer of the decision engine; None when the question did not get there.
         told: what the Workload's own condition says.
         problems: what keeps the object from having a Workload.
+        unmanaged: why the queueing leaves the object alone, and how to have it queued; None when it
+            does not.
         notes: what else to know.
     """
 
@@ -53,6 +63,7 @@ class Answer:
     told: Told | None = None
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    unmanaged: Problem | None = None
 
 
 async def ask(
@@ -61,6 +72,7 @@ async def ask(
     namespace: str,
     now: float,
     settings: Settings = DEFAULTS,
+    jobs: JobSettings = _JOBS,
 ) -> Answer:
     """Explains an object of the cluster; sends nothing but GET and LIST.
 
@@ -70,6 +82,7 @@ async def ask(
         namespace: where it is.
         now: seconds since the epoch.
         settings: what the manager's configuration says about decisions.
+        jobs: what it says about jobs.
 
     Raises:
         ObjectNotFound: it does not exist.
@@ -90,13 +103,17 @@ async def ask(
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
-            found = await ask(client, Reference(JOBS, owner), namespace, now, settings)
+            found = await ask(client, Reference(JOBS, owner), namespace, now, settings, jobs)
             return attrs.evolve(found, title=f"{title} of {found.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
         if wrong:
             fix = "submit the missing pods, or correct the annotations of the group"
             return Answer(title, False, None, None, (Problem(title, wrong, fix),))
+    obj = {**obj, "kind": reference.resource.kind}
+    alone = unmanaged(obj, title, jobs, cluster.world, submitted=True)
+    if alone is not None:
+        return _left_alone(title, alone, jobs, cluster.notes)
     prebuilt = labels_of(obj).get(PREBUILT_LABEL)
     if prebuilt:
         text = f"does not exist, and the label {PREBUILT_LABEL} of {title} names it"
@@ -106,14 +123,16 @@ async def ask(
         "there is no Workload for it yet; this is the answer for the one that it would get "
         "(does a manager run, and does it manage this object?)"
     )
-    (answer,) = _hypothetical(
-        cluster, [Document({**obj, "kind": reference.resource.kind}, title, title)], now
-    )
+    (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs)
     return attrs.evolve(answer, notes=(note, *answer.notes))
 
 
 async def ask_about(
-    client: Client, documents: tuple[Document, ...], now: float, settings: Settings = DEFAULTS
+    client: Client,
+    documents: tuple[Document, ...],
+    now: float,
+    settings: Settings = DEFAULTS,
+    jobs: JobSettings = _JOBS,
 ) -> tuple[Answer, ...]:
     """Explains manifests as if all of them were submitted now, in their order.
 
@@ -122,13 +141,14 @@ async def ask_about(
         documents: the manifests.
         now: seconds since the epoch.
         settings: what the manager's configuration says about decisions.
+        jobs: what it says about jobs.
 
     Raises:
         ConfigError: one of them is not valid, or the cluster serves no queueing API.
     """
     namespace = documents[0].obj["metadata"]["namespace"]
     cluster = await read_cluster(client, namespace, settings)
-    return _hypothetical(cluster, documents, now)
+    return _hypothetical(cluster, documents, now, jobs)
 
 
 async def _get(client: Client, reference: Reference, key: ObjectKey) -> Obj:
@@ -185,10 +205,13 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
 
 
 def _hypothetical(
-    cluster: Cluster, documents: tuple[Document, ...] | list[Document], now: float
+    cluster: Cluster,
+    documents: tuple[Document, ...] | list[Document],
+    now: float,
+    jobs: JobSettings,
 ) -> tuple[Answer, ...]:
     world = without_held_back(cluster.world, cluster.workloads, None)
-    keys = []
+    outcomes: list[ObjectKey | Problem] = []
     for number, document in enumerate(documents):
         found = would_be(document.obj, cluster.classes, document.subject, now + number)
         if found.key in world.workloads and document.obj["kind"] == WORKLOADS.kind:
@@ -197,12 +220,22 @@ def _hypothetical(
                 f"a Workload {found.key} exists already",
                 f"ask about it with workload/{found.name}, or give it another name",
             )
-        world = world.with_workload(found)
-        keys.append(found.key)
+        alone = unmanaged(document.obj, document.title, jobs, cluster.world, submitted=False)
+        if alone is None:
+            world = world.with_workload(found)
+        outcomes.append(alone or found.key)
     return tuple(
-        Answer(document.title, False, explain(world, key, now), notes=cluster.notes)
-        for document, key in zip(documents, keys, strict=True)
+        _left_alone(document.title, one, jobs, cluster.notes)
+        if isinstance(one, Problem)
+        else Answer(document.title, False, explain(world, one, now), notes=cluster.notes)
+        for document, one in zip(documents, outcomes, strict=True)
     )
+
+
+def _left_alone(title: str, why: Problem, jobs: JobSettings, notes: tuple[str, ...]) -> Answer:
+    if not jobs.manage_jobs_without_queue_name:
+        notes = (_ALL_MANAGED, *notes)
+    return Answer(title, False, None, notes=notes, unmanaged=why)
 
 
 def without_held_back(world: World, workloads: tuple[Obj, ...], but: ObjectKey | None) -> World:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -14,6 +14,8 @@ from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_time, key_of
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.api.validation import validate_workload
+from kueuelib.api.validation.fields import each
+from kueuelib.app.explaining.amounts import negative_amounts, negative_counts
 from kueuelib.controllers.workload_state import is_finished
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch_job import BatchJob
@@ -120,10 +122,17 @@ def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> ku
             _refuse(kind, meta["name"], validate_workload(raw))
             if not (raw.get("spec") or {}).get("podSets"):
                 raise ConfigError(subject, "spec.podSets is missing", "name at least one pod set")
-            return _created(raw, meta)
+            found = _created(raw, meta)
+            for place, pod_set in each(raw["spec"], "podSets", "spec"):
+                _check_numbers(negative_counts(pod_set, place, "count"), subject)
+                pod = pod_set["template"].get("spec") or {}
+                _check_numbers(negative_amounts(pod, f"{place}.template.spec"), subject)
+            return found
         if (group, kind) == (JOBS.group, JOBS.kind):
             decode(batch.Job, obj)
             _check_template(obj, subject, "spec.template.spec")
+            counts = negative_counts(obj["spec"], "spec", "parallelism", "completions")
+            _check_numbers(counts, subject)
             return _from(BatchJob(obj), classes, subject)
         if (group, kind) == (PODS.group, PODS.kind):
             decode(core.Pod, obj)
@@ -156,6 +165,13 @@ def _check_template(obj: Obj, subject: str, path: str) -> None:
         found = found.get(part) if isinstance(found, dict) else None
     if not isinstance(found, dict) or not found.get("containers"):
         raise ConfigError(subject, f"{path}.containers is missing", "name at least one container")
+    _check_numbers(negative_amounts(found, path), subject)
+
+
+def _check_numbers(errors: Iterator[FieldError], subject: str) -> None:
+    broken = next(errors, None)
+    if broken is not None:
+        raise ConfigError(subject, str(broken), "give 0 or more there, or leave it out")
 
 
 def _from(job: GenericJob, classes: PriorityClasses, subject: str) -> kueue.Workload:

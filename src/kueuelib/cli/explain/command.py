@@ -7,16 +7,15 @@ from pathlib import Path
 
 import anyio
 
-from kueuelib.app.configuration import load_configuration
+from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
-from kueuelib.app.wiring import engine_settings
+from kueuelib.app.wiring import engine_settings, job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connect import connect, wait_for_server
-from kueuelib.scheduler.settings import Settings
 
 DEFAULT_NAMESPACE = "default"
 
@@ -52,9 +51,9 @@ def run(
         parse_reference(reference)
     text = None if file is None else _read(file)
     logs.configure("console", "warning")
-    settings = engine_settings(load_configuration(config))
+    configuration = load_configuration(config)
     answers = anyio.run(
-        _ask, reference, file, text, kubeconfig, namespace, server_timeout, settings
+        _ask, reference, file, text, kubeconfig, namespace, server_timeout, configuration
     )
     if output == "json":
         from kueuelib.cli.explain.data import to_json
@@ -84,8 +83,9 @@ async def _ask(
     kubeconfig: Path | None,
     namespace: str,
     server_timeout: float,
-    settings: Settings,
+    configuration: Configuration,
 ) -> tuple[Answer, ...]:
+    settings, jobs = engine_settings(configuration), job_settings(configuration)
     async with await connect(kubeconfig, user_agent="kueuelib-explain") as client:
         endpoint = await client.transport.endpoint()
         default = endpoint.namespace or DEFAULT_NAMESPACE
@@ -96,6 +96,6 @@ async def _ask(
         await wait_for_server(client, server_timeout)
         now = SYSTEM_CLOCK.now()
         if reference is None:
-            return await ask_about(client, documents, now, settings)
+            return await ask_about(client, documents, now, settings, jobs)
         where = namespace or default
-        return (await ask(client, parse_reference(reference), where, now, settings),)
+        return (await ask(client, parse_reference(reference), where, now, settings, jobs),)

@@ -30,19 +30,26 @@ def to_json(answers: Sequence[Answer], *, many: bool) -> str:
 def answer_data(answer: Answer) -> Obj:
     """One answer."""
     found = answer.explanation
+    alone = () if answer.unmanaged is None else (answer.unmanaged,)
     data: Obj = {
         "object": answer.title,
         "submitted": answer.submitted,
-        "verdict": found.verdict.value if found is not None else "no workload",
+        "verdict": _verdict(answer),
         "notes": list(answer.notes),
         "problems": [
             _problem(one)
-            for one in (*answer.problems, *(found.problems if found is not None else ()))
+            for one in (*alone, *answer.problems, *(found.problems if found is not None else ()))
         ],
     }
     if answer.told is not None:
         data["told"] = attrs.asdict(answer.told)
     return data if found is None else {**data, **_explanation(found)}
+
+
+def _verdict(answer: Answer) -> str:
+    if answer.explanation is not None:
+        return answer.explanation.verdict.value
+    return "no workload" if answer.unmanaged is None else "not managed"
 
 
 def _explanation(found: Explanation) -> Obj:

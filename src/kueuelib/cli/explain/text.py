@@ -15,7 +15,7 @@ from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
-from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
+from kueuelib.scheduler.reasons import LocalQueueMissing, NoFlavors, condition_reason, render
 
 WIDTH = 120
 """Columns where the output is no terminal."""
@@ -69,12 +69,14 @@ def _line(console: Console, text: str, *, bold: bool = False, colour: str = "") 
 
 def _head(answer: Answer) -> Iterator[str]:
     found = answer.explanation
+    if answer.unmanaged is not None:
+        yield f"{answer.title} {answer.unmanaged.problem}"
+        yield f"To have it queued, {answer.unmanaged.fix}"
+        return
     if found is None:
         yield f"{answer.title}: has no Workload"
         return
-    name = f"{answer.title}: " if answer.title != f"Workload {found.key.name}" else ""
-    kind = "Workload" if answer.submitted else "not submitted; its Workload would be"
-    yield f"{name}{kind} {found.key}, priority {found.workload.spec.priority or 0}"
+    yield _subject(answer, found)
     if found.cluster_queue:
         place = f"LocalQueue {found.local_queue} -> ClusterQueue {found.cluster_queue}"
         if found.position is not None:
@@ -88,6 +90,18 @@ def _head(answer: Answer) -> Iterator[str]:
     yield from _verdict(found)
     if answer.told is not None and not _same(found, answer.told):
         yield f"The manager said: {answer.told.reason}: {answer.told.message}"
+
+
+def _subject(answer: Answer, found: Explanation) -> str:
+    priority = found.workload.spec.priority or 0
+    name = f"Workload {found.key}"
+    if answer.title == f"Workload {found.key.name}":
+        if answer.submitted:
+            return f"{name}, priority {priority}"
+        return f"{name}: not submitted; its priority would be {priority}"
+    if answer.submitted:
+        return f"{answer.title}: {name}, priority {priority}"
+    return f"{answer.title}: not submitted; its Workload would be {found.key}, priority {priority}"
 
 
 def _same(found: Explanation, told: Told) -> bool:
@@ -113,7 +127,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
             victims = ", ".join(str(key) for key in found.outcome.victims)
             yield f"It gets quota as soon as these have left, which are preempted: {victims}"
         case Verdict.WAITS:
-            yield _why(found.outcome)
+            yield _why(found)
             if found.when_first is not None:
                 yield "If it were first in its ClusterQueue: " + _then(found.when_first)
             yield from _victims(found.when_first or found.outcome)
@@ -132,9 +146,12 @@ def _flavors(found: Explanation) -> str:
     return f" ({', '.join(dict.fromkeys(parts))})" if parts else ""
 
 
-def _why(outcome: Outcome) -> str:
+def _why(found: Explanation) -> str:
+    outcome = found.outcome
     if outcome.reason is None:
         return "It waits."
+    if isinstance(outcome.reason, LocalQueueMissing) and not outcome.reason.name:
+        return f"It waits: {condition_reason(outcome.reason)}: it names no LocalQueue"
     if not outcome.evaluated:
         return "It waits behind others: its ClusterQueue does not get as far as to try it."
     return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"

@@ -89,7 +89,8 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     if queue is None:
         fix = f"create ClusterQueue {local_queue.spec.cluster_queue}"
         if world.cluster_queues:
-            fix += f", or make another LocalQueue for{_one_of(sorted(world.cluster_queues))}"
+            known = ", ".join(sorted(world.cluster_queues))
+            fix += f", or make another LocalQueue, for a ClusterQueue that exists: {known}"
         text = f"names ClusterQueue {local_queue.spec.cluster_queue}, which does not exist"
         yield Problem(where, text, fix)
         return
