@@ -34,6 +34,7 @@ from kueuelib.api.names import (
     REASON_PREEMPTED,
     REQUEUED,
 )
+from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
@@ -59,6 +60,7 @@ from kueuelib.testing.builders import (
     make_pod_set,
     make_workload,
 )
+from kueuelib.testing.scenario_form import check
 
 _FIRST_CYCLE = 1_000_000
 _CYCLE = 1_000
@@ -76,10 +78,14 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
         scenario: its description.
         rounds: decides several cycles per snapshot; None takes a snapshot for each.
 
+    Raises:
+        InvalidObject: a field that means nothing.
+
     Returns:
         `cycles`, each with `entries`, `admitted`, `pending`, `heap` and `inadmissible`; `final`
         with `holding`.
     """
+    check(scenario)
     return _Run(scenario, rounds).result()
 
 
@@ -205,7 +211,13 @@ class _Run:
                 make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=self._now),
                 make_condition(ADMITTED, reason="Admitted", at=self._now),
             )
-            self._patch(admit.key.name, *conditions, admission=encode(admit.admission))
+            past = self._raw[admit.key.name].get("status", {}).get("conditions", ())
+            over = [
+                make_condition(found["type"], False, found["reason"], self._now)
+                for found in past
+                if found["type"] in (EVICTED, PREEMPTED)
+            ]
+            self._patch(admit.key.name, *conditions, *over, admission=encode(admit.admission))
         for wait in settled.waits:
             waiting = make_condition(QUOTA_RESERVED, False, wait.condition_reason, self._now)
             self._patch(wait.key.name, waiting)
@@ -414,8 +426,12 @@ def _class_of(wait: Wait) -> str:
     return "other"
 
 
-def main() -> None:
-    """Reads one scenario per line and prints one result per line."""
+def main() -> int:
+    """Reads one scenario per line and prints one result per line.
+
+    A line that can't be run gets a result with `error` in its place; the error is on stderr as
+    well, and the exit code is 1 in the end.
+    """
     parser = argparse.ArgumentParser(prog="python -m kueuelib.testing.scenarios")
     parser.add_argument(
         "--rounds",
@@ -424,11 +440,19 @@ def main() -> None:
         help="cycles per snapshot: one, or as many as nothing happens between",
     )
     many = parser.parse_args().rounds == "many"
-    for line in sys.stdin.buffer:
-        if line.strip():
+    code = 0
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        if not line.strip():
+            continue
+        found: Obj
+        try:
             found = run(orjson.loads(line), rounds=Rounds() if many else None)
-            sys.stdout.buffer.write(orjson.dumps(found) + b"\n")
+        except (orjson.JSONDecodeError, InvalidObject) as error:
+            found, code = {"error": f"line {number}: {error}"}, 1
+            sys.stderr.write(f"{found['error']}\n")
+        sys.stdout.buffer.write(orjson.dumps(found) + b"\n")
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The scenario runner: input that means nothing, and workloads that come back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import orjson
+import pytest
+
+from kueuelib.errors import InvalidObject
+from kueuelib.testing.scenarios import run
+
+QUEUE = {"groups": [{"f": {"cpu": 2}}]}
+WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cqs": []}, "cqs: must be an object: the ClusterQueues by their names"),
+        ({"cycles": 0}, "cycles: must be a number from 1 on, not 0"),
+        ({"cqs": {"a": {}}}, "cqs.a: must be an object with groups"),
+        (
+            {"cqs": {"a": {**QUEUE, "strategy": "Fair"}}},
+            "cqs.a.strategy: must be one of BestEffortFIFO, StrictFIFO, not 'Fair'",
+        ),
+        (
+            {"cqs": {"a": {**QUEUE, "preemption": {"within": "Sometimes"}}}},
+            "cqs.a.preemption.within: must be one of Never, LowerPriority",
+        ),
+        (
+            {"cqs": {"a": {**QUEUE, "preemption": {"without": "Never"}}}},
+            "cqs.a.preemption.without: must be one of within, reclaim",
+        ),
+        (
+            {"cqs": {"a": {"groups": [{"f": {"cpu": "1/x"}}]}}},
+            "cqs.a.groups[0].f.cpu: must be nominal/borrowing/lending in whole units, not '1/x'",
+        ),
+        ({"pending": [{**WAITS, "cq": "b"}]}, "pending[0].cq: must be one of a, not 'b'"),
+        ({"pending": [WAITS, WAITS]}, "pending[1].name: must be unique, but p is there already"),
+        ({"pending": [{"cq": "a"}]}, "pending[0]: must be an object with a name"),
+        ({"pending": [{"name": "p", "cq": "a"}]}, "pending[0].req: must be an object"),
+        (
+            {"pending": [{"name": "p", "cq": "a", "podsets": [{"req": {"cpu": -1}}]}]},
+            "pending[0].podsets[0].req.cpu: must be a whole number from 0 on, not -1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], says: str) -> None:
+    scenario = {"id": "S1", "cqs": {"a": QUEUE}, "pending": [WAITS], **change}
+    with pytest.raises(InvalidObject) as caught:
+        run(scenario)
+    assert str(caught.value).startswith('Scenario "S1" is invalid: ')
+    assert says in str(caught.value)
+
+
+def test_a_list_is_no_scenario() -> None:
+    with pytest.raises(InvalidObject, match="must be an object with cqs"):
+        run([])  # type: ignore[arg-type]
+
+
+def test_a_bad_line_loses_no_other_one() -> None:
+    good = {"id": "S1", "cqs": {"a": QUEUE}, "pending": [WAITS]}
+    lines = [orjson.dumps(good), b"{", b"", b"{}", orjson.dumps(good)]
+    command = [sys.executable, "-m", "kueuelib.testing.scenarios"]
+    done = subprocess.run(command, input=b"\n".join(lines), capture_output=True, check=False)
+    assert done.returncode == 1
+    found = [orjson.loads(line) for line in done.stdout.splitlines()]
+    assert [sorted(one["final"]["holding"]) for one in (found[0], found[3])] == [["p"], ["p"]]
+    assert found[1]["error"].startswith("line 2: ")
+    assert found[2]["error"].startswith('line 4: Scenario "without id" is invalid: cqs: ')
+    assert [line[:6] for line in done.stderr.decode().splitlines()] == ["line 2", "line 4"]
+
+
+def test_who_was_preempted_and_runs_again_is_no_victim_before_others() -> None:
+    """`low` is younger than `old`, so it would be the first victim only if it were leaving."""
+    scenario = {
+        "cycles": 6,
+        "cqs": {"a": {**QUEUE, "preemption": {"within": "LowerPriority"}}},
+        "admitted": [
+            {"name": "low", "cq": "a", "prio": -1, "req": {"cpu": 1}, "flv": "f", "t": 1},
+            {"name": "lowest", "cq": "a", "prio": -2, "req": {"cpu": 1}, "flv": "f", "t": 2},
+        ],
+        "pending": [
+            {"name": "both", "cq": "a", "prio": 1, "req": {"cpu": 2}},
+            {"name": "one", "cq": "a", "prio": 1, "req": {"cpu": 1}, "arrive": 5},
+        ],
+        "finish": {"2": ["both"]},
+    }
+    cycles = run(scenario)["cycles"]
+    assert sorted(cycles[0]["preempted"]) == ["low", "lowest"]
+    again = [name for cycle in cycles[2:5] for name in cycle["admitted"]]
+    assert sorted(again) == ["low", "lowest"]
+    assert list(cycles[5]["preempted"]) == ["lowest"]
