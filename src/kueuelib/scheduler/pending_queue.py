@@ -18,7 +18,7 @@ from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.shapes import Asks, Passing, ShapeGroup, Verdict, what_is_asked
+from kueuelib.scheduler.shapes import OPEN, Asks, Passing, ShapeGroup, Verdict, what_is_asked
 from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 
@@ -76,6 +76,7 @@ class PendingQueue:
         self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
         self._groups: dict[Shape, ShapeGroup] = {}
         self._verdicts: dict[Shape, Verdict] = {}
+        self._open: dict[Shape, None] = {}
         self._passing = Passing()
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
 
@@ -241,6 +242,10 @@ class PendingQueue:
         queued_at = info.order.queued_at
         if known is not None:
             queued_at = min(queued_at, known.queued_at)
+        if began == OPEN:
+            self._open[info.shape] = None
+        else:
+            self._open.pop(info.shape, None)
         self._verdicts[info.shape] = Verdict(reason, queued_at, self.asks(info), began)
         if group is not None:
             group.active = False
@@ -266,6 +271,7 @@ class PendingQueue:
     def revive(self, shape: Shape) -> None:
         """Lets a shape be tried again."""
         self._verdicts.pop(shape, None)
+        self._open.pop(shape, None)
         self._passing.drop(shape)
         group = self._groups.get(shape)
         if group is not None and not group.active:
@@ -315,12 +321,19 @@ class PendingQueue:
             if resource in asks.least
         )
 
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether any shape is parked."""
+        return bool(self._verdicts)
+
     def doubtful(self, may_differ: Callable[[Asks, int], bool]) -> list[Shape]:
         """The parked shapes whose verdict is not the last word.
 
         Args:
             may_differ: whether what is asked for may get more than in a pass that began in a cycle.
         """
+        if self.reclaims == NEVER and self.most_flavors <= 1:
+            return list(self._open)
         return [
             shape
             for shape, verdict in self._verdicts.items()

@@ -39,7 +39,8 @@ class ScopeState:
         woken: whether all its parked workloads are to be moved before the next cycle.
         freed: otherwise those are that ask for any of this, which became free.
         moved_in: the cycle after which something moved last.
-        borrowed: the last charge of every ClusterQueue that borrowed then.
+        borrowed: the last charge of every ClusterQueue that borrowed then, as long as nobody was
+            called up for it.
         charged_in: the cycle after which somebody was charged last.
         changes: counts gains and losses of quota, and everything that may cause either.
         version: counts everything that may change a verdict.
@@ -143,8 +144,10 @@ class ScopeState:
         doubtful = {
             (name, shape): None
             for name, queue in self.members.items()
+            if queue.has_verdicts
             for shape in queue.doubtful(partial(self.may_differ, queue))
         }
+        self.borrowed.clear()
         if not self.open and not doubtful:
             return False
         changes, tries = self.called
