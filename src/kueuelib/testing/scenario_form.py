@@ -68,7 +68,14 @@ def _queue(path: str, queue: Any) -> Iterator[FieldError]:
             elif key != "bwc":
                 yield _wrong(f"{path}.{table}.{key}", f"must be one of {', '.join(options)}")
     for index, group in enumerate(queue["groups"]):
+        if not isinstance(group, Mapping):
+            yield _wrong(f"{path}.groups[{index}]", "must be an object: flavors by their names")
+            continue
         for flavor, quotas in group.items():
+            if not isinstance(quotas, Mapping):
+                at = f"{path}.groups[{index}].{flavor}"
+                yield _wrong(at, "must be an object: quotas by resource")
+                continue
             for resource, quota in quotas.items():
                 yield from _quota(f"{path}.groups[{index}].{flavor}.{resource}", quota)
 
@@ -94,7 +101,7 @@ def _workload(
     pod_sets = found.get("podsets") or [found]
     for index, pod_set in enumerate(pod_sets):
         at = f"{path}.podsets[{index}]" if pod_set is not found else path
-        if not isinstance(pod_set.get("req"), Mapping):
+        if not isinstance(pod_set, Mapping) or not isinstance(pod_set.get("req"), Mapping):
             yield _wrong(f"{at}.req", "must be an object: amounts by resource")
             continue
         for resource, amount in pod_set["req"].items():

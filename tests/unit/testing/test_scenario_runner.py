@@ -38,6 +38,12 @@ WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
             {"cqs": {"a": {"groups": [{"f": {"cpu": "1/x"}}]}}},
             "cqs.a.groups[0].f.cpu: must be nominal/borrowing/lending in whole units, not '1/x'",
         ),
+        ({"cqs": {"a": {"groups": [1]}}}, "cqs.a.groups[0]: must be an object: flavors"),
+        ({"cqs": {"a": {"groups": [{"f": 1}]}}}, "cqs.a.groups[0].f: must be an object: quotas"),
+        (
+            {"pending": [{"name": "p", "cq": "a", "podsets": [1]}]},
+            "pending[0].podsets[0].req: must be an object: amounts by resource",
+        ),
         ({"pending": [{**WAITS, "cq": "b"}]}, "pending[0].cq: must be one of a, not 'b'"),
         ({"pending": [WAITS, WAITS]}, "pending[1].name: must be unique, but p is there already"),
         ({"pending": [{"cq": "a"}]}, "pending[0]: must be an object with a name"),
