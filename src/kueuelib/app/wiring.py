@@ -22,7 +22,6 @@ from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
-from kueuelib.controllers.workload_life import LifeSettings, PodsReadyPolicy
 from kueuelib.errors import ConfigError, LeadershipLost
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
@@ -43,6 +42,7 @@ from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
+from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
 
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)

@@ -9,11 +9,11 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
 from kueuelib.api.names import PARENT_WORKLOAD, QUEUE_LABEL
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Ancestor
 from kueuelib.jobs.stores import JobStores, owner_uids
+from kueuelib.workload import states
 
 DEPTH = 16
 """Owners further up than this are not looked for."""

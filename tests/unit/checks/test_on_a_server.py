@@ -24,7 +24,7 @@ from kueuelib.checks import (
     current,
     usage_of,
 )
-from kueuelib.controllers import workload_state as states
+from kueuelib.workload import states
 
 if TYPE_CHECKING:
     from .conftest import Checks
