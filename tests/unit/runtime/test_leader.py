@@ -24,11 +24,13 @@ class FakeLeases:
         self.version = 0
         self.broken = False
         self.writes = 0
+        self.reads = 0
 
     async def __call__(self, request: web.Request) -> web.Response:
         if self.broken:
             return web.Response(status=500)
         if request.method == "GET":
+            self.reads += 1
             if self.lease is None:
                 return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
             return web.json_response(self.lease)
@@ -98,6 +100,37 @@ async def test_the_second_waits_until_the_first_lets_go(leases):
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_an_elector_that_is_held_back_takes_the_lease_when_it_may(leases):
+    found = elector(leases, "a", lease_duration=100.0, renew_deadline=90.0, retry_period=60.0)
+    won = asyncio.Event()
+    found.hold()
+    task = asyncio.create_task(found.run(won.set))
+    async with asyncio.timeout(10):
+        while not leases.reads:
+            await asyncio.sleep(0.001)
+    assert leases.writes == 0
+    found.stand()
+    await asyncio.wait_for(won.wait(), 10)
+    assert leases.holder == "a"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_who_lost_its_lease_takes_it_again_at_once_under_the_same_name(leases):
+    patient = {"lease_duration": 100.0, "renew_deadline": 0.5, "retry_period": 0.05}
+    task = await leading(elector(leases, "a", **patient))
+    leases.broken = True
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(task, 10)
+    leases.broken = False
+    again = await leading(elector(leases, "a", **patient))
+    assert leases.lease["spec"]["leaseTransitions"] == 0
+    again.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await again
 
 
 async def test_a_leader_that_cannot_renew_gives_up_in_time(leases):

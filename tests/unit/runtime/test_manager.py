@@ -168,6 +168,13 @@ class FakeElector(Elector):
     def __init__(self) -> None:
         self.won, self.lose = asyncio.Event(), asyncio.Event()
         self.lost, self._leads = False, False
+        self.standing = True
+
+    def hold(self) -> None:
+        self.standing = False
+
+    def stand(self) -> None:
+        self.standing = True
 
     @property
     def leading(self) -> bool:
@@ -197,6 +204,31 @@ async def test_elected_parts_wait_for_the_election_while_others_run():
     elector.lose.set()
     with pytest.raises(LeadershipLost, match="too slow"):
         await task
+
+
+async def test_the_lease_is_observed_while_parts_start_but_not_taken_before_they_are_ready():
+    release, seen = asyncio.Event(), []
+    elector = FakeElector()
+
+    class Slow:
+        async def run(self, ready: Callable[[], None]) -> None:
+            seen.append(elector.standing)
+            await release.wait()
+            ready()
+            await asyncio.Event().wait()
+
+    manager = Manager(elector=elector)
+    manager.add(Group.CACHES, Slow())
+    task = asyncio.create_task(manager.run())
+    async with asyncio.timeout(10):
+        while not seen:
+            await asyncio.sleep(0.001)
+        assert seen == [False]
+        release.set()
+        while not elector.standing:
+            await asyncio.sleep(0.001)
+    manager.stop()
+    await task
 
 
 async def test_a_manager_that_never_led_starts_nothing_elected_when_it_stops():
