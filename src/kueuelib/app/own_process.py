@@ -14,11 +14,11 @@ import attrs
 from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.app.configuration import Configuration, Integrations, InternalCertManagement
 from kueuelib.app.entries import EntryKeeper
+from kueuelib.app.servers import add_servers
 from kueuelib.app.wiring import (
     NANOSECONDS,
     Assemble,
     SettledMemory,
-    add_servers,
     add_webhooks,
     job_settings,
 )
@@ -108,7 +108,7 @@ def assembler(integration: Integration) -> Assemble:
         entries = webhook_entries([integration], settings)
         keeper = EntryKeeper(client, name, name, entries, _paths(server.paths))
         manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-        add_servers(manager, configuration, telemetry, server, source)
+        add_servers(manager, configuration, client, telemetry, server, source)
 
     return assemble
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -18,11 +17,12 @@ from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
+from kueuelib.app.servers import add_servers, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
-from kueuelib.errors import ConfigError, LeadershipLost
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
 from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
@@ -32,10 +32,10 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.manager import Group, Manager, Signals
+from kueuelib.runtime.lives import Life, live
+from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
 from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
 from kueuelib.runtime.webhook.server import WebhookServer
@@ -86,36 +86,12 @@ async def run_manager(
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     _check_addresses(configuration, source)
-    life = _Life()
-    patience = server_timeout
-    with Signals(life.stop):
-        while not life.stopped:
-            with anyio.CancelScope() as life.start:
-                try:
-                    await _run_once(configuration, source, kubeconfig, patience, assemble, life)
-                except LeadershipLost as error:
-                    # All parts were stopped, so this is as good as a new process: be a candidate
-                    # again, however long the server stays away.
-                    get_logger("app").warning("starting over as a candidate", why=str(error))
-                    patience = math.inf
-                    continue
-            return
+    identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
 
+    async def once(life: Life, patience: float) -> None:
+        await _run_once(configuration, source, kubeconfig, patience, assemble, life, identity)
 
-@attrs.define
-class _Life:
-    """What a signal has to end: the running manager, or a start that waits for something."""
-
-    manager: Manager | None = None
-    start: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    stopped: bool = False
-
-    def stop(self) -> None:
-        self.stopped = True
-        if self.manager is None:
-            self.start.cancel()
-        else:
-            self.manager.stop()
+    await live(once, server_timeout)
 
 
 async def _run_once(
@@ -124,7 +100,8 @@ async def _run_once(
     kubeconfig: Path | None,
     server_timeout: float,
     assemble: Assemble | None,
-    life: _Life,
+    life: Life,
+    identity: str,
 ) -> None:
     telemetry = Telemetry()
     rate = configuration.client_connection
@@ -136,9 +113,10 @@ async def _run_once(
         qps=rate.qps,
         burst=rate.burst,
     ) as client:
-        await wait_for_server(client, server_timeout)
-        version = await queueing_version(client)
-        election = await _elector(configuration, source, kubeconfig, telemetry)
+        async with waiting_probes(configuration, client, source):
+            await wait_for_server(client, server_timeout)
+            version = await queueing_version(client)
+        election = await _elector(configuration, source, kubeconfig, telemetry, identity)
         try:
             manager = Manager(elector=election.elector if election else None)
             add_parts = assemble or assemble_manager
@@ -223,7 +201,7 @@ async def assemble_manager(
     entries = webhook_entries(registry.enabled(settings.frameworks), settings)
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-    add_servers(manager, configuration, telemetry, webhooks, source)
+    add_servers(manager, configuration, client, telemetry, webhooks, source)
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
@@ -335,34 +313,6 @@ def add_webhooks(
     return server
 
 
-def add_servers(
-    manager: Manager,
-    configuration: Configuration,
-    telemetry: Telemetry,
-    webhooks: WebhookServer,
-    source: str,
-) -> None:
-    """Adds the servers of probes and metrics that the configuration asks for."""
-    health = configuration.health
-    address = parse_address(
-        health.health_probe_bind_address, f"{source}: health.healthProbeBindAddress"
-    )
-    if address:
-        probes = ProbeServer(
-            *address,
-            live_path=health.liveness_endpoint_name,
-            ready_path=health.readiness_endpoint_name,
-            subject=f"{source}: health.healthProbeBindAddress",
-        )
-        probes.add_ready_check("webhook", lambda: "" if webhooks.serving else "not serving yet")
-        probes.add_ready_check("manager", lambda: "" if manager.ready else "not started yet")
-        manager.add(Group.SERVERS, probes, "probes")
-    address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
-    if address:
-        server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
-        manager.add(Group.SERVERS, server, "metrics")
-
-
 def _check_addresses(configuration: Configuration, source: str) -> None:
     """Refuses malformed addresses before anything is waited for."""
     for key, text in (
@@ -385,7 +335,11 @@ class _Election:
 
 
 async def _elector(
-    configuration: Configuration, source: str, kubeconfig: Path | None, telemetry: Telemetry
+    configuration: Configuration,
+    source: str,
+    kubeconfig: Path | None,
+    telemetry: Telemetry,
+    identity: str,
 ) -> _Election | None:
     """The elector with a client of its own, so that other calls cannot delay a renewal."""
     wanted = configuration.leader_election
@@ -395,7 +349,7 @@ async def _elector(
     try:
         options = ElectionOptions(
             lease=ObjectKey(namespace, wanted.resource_name),
-            identity=default_identity(),
+            identity=identity,
             lease_duration=wanted.lease_duration,
             renew_deadline=wanted.renew_deadline,
             retry_period=wanted.retry_period,

@@ -55,6 +55,17 @@ async def test_a_failing_check_is_named_without_its_reason():
             probes.add_live_check("late", lambda: "")
 
 
+async def test_a_reason_that_may_be_shown_is_in_the_answer():
+    probes = ProbeServer("127.0.0.1", 0)
+    probes.add_ready_check("server", lambda: "away for 7 s", shown=True)
+    probes.add_ready_check("secret", lambda: "hush")
+    async with running(probes) as get:
+        expected = "[-]server failed: away for 7 s\n[-]secret failed: reason withheld\n"
+        assert await get("/readyz") == (500, expected + "readyz check failed\n")
+        assert await get("/readyz/server") == (500, "server failed: away for 7 s\n")
+        assert await get("/readyz/secret") == (500, "secret failed: reason withheld\n")
+
+
 async def test_metrics_are_served():
     telemetry = Telemetry()
     telemetry.counter("things_total", "Things.").inc()
