@@ -191,7 +191,8 @@ async def assemble_manager(
     )
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
-    add_checks(manager, cache, client, recorder, version, telemetry)
+    namespace = configuration.manager_namespace
+    add_checks(manager, cache, client, recorder, version, telemetry, namespace)
     manager.add(Group.CACHES, cache, "caches")
     manager.add(Group.OTHERS, SettledMemory(), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 import attrs
 
 from kueuelib.api.kinds import LEASES
-from kueuelib.api.meta import Obj, ObjectKey, format_micro_time
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, format_micro_time, labels_of
 from kueuelib.errors import Conflict
 
 RETRY_MARGIN = 1.2
@@ -22,6 +23,16 @@ CANDIDATE_SPREAD = 0.25
 class ElectionOptions:
     """Who wants to lead, and how patient everybody is; all times in seconds.
 
+    Attributes:
+        lease: namespace and name of the Lease.
+        identity: who we are; of one election at a time.
+        lease_duration: how long others leave a Lease alone that is not renewed.
+        renew_deadline: how long a leader that cannot renew its Lease goes on.
+        retry_period: how often a leader renews it.
+        release_on_cancel: whether a leader that ends frees its Lease.
+        labels: that the Lease gets besides those it has.
+        annotations: that the Lease gets besides those it has.
+
     Raises:
         ValueError: unless `lease_duration > renew_deadline > retry_period * 1.2 > 0`.
     """
@@ -32,6 +43,8 @@ class ElectionOptions:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     release_on_cancel: bool = False
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         if not self.identity:
@@ -342,14 +355,18 @@ class ElectionCore:
         return {**self._base(), "spec": spec}
 
     def _base(self) -> Obj:
-        if self._lease is not None:
-            return self._lease
         namespace, name = self.options.lease
-        return {
+        found: Obj = self._lease or {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"namespace": namespace, "name": name},
         }
+        meta = dict(found["metadata"])
+        if self.options.labels:
+            meta["labels"] = {**labels_of(found), **self.options.labels}
+        if self.options.annotations:
+            meta["annotations"] = {**annotations_of(found), **self.options.annotations}
+        return {**found, "metadata": meta}
 
     def _lose(self, why: str) -> list[Command]:
         self.leading = False
