@@ -285,7 +285,7 @@ async def test_half_open_connections_do_not_hold_the_others_up(api, server):
 async def test_what_is_no_http_is_answered_or_cut_off(api, server, sent):
     reader, writer = await connect(server)
     writer.write(sent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         first = await reader.readline()
     assert not first or first.split()[1] in (b"400", b"401", b"404", b"431", b"501", b"505")
     writer.transport.abort()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from rest import JOBS, KUEUE, WORKLOADS, Rest, condition, eventually, job, queues
 
 from kueuelib.testing.processes import LocalCluster
@@ -40,10 +39,9 @@ def told(rest: Rest, name: str) -> str:
                 return str(entries[0]["message"] if entries[0]["state"] == "Ready" else "")
         return ""
 
-    return eventually(said, 90)
+    return eventually(said)
 
 
-@pytest.mark.timeout(300)
 def test_one_replica_decides_and_the_silence_of_all_is_shown(
     cluster: LocalCluster, rest: Rest
 ) -> None:
@@ -67,9 +65,9 @@ def test_one_replica_decides_and_the_silence_of_all_is_shown(
     rest.merge(path, {"spec": {"admissionChecksStrategy": strategy}})
 
     start("one")
-    eventually(lambda: active(rest)[0] == "True", 90)
+    eventually(lambda: active(rest)[0] == "True")
     start("two")
-    eventually(lambda: "leader changed" in log("two"), 90)
+    eventually(lambda: "leader changed" in log("two"))
     rest.create(JOBS, job("first", seconds=600))
     assert told(rest, "first") == "said by one"
 
@@ -78,13 +76,13 @@ def test_one_replica_decides_and_the_silence_of_all_is_shown(
     assert told(rest, "second") == "said by two"
 
     assert cluster.processes.stop("two") == 0
-    status, message = eventually(lambda: (found := active(rest))[0] == "False" and found, 90)
+    status, message = eventually(lambda: (found := active(rest))[0] == "False" and found)
     assert status == "False"
     assert message.startswith("no sign of life from example.com/who since ")
     admitted = [condition(wl, "Admitted").get("status") for wl in rest.items(WORKLOADS)]
     assert admitted == ["True", "True"]
 
     start("three")
-    eventually(lambda: active(rest)[0] == "True", 90)
+    eventually(lambda: active(rest)[0] == "True")
     rest.create(JOBS, job("third", seconds=600))
     assert told(rest, "third") == "said by three"

@@ -46,7 +46,7 @@ def manifests(*args: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout
 

@@ -70,10 +70,9 @@ def test_when_a_leader_dies_another_one_takes_its_lease(elected: LocalCluster) -
         log = elected.processes.folder / "second.log"
         eventually(lambda: "leader changed" in log.read_text())  # it observes the first one
         elected.processes.kill("first")
-        eventually(lambda: holder(rest) not in ("", one), 90)
+        eventually(lambda: holder(rest) not in ("", one))
 
 
-@pytest.mark.timeout(300)
 def test_a_leader_that_loses_the_server_takes_its_own_lease_again(
     elected: LocalCluster, tmp_path: Path
 ) -> None:
@@ -95,20 +94,19 @@ def test_a_leader_that_loses_the_server_takes_its_own_lease_again(
         elected.wait_for_manager()
         elected.processes.kill("apiserver")
         log = elected.processes.folder / "first.log"
-        eventually(lambda: "starting over as a candidate" in log.read_text(), 90)
-        eventually(lambda: "the API server has not answered for" in ready(elected), 90)
+        eventually(lambda: "starting over as a candidate" in log.read_text())
+        eventually(lambda: "the API server has not answered for" in ready(elected))
         assert "ok" in ready(elected, "/healthz")
         elected.processes.start("apiserver", *args)
-        eventually(lambda: log.read_text().count("became leader") == 2, 90)
+        eventually(lambda: log.read_text().count("became leader") == 2)
         elected.wait_for_manager()
         assert holder(rest) == one
     assert elected.processes.stop("first") == 0
 
 
-@pytest.mark.timeout(300)
 def test_a_manager_without_its_server_is_alive_but_not_ready(elected: LocalCluster) -> None:
     elected.start_manager()
     elected.wait_for_manager()
     elected.processes.kill("apiserver")
-    eventually(lambda: "the API server has not answered for" in ready(elected), 120)
+    eventually(lambda: "the API server has not answered for" in ready(elected))
     assert ready(elected, "/healthz") == "ok"

@@ -311,7 +311,7 @@ async def test_a_verdict_about_a_reservation_that_is_gone_is_not_written(checks:
         await checks.admission_check("check", NAME)
         await checks.queues("check")
         await checks.world.workload("wl")
-        await asyncio.wait_for(started.wait(), 10)
+        await asyncio.wait_for(started.wait(), 60)
         await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "Hold"}})
         await checks.until(lambda: seen == ["cancelled"])
         assert (await checks.entry("wl"))["state"] == "Pending"

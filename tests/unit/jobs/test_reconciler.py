@@ -33,7 +33,7 @@ from kueuelib.workload.patches import status_writes
 
 KUEUE = "kueue.x-k8s.io"
 NS = "jobs"
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 @attrs.define

@@ -96,7 +96,7 @@ class Scripted:
         return outcome
 
     async def called(self, times: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.keys) < times:
                 self.changed.clear()
                 await self.changed.wait()
@@ -110,7 +110,7 @@ class Running:
     async def __aenter__(self) -> Self:
         ready = asyncio.Event()
         self.task = asyncio.create_task(self.controller.run(ready.set))
-        await asyncio.wait_for(ready.wait(), 10)
+        await asyncio.wait_for(ready.wait(), 60)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -129,7 +129,7 @@ class Running:
         return self.count("reconcile_total", result=name)
 
     async def idle(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.controller.queue.core.processing or len(self.controller.queue):
                 await asyncio.sleep(0.001)
 

@@ -15,7 +15,7 @@ from kueuelib.runtime.telemetry import Telemetry
 async def running(server):
     ready = asyncio.Event()
     task = asyncio.create_task(server.run(ready.set))
-    await asyncio.wait_for(ready.wait(), 10)
+    await asyncio.wait_for(ready.wait(), 60)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
 
         async def get(path: str) -> tuple[int, str]:

@@ -49,7 +49,7 @@ class Part:
 
 async def started(manager: Manager) -> asyncio.Task[None]:
     task = asyncio.create_task(manager.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not manager.ready and not task.done():
             await asyncio.sleep(0.001)
     return task
@@ -81,7 +81,7 @@ async def test_a_group_waits_until_the_one_before_is_ready():
     assert journal == ["+cache"]
     assert not manager.ready
     slow.ready()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not manager.ready:
             await asyncio.sleep(0.001)
     assert journal == ["+cache", "+controller"]
@@ -105,7 +105,7 @@ async def test_a_part_that_fails_before_it_is_ready_does_not_block_the_start():
     manager.add(Group.CACHES, Part("never ready", [], ready=False))
     manager.add(Group.CACHES, Part("bad", [], fail=ValueError("early")))
     with pytest.raises(ValueError, match="early"):
-        await asyncio.wait_for(manager.run(), 10)
+        await asyncio.wait_for(manager.run(), 60)
 
 
 async def test_cancelling_stops_in_order_too():
@@ -198,7 +198,7 @@ async def test_elected_parts_wait_for_the_election_while_others_run():
     task = await started(manager)
     assert journal == ["+other"]
     elector.won.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "+elected" not in journal:
             await asyncio.sleep(0.001)
     elector.lose.set()
@@ -220,7 +220,7 @@ async def test_the_lease_is_observed_while_parts_start_but_not_taken_before_they
     manager = Manager(elector=elector)
     manager.add(Group.CACHES, Slow())
     task = asyncio.create_task(manager.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not seen:
             await asyncio.sleep(0.001)
         assert seen == [False]
@@ -247,7 +247,7 @@ async def test_the_first_signal_stops():
         with pytest.raises(RuntimeError, match="installed already"), Signals(stopped.set):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 60)
 
 
 def test_the_second_signal_ends_the_process_with_1():
