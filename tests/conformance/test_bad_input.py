@@ -107,10 +107,10 @@ async def test_copies_that_multiply_are_refused(api):
     await made(api)
     grow = [{"op": "copy", "from": "/metadata/annotations", "path": "/metadata/annotations/a"}]
     await api.patch(f"{MAPS}/m", {"metadata": {"annotations": {"b": "c" * 1000}}})
-    started = time.monotonic()
+    started = time.process_time()
     found = await api.patch(f"{MAPS}/m", grow * 40, JSON_PATCH)
     assert found.status in (400, 413, 422)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10  # of this process: a busy machine counts for nothing
 
 
 NAMES = ["", "A", "a_b", "-a", "a-", "a..b", "a/b", "é", "x" * 254, ".", ".."]
