@@ -88,7 +88,7 @@ def assembler(integration: Integration) -> Assemble:
         cache = Cache(client, sync_timeout=sync_timeout, telemetry=telemetry)
         settings = job_settings(configuration)
         settings = attrs.evolve(settings, external_kinds=settings.external_kinds | BUNDLED_KINDS)
-        wired = await setup(
+        wired = setup(
             client,
             cache,
             recorder,
@@ -97,6 +97,8 @@ def assembler(integration: Integration) -> Assemble:
             registry=Registry((integration,)),
             telemetry=telemetry,
         )
+        for follower in wired.followers:
+            manager.add(Group.OTHERS, follower, f"{follower.name} kind")
         for controller in wired.controllers:
             manager.add(Group.ELECTED, controller, f"{controller.name} controller")
         manager.add(Group.CACHES, cache, "caches")

@@ -180,7 +180,7 @@ async def assemble_manager(
     )
     settings = job_settings(configuration)
     registry = registry_for(settings.frameworks)
-    wired = await setup_jobs(
+    wired = setup_jobs(
         client,
         cache,
         recorder,
@@ -189,6 +189,8 @@ async def assemble_manager(
         registry=registry,
         telemetry=telemetry,
     )
+    for follower in wired.followers:
+        manager.add(Group.OTHERS, follower, f"{follower.name} kind")
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
     namespace = configuration.manager_namespace

@@ -211,6 +211,7 @@ class Informer:
             )
         except (ApiError, TransportError, ConfigError) as error:
             return ListFailed(error)
+        self.last_error = None
         return Listed(page.items, page.resource_version, page.continue_token)
 
     async def _watch(self, asked: Watch) -> Input:
@@ -227,6 +228,7 @@ class Informer:
             )
         except (ApiError, TransportError, ConfigError) as error:
             return StreamEnded(error)
+        self.last_error = None
         return WatchOpened()
 
     async def _go_on(self) -> Input:

@@ -75,7 +75,7 @@ class World:
 
     async def start(self):
         cache = Cache(self.own)
-        jobs = await setup(self.own, cache, self.notes, JobSettings())
+        jobs = setup(self.own, cache, self.notes, JobSettings())
         ready = asyncio.Event()
 
         async def run():
