@@ -19,6 +19,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.executor import Executor, Recorder
 from kueuelib.jobs.foreign import ForeignOwners
+from kueuelib.jobs.kinds.abandoned import AbandonedWorkloads
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import is_lasting
 from kueuelib.jobs.kinds.standing import KindMetrics, Turn
@@ -45,7 +46,7 @@ from kueuelib.machinery.store import Delta, Store
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.controller import Controller
+from kueuelib.runtime.controller import Controller, Reconciler
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -133,9 +134,13 @@ def setup(
 
     def controller_of(turn: Turn) -> Controller:
         found = turn.integration
-        own = attrs.evolve(stores, jobs={found.name: turn.store})
         executor = Executor(client, recorder, found.component, version, metrics.count)
-        reconciler = JobReconciler(found, own, owners, executor, settings, clock)
+        reconciler: Reconciler
+        if turn.informer is None:
+            reconciler = AbandonedWorkloads(found, stores, executor)
+        else:
+            own = attrs.evolve(stores, jobs={found.name: turn.store})
+            reconciler = JobReconciler(found, own, owners, executor, settings, clock)
         kind = ".".join(filter(None, (found.resource.kind, found.resource.group)))
         made = Controller(
             found.name,

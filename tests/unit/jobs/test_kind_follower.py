@@ -237,11 +237,14 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    simulate = getattr(request, "param", True)
     monkeypatch.setattr("kueuelib.jobs.kinds.follower.LAST_PAUSE", 0.3)
     monkeypatch.setattr("kueuelib.jobs.kinds.follower.GRACE", 0.1)
     path = tmp_path / "kubeconfig"
-    async with ApiServer(simulate=True) as server:
+    async with ApiServer(simulate=simulate) as server:
         path.write_text(yaml.safe_dump(server.kubeconfig()))
         async with await connect(path) as client, Limited((await connect(path)).transport) as own:
             own.asked = []
@@ -287,6 +290,7 @@ async def test_workloads_of_a_kind_that_is_uninstalled_go(world: World) -> None:
     await world.workload_of(await world.create("second"))
 
 
+@pytest.mark.parametrize("world", [True, False], indirect=True, ids=["collector", "alone"])
 async def test_workloads_of_a_kind_that_went_while_nobody_looked_go(world: World) -> None:
     await world.define("v1")
     job = await world.create("first")

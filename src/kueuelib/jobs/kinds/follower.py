@@ -206,7 +206,7 @@ class KindFollower:
         """How things stand with the informer."""
         assert self._reading is not None
         informer, _ = self._reading
-        error = informer.last_error
+        error = informer.failing
         if error is None:
             self._failing_since = None
         elif self._failing_since is None:
