@@ -17,7 +17,7 @@ from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import CRDS, JOBS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.server import ApiServer
-from kueuelib.errors import ApiError, Forbidden, NotFound
+from kueuelib.errors import ApiError, Forbidden, NotFound, Unavailable
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.declarative import Pods, declare, equals
 from kueuelib.jobs.kinds.standing import State
@@ -67,6 +67,12 @@ class Limited(Client):
 
     forbidden: frozenset[str] = frozenset()
     asked: list[str]
+    discovers = True
+
+    async def find_resource(self, api_version: str, kind: str) -> Resource | None:
+        if not self.discovers:
+            raise Unavailable("discovery is away")
+        return await super().find_resource(api_version, kind)
 
     async def list(self, resource: Resource, namespace: str = "", **rest: Any) -> Any:
         self._check(resource)
@@ -386,6 +392,23 @@ async def test_who_may_not_read_definitions_looks_for_kinds(
     assert "things" not in world.own.asked, "nobody lists what is not there"
     await world.define("v1")
     await world.workload_of(await world.create("second"))
+
+
+async def test_an_api_server_that_cannot_tell_changes_nothing(world: World) -> None:
+    await world.define("v1")
+    world.own.discovers = False
+    await world.start()
+    assert world.follower.standing.why == "the API server does not tell about it"
+    assert world.follower.standing.turn is None
+    world.own.discovers = True
+    await world.workload_of(await world.create("first"))
+    standing = world.follower.standing
+    world.own.discovers = False
+    await world.serve("v2", stored="v1")
+    await asyncio.sleep(0.5)
+    assert world.follower.standing == standing
+    world.own.discovers = True
+    await world.stands(State.UNFIT)
 
 
 async def test_only_the_leader_reconciles(world: World) -> None:
