@@ -411,6 +411,40 @@ async def test_an_api_server_that_cannot_tell_changes_nothing(world: World) -> N
     await world.stands(State.UNFIT)
 
 
+async def test_a_kind_that_was_replaced_unseen_is_read_afresh(world: World) -> None:
+    await world.define("v1")
+    await world.start()
+    workload = await world.workload_of(await world.create("first"))
+    before = world.follower.standing.turn
+    world.own.discovers = False
+    await world.undefine()
+    await world.define("v1")
+    world.own.discovers = True
+    await world.workload_of(await world.create("second"))
+
+    async def gone() -> bool:
+        left = (await world.client.list(WORKLOADS, NS)).items
+        return workload["metadata"]["uid"] not in [each["metadata"]["uid"] for each in left]
+
+    await world.until(gone)
+    after = world.follower.standing.turn
+    assert after is not None
+    assert after is not before
+
+
+async def test_what_is_held_back_is_told_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kueuelib.jobs.kinds.turns.REMIND", 0.05)
+    await world.define("v2")
+    await world.start()
+
+    async def told() -> bool:
+        return world.notes.about(NAME)[:3] == ["NotManaged"] * 3
+
+    await world.until(told)
+
+
 async def test_only_the_leader_reconciles(world: World) -> None:
     await world.define("v1")
     await world.start(elected=False)

@@ -12,8 +12,10 @@ import contextlib
 import random
 from collections.abc import Callable, MutableMapping
 
+import attrs
+
 from kueuelib.api.kinds import CRDS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.jobs.kinds.presence import (
     Gone,
@@ -53,6 +55,40 @@ GRACE = 3.0
 """Seconds for which reading may fail before that is told."""
 
 
+@attrs.define
+class _Reading:
+    """An informer at work.
+
+    Attributes:
+        informer: of the kind, at one version.
+        task: runs it.
+        definition: the UID of the CRD that it began with; empty when that was not known.
+        failing: the first of the errors that reading meets now, and since when.
+    """
+
+    informer: Informer
+    task: asyncio.Task[None]
+    definition: str
+    failing: tuple[Exception, float] | None = None
+
+    def is_of(self, resource: Resource, definition: str) -> bool:
+        """Whether it reads this version of this very kind, not of one of the same name."""
+        return self.informer.resource == resource and definition in ("", self.definition)
+
+    def failure(self, now: float) -> Exception | None:
+        """What reading has failed with for longer than the grace; one of each sort is enough."""
+        error = self.informer.failing
+        if error is None:
+            self.failing = None
+        elif self.failing is None:
+            self.failing = (error, now)
+        elif type(error) is not type(self.failing[0]):
+            self.failing = (error, self.failing[1])
+        if self.failing is None or now - self.failing[1] < GRACE:
+            return None
+        return self.failing[0]
+
+
 class KindFollower:
     """Follows one kind of jobs; a part of a `Manager`, on every replica.
 
@@ -84,8 +120,7 @@ class KindFollower:
         self._clock = clock
         self._woken = asyncio.Event()
         self._moved = asyncio.Event()
-        self._reading: tuple[Informer, asyncio.Task[None]] | None = None
-        self._failing_since: float | None = None
+        self._reading: _Reading | None = None
         self._away_since: float | None = None
         name = definition_name(integration.resource)
         self._definition = cache.apart(
@@ -177,7 +212,8 @@ class KindFollower:
         """Have an informer that reads this version."""
         resource = self.integration.resource.at(version)
         if self._reading is not None:
-            if self._reading[0].resource == resource:
+            self._reading.definition = self._reading.definition or self.definition_uid
+            if self._reading.is_of(resource, self.definition_uid):
                 return
             await self._stop_reading()
         informer = self._cache.apart(
@@ -188,36 +224,30 @@ class KindFollower:
         informer.add_index(CONTROLLER_UID, controller_uid)
         informer.add_index(PREBUILT_NAME, prebuilt_name)
         task = tasks.create_task(informer.run(self._woken.set), name=f"informer-{self.name}")
-        self._reading = (informer, task)
-        self._failing_since = None
+        self._reading = _Reading(informer, task, self.definition_uid)
 
     async def _stop_reading(self, *, gone: bool = False) -> None:
         """End the informer; when the kind is gone its objects are, too."""
         if self._reading is None:
             return
-        informer, task = self._reading
-        self._reading = None
-        task.cancel()
-        await asyncio.wait([task])
+        reading, self._reading = self._reading, None
+        reading.task.cancel()
+        await asyncio.wait([reading.task])
         if gone:
-            informer.store.replace(())
+            reading.informer.store.replace(())
 
     def _of_reading(self, now: float) -> Standing:
         """How things stand with the informer."""
         assert self._reading is not None
-        informer, _ = self._reading
-        error = informer.failing
-        if error is None:
-            self._failing_since = None
-        elif self._failing_since is None:
-            self._failing_since = now
+        informer = self._reading.informer
+        error = self._reading.failure(now)
         turn = self.standing.turn
         if not informer.synced:
             turn = None
         elif turn is None or turn.informer is not informer:
             integration = self.integration.at(informer.resource.version)
             turn = Turn(integration, informer.store, informer)
-        if self._failing_since is not None and now - self._failing_since >= GRACE:
+        if error is not None:
             return Standing(State.UNREADABLE, f"its objects cannot be read: {error}", turn)
         return Standing(State.STARTING if turn is None else State.MANAGED, turn=turn)
 
