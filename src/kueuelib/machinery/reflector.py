@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
 from kueuelib.errors import (
     ApiError,
     BadRequest,
@@ -15,14 +16,13 @@ from kueuelib.errors import (
     Invalid,
     MethodNotAllowed,
     NotAcceptable,
-    ServerError,
-    ServerTimeout,
     TooManyRequests,
     TransportError,
     UnsupportedMediaType,
     api_error,
 )
 from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.learning import Ahead, number_of, version_number
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,
@@ -41,6 +41,12 @@ from kueuelib.machinery.reflector_protocol import (
     Watch,
     WatchEvent,
     WatchOpened,
+)
+from kueuelib.machinery.reflector_reading import (
+    is_internal,
+    is_too_large_version,
+    key_in,
+    version_in,
 )
 from kueuelib.machinery.store import Change
 
@@ -110,8 +116,14 @@ class ReflectorCore:
     `deadline` is not None, feed `Tick()` when that time comes. `now` is monotonic, in seconds;
     `chance` a random number in [0, 1). To stop, cancel the shell; the core needs no farewell.
 
+    Answers to one's own requests enter with `learn` and `lose`, at any time: an older state never
+    replaces a newer one. The shell carries out all changes of a step before it awaits anything, so
+    that no answer comes between a decision and the store.
+
     Guarantees: every object passes `transform` once; a listed or watched state is never skipped for
-    good: each way to lose events leads to a list; at most a handful of requests without a pause.
+    good: each way to lose events leads to a list; at most a handful of requests without a pause;
+    a list that is older than what was known when it was asked for is not used (the next one is a
+    consistent read, and believed: a server that lost its history counts anew).
 
     Raises (from `step`): ValueError for an input that does not fit the present activity (a bug of
     the shell); whatever `transform` raises.
@@ -152,6 +164,9 @@ class ReflectorCore:
         self._paginated = False  # the server answered RV 0 in pages: it has no watch cache
         self._asked = List("")  # the page under way
         self._requested = ""  # the version that this filling asked for
+        self._ahead = Ahead()
+        self._least = 0  # the version that this filling must have at least
+        self._answered = 0  # the newest version of an answer that came before the first filling
         self._pages: dict[ObjectKey, Obj] = {}
         self._filling: dict[ObjectKey, Obj] | None = None  # initial events, until their end
         self._trusted = False  # versions of this stream's objects may be passed back
@@ -162,6 +177,11 @@ class ReflectorCore:
         self._after_sleep: Callable[[float], list[Command]] = lambda chance: self._fill(
             "start", chance
         )
+
+    @property
+    def ahead(self) -> int:
+        """Of how many objects more is known than lists and watches have shown."""
+        return len(self._ahead)
 
     @property
     def deadline(self) -> float | None:
@@ -207,11 +227,37 @@ class ReflectorCore:
                 raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
         return tuple(found)
 
+    # ---- what others know -----------------------------------------------------------------------
+
+    def learn(self, answer: Obj, *, included: bool = True) -> tuple[Change[Obj], ...]:
+        """What an answer of the server changes in the store; nothing when it is no news.
+
+        Args:
+            answer: the object after a write of one's own, or as it was just read. It is copied.
+            included: whether it belongs to what is listed and watched; if not, it is dropped.
+        """
+        if not self.synced:
+            self._answered = max(self._answered, version_number(answer))
+            return ()
+        key = key_in(answer)
+        if not self._ahead.learn(key, answer, number_of(self.version)):
+            return ()
+        return (Change(key, self._kept(copy.deepcopy(answer)) if included else None),)
+
+    def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
+        """What it changes in the store that the object it holds is known to be gone."""
+        key = key_in(held)
+        return (Change(key, None),) if self._ahead.lose(key, held) else ()
+
     # ---- filling the store ----------------------------------------------------------------------
 
     def _fill(self, cause: str, chance: float) -> list[Command]:
         self._pages = {}
-        self._requested = "" if self._unavailable else self.version
+        seen = number_of(self.version)
+        self._least = max(seen, self._answered, self._ahead.newest)
+        self._requested = str(self._least) if self._least > seen else self.version
+        if self._unavailable:
+            self._requested = ""
         if self._streaming and not self._plain_once:
             return self._watch(self._requested, cause, chance, initial_events=True)
         if not self._requested and not self._unavailable:
@@ -230,21 +276,39 @@ class ReflectorCore:
     def _listed(self, page: Listed, now: float, chance: float) -> list[Command]:
         try:
             for obj in page.items:
-                self._pages[_key(obj)] = self._kept(obj)
+                self._pages[key_in(obj)] = self._kept(obj)
         except MalformedStream as error:
             return self._list_failed(error, now, chance)
         if page.continue_token:
             self._paginated = self._paginated or self._asked.resource_version == "0"
             return self._list(List("", self._asked.limit, page.continue_token, cause="page"))
         filled, self._pages = self._pages, {}
+        if self._is_outdated(page.resource_version):
+            return self._refused_outdated("list", page.resource_version, chance)
         self._plain_once = False
         commands = self._filled(filled, page.resource_version)
         return commands + self._watch(self.version, "listed", chance)
 
+    def _is_outdated(self, version: str) -> bool:
+        """Whether a filling is older than it may be; a consistent read never is."""
+        found = number_of(version)
+        return bool(self._requested) and 0 < found < self._least
+
+    def _refused_outdated(self, during: str, version: str, chance: float) -> list[Command]:
+        self._unavailable = True
+        problem = MalformedStream(f"asked for version {self._least} or newer, got {version}")
+        return [ReportError(problem, during), *self._fill("outdated", chance)]
+
     def _filled(self, objects: dict[ObjectKey, Obj], version: str) -> list[Command]:
         self.version = version
         self._unavailable = False
-        commands: list[Command] = [Replace(tuple(objects.items()), initial=not self.synced)]
+        found = number_of(version)
+        if found < self._least:  # a consistent read: the server has lost its history
+            self._ahead.clear()
+        self._answered = 0
+        kept = self._ahead.keep(objects, found)
+        items = tuple((key, obj) for key, obj in objects.items() if key not in kept)
+        commands: list[Command] = [Replace(items, not self.synced, kept)]
         if not self.synced:
             self.synced = True
             commands.append(MarkSynced())
@@ -284,6 +348,11 @@ class ReflectorCore:
             self._delivered += 1
             try:
                 if event.type == "BOOKMARK":
+                    version = version_in(event.object)
+                    if self._ends_filling(event.object) and self._is_outdated(version):
+                        return _flushed(commands, changes) + self._refused_outdated(
+                            "watch", version, chance
+                        )
                     commands += self._bookmark(event.object)
                     continue
                 problem = self._misfit(event)
@@ -295,12 +364,13 @@ class ReflectorCore:
                 return _flushed(commands, changes) + self._stream_failed(error, now, chance)
             if change is not None:
                 changes.append(change)
+        self._ahead.pass_by(number_of(self.version))
         return _flushed(commands, changes)
 
     def _change(self, event: WatchEvent) -> Change[Obj] | None:
-        """The change to the store; None while the initial events are collected aside."""
-        key = _key(event.object)
-        version = _version(event.object)
+        """The change to the store; None when more is known, and while the initial events last."""
+        key = key_in(event.object)
+        version = version_in(event.object)
         deleted = event.type == "DELETED"
         value = None if deleted else self._kept(event.object)
         if self._filling is not None:
@@ -312,19 +382,25 @@ class ReflectorCore:
         self._trusted = self._trusted or event.type != "ADDED"
         if self._trusted and version:
             self.version = version
+        if self._ahead.is_outdated(key, event.object, deleted=deleted):
+            return None
         return Change(key, value)
 
     def _bookmark(self, obj: Obj) -> list[Command]:
-        version = _version(obj)
+        version = version_in(obj)
         if self._filling is None:
             self._trusted = True
             self.version = version or self.version
             return []
-        if annotations_of(obj).get(INITIAL_EVENTS_END) != "true":
+        if not self._ends_filling(obj):
             return []
         filled, self._filling = self._filling, None
         self._trusted = True
         return self._filled(filled, version)
+
+    def _ends_filling(self, bookmark: Obj) -> bool:
+        ends = annotations_of(bookmark).get(INITIAL_EVENTS_END) == "true"
+        return self._filling is not None and ends
 
     def _misfit(self, event: WatchEvent) -> MalformedStream | None:
         if event.type not in ("ADDED", "MODIFIED", "DELETED"):
@@ -433,34 +509,5 @@ class ReflectorCore:
         return [Sleep(seconds)]
 
 
-def is_too_large_version(error: Exception) -> bool:
-    """Whether the server does not have the requested resource version yet."""
-    if not isinstance(error, ServerTimeout):
-        return False
-    causes = error.details.get("causes") or ()
-    return "Too large resource version" in error.message or any(
-        cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
-    )
-
-
-def is_internal(error: Exception) -> bool:
-    """Whether it is the server's `InternalError`, which may pass."""
-    return isinstance(error, ServerError) and error.reason == "InternalError"
-
-
 def _flushed(commands: list[Command], changes: list[Change[Obj]]) -> list[Command]:
     return [*commands, Apply(tuple(changes))] if changes else commands
-
-
-def _key(obj: Obj) -> ObjectKey:
-    try:
-        return key_of(obj)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise MalformedStream(f"an object without a name: {error!r}") from error
-
-
-def _version(obj: Obj) -> str:
-    try:
-        return obj["metadata"].get("resourceVersion") or ""
-    except (KeyError, TypeError, AttributeError) as error:
-        raise MalformedStream(f"an object without metadata: {error!r}") from error

@@ -91,8 +91,8 @@ class List:
         resource_version: the query parameter; empty: leave it out (a consistent read).
         limit: the query parameter; 0: leave it out.
         continue_token: the query parameter `continue`; empty: leave it out.
-        cause: why, for metrics and logs: `start`, `expired`, `error`, `short-watch`, `untrusted`,
-            `unsupported`, `page`.
+        cause: why, for metrics and logs: `start`, `expired`, `error`, `outdated`, `short-watch`,
+            `untrusted`, `unsupported`, `page`.
     """
 
     resource_version: str
@@ -140,10 +140,12 @@ class Replace:
     Attributes:
         items: objects by key, without duplicates.
         initial: whether it is the first filling.
+        kept: keys that stay as they are, because more is known of them than the list tells.
     """
 
     items: tuple[tuple[ObjectKey, Obj], ...]
     initial: bool
+    kept: frozenset[ObjectKey] = frozenset()
 
 
 @attrs.frozen

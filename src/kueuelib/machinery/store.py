@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -191,10 +191,20 @@ class Store(Generic[T]):
             index.remove(key)
         return Delta(DeltaKind.DELETED, key, old)
 
-    def apply(self, changes: Iterable[Change[T]]) -> tuple[Delta[T], ...]:
-        """Carry out changes in order; dropping an unknown key gives no delta."""
+    def apply(
+        self, changes: Iterable[Change[T]], *, same: Callable[[T, T], bool] | None = None
+    ) -> tuple[Delta[T], ...]:
+        """Carry out changes in order; dropping an unknown key gives no delta.
+
+        Args:
+            changes: what to hold and what to drop.
+            same: when it says that old and new are the same, the old one stays without a delta.
+        """
         deltas = []
         for key, value in changes:
+            old = None if value is None or same is None else self._items.get(key)
+            if old is not None and value is not None and same is not None and same(old, value):
+                continue
             delta = self.remove(key) if value is None else self.put(key, value)
             if delta is not None:
                 deltas.append(delta)
@@ -206,6 +216,7 @@ class Store(Generic[T]):
         *,
         initial: bool = False,
         same: Callable[[T, T], bool] | None = None,
+        kept: Container[ObjectKey] = (),
     ) -> tuple[Delta[T], ...]:
         """Hold exactly `items`: first deltas of what vanished, then of what is listed.
 
@@ -213,10 +224,11 @@ class Store(Generic[T]):
             items: the new content; a later pair wins over an earlier one of the same key.
             initial: marks the deltas of listed objects.
             same: when it says that old and new are the same, the old one stays without a delta.
+            kept: keys that stay as they are, whether they are held or not.
         """
-        listed = dict(items)
+        listed = {key: value for key, value in items if key not in kept}
         deltas = []
-        for key in [key for key in self._items if key not in listed]:
+        for key in [key for key in self._items if key not in listed and key not in kept]:
             gone = self.remove(key)
             assert gone is not None
             deltas.append(gone)
@@ -242,7 +254,7 @@ def namespace_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def same_version(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether two raw objects are the same state of the same object, for `Store.replace`."""
+    """Whether two raw objects are the same state of the same object."""
     before, after = old["metadata"], new["metadata"]
     version = after.get("resourceVersion")
     return (

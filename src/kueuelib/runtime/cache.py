@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kueuelib.api.meta import Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.informer import Informer, Transform, strip
+from kueuelib.runtime.informer import Informer, Transform, read, strip
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -29,6 +29,9 @@ class _Scope(NamedTuple):
 
 class Cache:
     """One informer per kind, namespace and selectors.
+
+    Whoever writes hands the answers to `learn`: then nobody who reads a store acts on a state that
+    is older than the write.
 
     Args:
         client: lists and watches.
@@ -114,6 +117,39 @@ class Cache:
             clock=self._clock,
             telemetry=self._telemetry,
         )
+
+    def learn(self, answer: Obj) -> None:
+        """Take over what the server answered; every informer does for which it is meant.
+
+        See `Informer.learn`. An answer in a version of the API that nobody caches changes nothing.
+        """
+        for informer, _ in list(self._informers.values()):
+            informer.learn(answer)
+
+    def learn_gone(self, obj: Obj) -> None:
+        """Take over that an object does not exist any more; see `Informer.learn_gone`."""
+        for informer, _ in list(self._informers.values()):
+            informer.learn_gone(obj)
+
+    async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        """Read one object from the server, and learn the answer; see `Informer.refresh`.
+
+        Raises:
+            ApiError: it could not be read; `NotFound` when the kind is not served.
+            TransportError: the same.
+        """
+        held = [
+            obj
+            for informer, _ in self._informers.values()
+            if informer.resource == resource and (obj := informer.store.get(key)) is not None
+        ]
+        answer = await read(self._client, resource, key)
+        if answer is not None:
+            self.learn(answer)
+        else:
+            for obj in held:
+                self.learn_gone(obj)
+        return answer
 
     @property
     def synced(self) -> bool:

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kueuelib.api.meta import Obj, Resource
-from kueuelib.errors import ApiError, ConfigError, Gone, TransportError
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.errors import ApiError, ConfigError, Gone, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.learning import Scope, is_last_state
 from kueuelib.machinery.reflector import ReflectorCore, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
@@ -29,9 +30,10 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
-from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, Store, namespace_of, same_version
+from kueuelib.machinery.store import NAMESPACE_INDEX, Change, Store, namespace_of, same_version
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.dispatch import Dispatch, Handler
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.watch import WatchStream
 
@@ -40,11 +42,8 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 """Most events that are applied to the store in one go."""
-YIELD_EVERY = 200
-"""Deltas after which handlers of other tasks get their turn."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-Handler = Callable[[Delta[Obj]], None]
 Transform = Callable[[Obj], Obj]
 
 
@@ -61,6 +60,21 @@ def strip(obj: Obj) -> Obj:
     return obj
 
 
+async def read(client: Client, resource: Resource, key: ObjectKey) -> Obj | None:
+    """One object as the server has it; None when there is none of that name.
+
+    Raises:
+        ApiError: it could not be read; `NotFound` when the kind is not served.
+        TransportError: the same.
+    """
+    try:
+        return await client.get(resource, key)
+    except NotFound as error:
+        if error.details.get("name") != key.name:
+            raise  # what is missing is not the object
+        return None
+
+
 class Informer:
     """The objects of one kind, as the server has them, a moment ago.
 
@@ -69,6 +83,8 @@ class Informer:
         - Handlers are called in order, on the event loop, after the store was changed; a handler
           may see a store that is newer than its delta.
         - When `synced` is set, every handler has been told all that was listed first.
+        - What is learned from an answer is told like what is watched, in one order with it, and an
+          older state never replaces a newer one.
         - A watch that breaks is resumed, a version that is too old leads to a new list; what
           vanished meanwhile is told as a deletion. This goes on until `run` is cancelled.
 
@@ -86,6 +102,9 @@ class Informer:
         backoff: pauses after errors.
         clock: monotonic time.
         telemetry: where to report.
+
+    Raises:
+        InvalidSelector: a selector has no such form.
     """
 
     def __init__(
@@ -110,9 +129,12 @@ class Informer:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._scope = Scope.parse(namespace, label_selector, field_selector)
         self._clock = clock
         self._core = ReflectorCore(resource, transform=transform, options=options, backoff=backoff)
-        self._handlers: list[Handler] = []
+        self._dispatch = Dispatch()
+        self._failure: Exception | None = None
+        self._runner: asyncio.Task[None] | None = None
         self._synced = asyncio.Event()
         self._stream: WatchStream | None = None
         self._log = get_logger("informer", resource=resource.plural)
@@ -147,45 +169,123 @@ class Informer:
         Returns:
             a function that removes the handler; it may be called again.
         """
-        for delta in self.store.as_initial():
-            handler(delta)
-        self._handlers.append(handler)
-
-        def remove() -> None:
-            if handler in self._handlers:
-                self._handlers.remove(handler)
-
-        return remove
+        return self._dispatch.add(handler, self.store.as_initial())
 
     def add_index(self, name: str, function: Callable[[Obj], Iterable[Hashable]]) -> None:
         """Add an index to the store; see `Store.add_index`."""
         self.store.add_index(name, function)
 
+    def learn(self, answer: Obj) -> None:
+        """Take over what the server answered to a write of one's own, or to a `get`.
+
+        The store has it when this returns, unless something newer is known or the object does not
+        belong here, and the handlers are told in order. So nobody who reads the store acts on a
+        state that is older than the write. Before the first list is complete, and when resource
+        versions are not decimal, nothing is learned: the watch will show it.
+
+        Args:
+            answer: the whole object, in the version of the API that this informer asks for;
+                anything else is ignored. It is copied.
+        """
+        if not self._is_ours(answer):
+            return
+        if is_last_state(answer):
+            self.learn_gone(answer)
+            return
+        included = self._scope.includes(answer)
+        if included is not None:
+            self._change(self._core.learn(answer, included=included))
+
+    def learn_gone(self, obj: Obj) -> None:
+        """Take over that an object does not exist any more, as the server has just said.
+
+        Args:
+            obj: any state of it; objects of that name with another UID are not touched.
+        """
+        held = self.store.get(key_of(obj)) if self._is_ours(obj) else None
+        if held is not None and held["metadata"].get("uid") == obj["metadata"].get("uid"):
+            self._change(self._core.lose(held))
+
+    async def refresh(self, key: ObjectKey) -> Obj | None:
+        """Read one object from the server, and learn the answer.
+
+        This is for a write that was refused because the store is behind (`Conflict`,
+        `AlreadyExists`), or whose answer was lost.
+
+        Returns:
+            the object as the server sent it; None when there is none.
+
+        Raises:
+            ApiError: it could not be read; `NotFound` when the kind is not served.
+            TransportError: the same.
+        """
+        held = self.store.get(key)
+        answer = await read(self._client, self.resource, key)
+        if answer is not None:
+            self.learn(answer)
+        elif held is not None:
+            self.learn_gone(held)
+        return answer
+
+    def _is_ours(self, obj: Obj) -> bool:
+        found = obj.get("apiVersion"), obj.get("kind")
+        return found == (self.resource.api_version, self.resource.kind)
+
+    def _change(self, changes: Sequence[Change[Obj]]) -> None:
+        self._dispatch.put(self.store.apply(changes, same=same_version))
+        try:
+            self._dispatch.tell_now()
+        except Exception as error:
+            if self._runner is None:
+                raise
+            self._failure = error
+            self._runner.cancel()
+
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """List and watch until cancelled; `ready` is called once the first list is told."""
+        self._runner = runner = asyncio.current_task()
         try:
-            commands: Sequence[Command] = self._core.start(self._now(), random.random())
-            while True:
-                activity = None
-                for command in commands:
-                    match command:
-                        case List() | Watch() | Sleep():
-                            activity = command
-                        case Apply(changes):
-                            await self._tell(self.store.apply(changes))
-                        case Replace(items, initial):
-                            same = None if initial else same_version
-                            await self._tell(self.store.replace(items, initial=initial, same=same))
-                        case MarkSynced():
-                            self._synced.set()
-                            if ready is not None:
-                                ready()
-                        case ReportError(error, during):
-                            self._note(error, during)
-                event = await (self._go_on() if activity is None else self._begin(activity))
-                commands = self._core.step(event, self._now(), random.random())
+            await self._follow(ready)
+        except asyncio.CancelledError:
+            if self._failure is None or runner is None:
+                raise
+            runner.uncancel()
+            raise self._failure from None
         finally:
+            self._runner = None
             await self._close_stream()
+
+    async def _follow(self, ready: Callable[[], None] | None) -> None:
+        commands: Sequence[Command] = self._core.start(self._now(), random.random())
+        while True:
+            activity = self._carry_out(commands)
+            await self._dispatch.tell()
+            if self._core.synced and not self.synced:
+                self._synced.set()
+                if ready is not None:
+                    ready()
+            event = await (self._go_on() if activity is None else self._begin(activity))
+            commands = self._core.step(event, self._now(), random.random())
+
+    def _carry_out(self, commands: Sequence[Command]) -> List | Watch | Sleep | None:
+        """Change the store; the activity to begin. Not a coroutine: see `ReflectorCore`."""
+        activity = None
+        for command in commands:
+            match command:
+                case List() | Watch() | Sleep():
+                    activity = command
+                case Apply(changes):
+                    self._dispatch.put(self.store.apply(changes, same=same_version))
+                case Replace(items, initial, kept):
+                    same = None if initial else same_version
+                    self._dispatch.put(
+                        self.store.replace(items, initial=initial, same=same, kept=kept)
+                    )
+                case MarkSynced():
+                    pass  # once the handlers are told
+                case ReportError(error, during):
+                    self._note(error, during)
+        return activity
 
     async def _begin(self, activity: List | Watch | Sleep) -> Input:
         await self._close_stream()
@@ -250,14 +350,6 @@ class Informer:
             return StreamEnded()
         self._events(len(events))
         return Received([WatchEvent(event["type"], event["object"]) for event in events])
-
-    async def _tell(self, deltas: Sequence[Delta[Obj]]) -> None:
-        handlers = tuple(self._handlers)
-        for number, delta in enumerate(deltas, 1):
-            for handler in handlers:
-                handler(delta)
-            if number % YIELD_EVERY == 0:
-                await asyncio.sleep(0)
 
     async def _close_stream(self) -> None:
         stream, self._stream = self._stream, None

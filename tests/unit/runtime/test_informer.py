@@ -10,7 +10,7 @@ from aiohttp import web
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.machinery.store import Delta
@@ -38,6 +38,7 @@ class FakeJobs:
         self.opened = asyncio.Event()
         self.refuse_watch: list[web.Response] = []
         self.refuse_list: list[web.Response] = []
+        self.single: web.Response | None = None
 
     def put(self, name: str, **metadata: Any) -> dict[str, Any]:
         self.version += 1
@@ -56,6 +57,9 @@ class FakeJobs:
             stream.put_nowait(None)
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("/jobs"):
+            assert self.single is not None
+            return self.single
         if "watch" not in request.query:
             self.lists.append(dict(request.query))
             if self.refuse_list:
@@ -283,6 +287,153 @@ async def test_lists_can_be_streamed(jobs):
     await informer.wait_synced(10)
     assert told(seen) == [("ADDED", "a", True)]
     assert jobs.lists == []
+    await stopped(task)
+
+
+async def test_an_answer_is_in_the_store_at_once_and_is_told_once(jobs):
+    jobs.put("a")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    answer = jobs.put("a", managedFields=[{}])
+    informer.learn(answer)
+    assert informer.store.get(ObjectKey("ns", "a"))["metadata"]["resourceVersion"] == "12"
+    assert answer["metadata"]["managedFields"] == [{}]
+    assert told(seen)[1:] == [("UPDATED", "a", False)]
+    jobs.push("MODIFIED", answer)
+    jobs.push("ADDED", jobs.put("b"))
+    await eventually(lambda: len(seen) == 3)
+    assert told(seen)[2:] == [("ADDED", "b", False)]
+    await stopped(task)
+
+
+async def test_answers_about_others_are_not_learned(jobs):
+    informer, seen = informer_of(jobs, namespace="ns", label_selector="q=x")
+    task = await running(informer)
+    informer.learn({**job("a", 99, labels={"q": "x"}), "apiVersion": "batch/v2"})
+    informer.learn({**job("a", 99, labels={"q": "x"}), "kind": "Scale"})
+    informer.learn({"kind": "Status", "apiVersion": "v1"})
+    informer.learn({})
+    informer.learn(job("a", 99, labels={"q": "x"}, namespace="other"))
+    informer.learn(job("a", 99, labels={"q": "y"}))
+    assert seen == []
+    informer.learn(job("b", 99, labels={"q": "x"}))
+    informer.learn(job("b", 100, labels={"q": "y"}))
+    assert told(seen) == [("ADDED", "b", False), ("DELETED", "b", False)]
+    await stopped(task)
+
+
+async def test_an_answer_waits_in_line_behind_what_is_being_told(jobs):
+    informer, seen = informer_of(jobs)
+    for number in range(500):
+        jobs.put(f"j{number:03}")
+    late: list[Delta[Any]] = []
+    between: list[int] = []
+
+    def meanwhile() -> None:
+        informer.learn(jobs.put("j499"))
+        informer.learn(jobs.put("new"))
+        informer.add_handler(late.append)
+        between.append(len(seen))
+
+    def handler(_: Delta[Any]) -> None:
+        if len(seen) == 150:
+            asyncio.get_running_loop().call_soon(meanwhile)
+
+    informer.add_handler(handler)
+    task = asyncio.create_task(informer.run())
+    await informer.wait_synced(10)
+    assert told(seen)[499:] == [
+        ("ADDED", "j499", True),
+        ("UPDATED", "j499", False),
+        ("ADDED", "new", False),
+    ]
+    assert between == [200]
+    assert len(late) == 501
+    await stopped(task)
+
+
+async def test_a_handler_that_learns_is_told_afterwards(jobs):
+    informer, seen = informer_of(jobs)
+    order: list[str] = []
+
+    def first(delta: Delta[Any]) -> None:
+        if delta.key.name == "a":
+            informer.learn(job("b", 99))
+        order.append(delta.key.name)
+
+    informer.add_handler(first)
+    task = await running(informer)
+    informer.learn(job("a", 98))
+    assert order == ["a", "b"]
+    assert [delta.key.name for delta in seen] == ["a", "b"]
+    await stopped(task)
+
+
+async def test_a_handler_that_fails_on_an_answer_ends_the_informer_not_the_writer(jobs):
+    informer, _ = informer_of(jobs)
+    task = await running(informer)
+
+    def handler(_: Delta[Any]) -> None:
+        raise RuntimeError("bug")
+
+    informer.add_handler(handler)
+    informer.learn(job("a", 99))
+    with pytest.raises(RuntimeError, match="bug"):
+        await task
+
+
+async def test_what_is_read_again_is_learned(jobs):
+    jobs.put("a")
+    jobs.put("b")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    newer = jobs.put("a")
+    jobs.single = web.json_response(newer)
+    assert await informer.refresh(ObjectKey("ns", "a")) == newer
+    missing = {"kind": "Status", "reason": "NotFound", "details": {"name": "b"}}
+    jobs.single = web.json_response(missing, status=404)
+    assert await informer.refresh(ObjectKey("ns", "b")) is None
+    assert told(seen)[2:] == [("UPDATED", "a", False), ("DELETED", "b", False)]
+    jobs.single = web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
+    with pytest.raises(NotFound):
+        await informer.refresh(ObjectKey("ns", "a"))
+    assert len(seen) == 4
+    await stopped(task)
+
+
+async def test_the_last_state_of_an_object_is_its_end(jobs):
+    jobs.put("a")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    ended = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    informer.learn(job("a", 99, **ended, uid="another"))
+    informer.learn(job("a", 99, **ended, finalizers=["x"]))
+    informer.learn(job("a", 100, **ended))
+    assert told(seen)[1:] == [("UPDATED", "a", False), ("DELETED", "a", False)]
+    await stopped(task)
+
+
+async def test_a_cache_hands_answers_to_whom_they_are_meant_for(jobs):
+    jobs.put("a", labels={"q": "x"})
+    cache = Cache(jobs.client)
+    every, some = cache.informer(JOBS), cache.informer(JOBS, namespace="other")
+    ready = asyncio.Event()
+    task = asyncio.create_task(cache.run(ready.set))
+    await asyncio.wait_for(ready.wait(), 10)
+    key = ObjectKey("ns", "a")
+    cache.learn(job("a", 99))
+    assert every.store.get(key)["metadata"]["resourceVersion"] == "99"
+    assert some.store.get(key) is None
+    jobs.single = web.json_response(job("a", 100))
+    await cache.refresh(JOBS, key)
+    assert every.store.get(key)["metadata"]["resourceVersion"] == "100"
+    missing = {"kind": "Status", "reason": "NotFound", "details": {"name": "a"}}
+    jobs.single = web.json_response(missing, status=404)
+    assert await cache.refresh(JOBS, key) is None
+    assert every.store.get(key) is None
+    cache.learn_gone(job("a", 100))
     await stopped(task)
 
 
