@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, format_time, key_of
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time, key_of
 from kueuelib.api.names import ACTIVE
 from kueuelib.checks.parameters import ParameterSource
 from kueuelib.errors import NotFound
@@ -81,7 +81,7 @@ class ActivityReconciler:
         if condition is not None:
             await write_condition(
                 self._client,
-                self._checks.resource,
+                self._checks,
                 check,
                 condition,
                 field_manager=self._controller_name[:128],
@@ -91,7 +91,7 @@ class ActivityReconciler:
 
 async def write_condition(
     client: Client,
-    resource: Resource,
+    checks: Informer,
     check: Obj,
     condition: Obj,
     *,
@@ -101,7 +101,7 @@ async def write_condition(
 
     Args:
         client: writes.
-        resource: AdmissionChecks, in the version that is used.
+        checks: the informer of AdmissionChecks; it learns the answer.
         check: the raw AdmissionCheck.
         condition: what it gets.
         field_manager: who owns the condition then; the client's name when None.
@@ -114,8 +114,8 @@ async def write_condition(
         "status": {"conditions": [condition]},
     }
     try:
-        await client.patch(
-            resource,
+        answer = await client.patch(
+            checks.resource,
             key_of(check),
             body,
             PatchType.APPLY,
@@ -125,3 +125,4 @@ async def write_condition(
         )
     except NotFound:
         return
+    checks.learn(answer)

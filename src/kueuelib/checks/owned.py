@@ -141,14 +141,17 @@ class _Cleaner:
             if wl is not None and reservation_of(wl) is not None:
                 return DONE
             try:
-                await self._client.delete(
+                answer = await self._client.delete(
                     self._objects.resource,
                     key,
                     uid=obj["metadata"]["uid"],
                     propagation="Background",
                 )
             except NotFound:
+                await self._objects.refresh(key)
                 return DONE
+            self._objects.learn_deleted(obj, answer)
+            return DONE
         return DONE
 
 

@@ -122,7 +122,7 @@ class CheckReconciler:
         """The workloads with quota that an AdmissionCheck said Ready to, except one UID."""
         found = []
         for key in self._workloads.store.keys_by_index(BY_CHECK, check):
-            wl = self._writer.newest(key)
+            wl = self._workloads.store.get(key)
             if wl is None or wl["metadata"]["uid"] == but or namespace not in ("", key.namespace):
                 continue
             entry = plan.entry_of(wl, check)
@@ -139,7 +139,6 @@ class CheckReconciler:
                 self._asked[key, name] = attrs.evolve(asked, again=0.0)
 
     def _heard(self, delta: Delta[Obj]) -> None:
-        self._writer.heard(delta)
         gone = delta.kind is DeltaKind.DELETED or delta.new is None
         reservation = None if gone or delta.new is None else reservation_of(delta.new)
         for entry in {*self._running, *(self._asked if gone else ())}:
@@ -172,7 +171,7 @@ class CheckReconciler:
 
     async def _look(self, key: ObjectKey, name: str) -> float | None:
         """Moves one entry; when to look again, or None."""
-        wl, check = self._writer.newest(key), self._mine(name)
+        wl, check = self._workloads.store.get(key), self._mine(name)
         entry = None if wl is None else plan.entry_of(wl, name)
         if wl is None or check is None or entry is None:
             return None
@@ -259,7 +258,7 @@ class CheckReconciler:
     ) -> tuple[Verdict | None, str | None]:
         """The verdict, or what went wrong; neither when nobody wants to know any more."""
         key, uid = key_of(wl), wl["metadata"]["uid"]
-        newest = self._writer.newest(key)
+        newest = self._workloads.store.get(key)
         if newest is None or reservation_of(newest) != reservation:
             return None, None
         source = self._check.controller_name

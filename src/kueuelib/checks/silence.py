@@ -98,6 +98,6 @@ class SilenceWatch:
         condition = active_condition(check, silence.message, self._clock.now(), NO_SIGN_OF_LIFE)
         if condition is None:
             return
-        await write_condition(self._client, self._checks.resource, check, condition)
+        await write_condition(self._client, self._checks, check, condition)
         self._log.warning(silence.message, check=check["metadata"]["name"])
         self._recorder.event(check, "Warning", NO_SIGN_OF_LIFE, silence.message)

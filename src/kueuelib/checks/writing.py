@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.api.meta import Obj, key_of
 from kueuelib.checks import plan
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ApiError, Conflict, NotFound
-from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.informer import Informer
 
@@ -25,7 +24,7 @@ _EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
 
 
 class EntryWriter:
-    """Writes entries, and knows what it wrote until the watch shows it.
+    """Writes entries, and tells the informer what the server answered.
 
     Args:
         check: whose entries.
@@ -48,18 +47,7 @@ class EntryWriter:
         self._workloads = workloads
         self._mine = mine
         self._recorder = recorder
-        self._answers: dict[ObjectKey, Obj] = {}
         self._plain_entries = False
-
-    def newest(self, key: ObjectKey) -> Obj | None:
-        """The workload as we wrote it last, until the watch shows that or anything newer."""
-        return self._answers.get(key) or self._workloads.store.get(key)
-
-    def heard(self, delta: Delta[Obj]) -> None:
-        """The watch shows a change of a workload."""
-        answer = self._answers.get(delta.key)
-        if answer is not None and not _is_older(delta.new, answer):
-            del self._answers[delta.key]
 
     async def write(
         self,
@@ -81,7 +69,7 @@ class EntryWriter:
             TransportError: the same.
         """
         key, uid = key_of(wl), wl["metadata"]["uid"]
-        newest = self.newest(key)
+        newest = self._workloads.store.get(key)
         for _ in range(CONFLICTS):
             if newest is None or newest["metadata"]["uid"] != uid or not still(newest):
                 return None
@@ -93,16 +81,10 @@ class EntryWriter:
                 return newest
             try:
                 written = await self._send(newest, name, changed)
-            except Conflict:
-                try:
-                    newest = await self._client.get(self._workloads.resource, key)
-                except NotFound:
-                    return None
-            except NotFound:
-                return None
+            except (Conflict, NotFound):
+                newest = await self._workloads.refresh(key)
             else:
-                if not _is_older(written, self._answers.get(key, written)):
-                    self._answers[key] = written
+                self._workloads.learn(written)
                 self._report(written, name, entry, changed)
                 return written
         raise Conflict(f"workload {key} changes too fast to write what check {name} says")
@@ -140,11 +122,3 @@ class EntryWriter:
             f"Check {name} is {new['state']}{text}"[:1000],
             component=self._check.controller_name,
         )
-
-
-def _is_older(obj: Obj | None, answer: Obj) -> bool:
-    """Whether the watch shows a state from before our own write."""
-    if obj is None or obj["metadata"]["uid"] != answer["metadata"]["uid"]:
-        return False
-    seen, written = obj["metadata"]["resourceVersion"], answer["metadata"]["resourceVersion"]
-    return seen.isdecimal() and written.isdecimal() and int(seen) < int(written)

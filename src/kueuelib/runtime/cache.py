@@ -131,6 +131,11 @@ class Cache:
         for informer, _ in list(self._informers.values()):
             informer.learn_gone(obj)
 
+    def learn_deleted(self, obj: Obj, answer: Obj) -> None:
+        """Take over what the server answered to a `delete`; see `Informer.learn_deleted`."""
+        for informer, _ in list(self._informers.values()):
+            informer.learn_deleted(obj, answer)
+
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
         """Read one object from the server, and learn the answer; see `Informer.refresh`.
 

@@ -206,6 +206,18 @@ class Informer:
         if held is not None and held["metadata"].get("uid") == obj["metadata"].get("uid"):
             self._change(self._core.lose(held))
 
+    def learn_deleted(self, obj: Obj, answer: Obj) -> None:
+        """Take over what the server answered to a `delete`: a last state, or that it is gone.
+
+        Args:
+            obj: any state of the object.
+            answer: the object as it still is, or a `Status`.
+        """
+        if answer.get("kind") == "Status":
+            self.learn_gone(obj)
+        else:
+            self.learn(answer)
+
     async def refresh(self, key: ObjectKey) -> Obj | None:
         """Read one object from the server, and learn the answer.
 

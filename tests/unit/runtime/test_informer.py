@@ -415,6 +415,21 @@ async def test_the_last_state_of_an_object_is_its_end(jobs):
     await stopped(task)
 
 
+async def test_what_was_deleted_is_gone_at_once_or_ending(jobs):
+    first, second = jobs.put("a"), jobs.put("b")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    informer.learn_deleted(first, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
+    informer.learn_deleted(second, job("b", 99, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert told(seen)[2:] == [("DELETED", "a", False), ("UPDATED", "b", False)]
+    jobs.push("MODIFIED", {**first, "metadata": {**first["metadata"], "resourceVersion": "50"}})
+    jobs.push("ADDED", job("c", 60))
+    await eventually(lambda: len(seen) == 5)
+    assert told(seen)[4:] == [("ADDED", "c", False)]
+    await stopped(task)
+
+
 async def test_a_cache_hands_answers_to_whom_they_are_meant_for(jobs):
     jobs.put("a", labels={"q": "x"})
     cache = Cache(jobs.client)
@@ -433,7 +448,11 @@ async def test_a_cache_hands_answers_to_whom_they_are_meant_for(jobs):
     jobs.single = web.json_response(missing, status=404)
     assert await cache.refresh(JOBS, key) is None
     assert every.store.get(key) is None
-    cache.learn_gone(job("a", 100))
+    cache.learn(job("b", 101))
+    cache.learn_deleted(job("b", 101), {"kind": "Status"})
+    cache.learn(job("c", 102))
+    cache.learn_gone(job("c", 102))
+    assert every.store.keys() == ()
     await stopped(task)
 
 
