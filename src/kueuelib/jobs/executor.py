@@ -10,7 +10,7 @@ import attrs
 
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, Resource, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.errors import (
     AlreadyExists,
@@ -33,7 +33,6 @@ from kueuelib.jobs.commands import (
     PatchStatus,
     Wait,
 )
-from kueuelib.jobs.freshness import Write, version_of, write_of
 from kueuelib.jobs.lanes import Lane, stretches
 from kueuelib.jobs.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client, PatchType
@@ -41,6 +40,8 @@ from kueuelib.runtime.logs import get_logger
 
 REFUSED_RETRY = 60.0
 """Seconds until what the server refused for good is tried again, when nothing changes."""
+BEHIND_RETRY = 1.0
+"""Seconds until a plan that was made from an old state is made again, when nothing wakes it."""
 REFUSED = "Refused"
 LANES = 8
 """How many pods of one plan are written at a time."""
@@ -61,16 +62,30 @@ class Recorder(Protocol):
         ...
 
 
+class Knowledge(Protocol):
+    """What the reconcilers read; `Cache` is one. It learns what the server answers."""
+
+    def learn(self, answer: Obj) -> None:
+        """Take over a state of an object."""
+        ...
+
+    def learn_deleted(self, obj: Obj, answer: Obj) -> None:
+        """Take over the answer to a deletion."""
+        ...
+
+    async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        """Read an object and take over what the server says."""
+        ...
+
+
 @attrs.frozen
 class Outcome:
     """What became of a plan.
 
     Attributes:
-        writes: what changed on the server, or is known to be newer there than in the cache.
         wait: seconds after which to look again although nothing happens, or None.
     """
 
-    writes: tuple[Write, ...] = ()
     wait: float | None = None
 
 
@@ -78,11 +93,16 @@ class Executor:
     """Sends the commands of one plan, one after the other, but those about pods in lanes.
 
     A write that depends on a resource version depends on that of the plan's own last write to the
-    object, if there was one. When an object was changed or is gone meanwhile the rest of the plan
-    is dropped, for it was made from what is not true any more. Other failures are raised.
+    object, if there was one. What the server answers is learned before the next command, so the
+    next plan is never made from a state that is older than a write of this one.
+
+    When an object was changed, or is there or gone against expectation, it is read and learned, and
+    the rest of the plan is dropped, for it was made from what is not true any more; the next one is
+    made soon. Other failures are raised.
 
     Args:
         client: writes.
+        known: learns what was written.
         recorder: reports events.
         component: who reports them.
         version: of the API group `kueue.x-k8s.io` on the wire.
@@ -92,12 +112,14 @@ class Executor:
     def __init__(
         self,
         client: Client,
+        known: Knowledge,
         recorder: Recorder,
         component: str,
         version: str,
         count: Callable[[str, Sequence[str]], None] = lambda _, __: None,
     ) -> None:
         self._client = client
+        self._known = known
         self._recorder = recorder
         self._component = component
         self._version = version
@@ -121,7 +143,7 @@ class Executor:
                 whole = await self._follow_all(lanes, about, run)
             if not whole:
                 break
-        return Outcome(tuple(run.writes), run.wait)
+        return Outcome(run.wait)
 
     async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
         """Do all lanes, a few at a time; whether each was done to its end.
@@ -149,14 +171,18 @@ class Executor:
             except NotFound:
                 if isinstance(command, Create):
                     raise  # the kind or the namespace is not there: nothing of ours to wait for
+                await self._look_at(command)
                 if not isinstance(command, Delete | DropFinalizer):
+                    run.wait = BEHIND_RETRY
                     return False
             except AlreadyExists:
-                run.wait = 1.0
+                await self._look_at(command)
+                run.wait = BEHIND_RETRY
                 return False
             except (Conflict, Invalid) as error:
                 if _was_outdated(command, error):
-                    run.behind(command)
+                    await self._look_at(command)
+                    run.wait = BEHIND_RETRY
                 else:
                     self._tell(command, error, about, run)
                 return False
@@ -164,6 +190,17 @@ class Executor:
                 self._tell(command, error, about, run)
                 return False
         return True
+
+    async def _look_at(self, command: Command) -> None:
+        """Learn how the object of a command is now."""
+        match command:
+            case Create(resource, obj) | Change(resource, obj) | PatchStatus(resource, obj):
+                pass
+            case Delete(resource, obj) | DropFinalizer(resource, obj):
+                pass
+            case _:
+                return
+        await self._known.refresh(self._wire(resource), key_of(obj))
 
     def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
         """Tells a job what the server refused to do for it."""
@@ -183,18 +220,17 @@ class Executor:
         match command:
             case Create(resource, obj):
                 wire = self._wire(resource)
-                created = await self._client.create(wire, self._speak(resource, obj))
-                run.writes.append(Write(resource, key_of(created)))
+                self._known.learn(await self._client.create(wire, self._speak(resource, obj)))
             case Change():
                 await self._change(command, run)
             case PatchStatus():
                 await self._patch_status(command, run)
             case Delete(resource, obj):
                 uid = obj["metadata"]["uid"]
-                await self._client.delete(
+                answer = await self._client.delete(
                     self._wire(resource), key_of(obj), uid=uid, propagation="Background"
                 )
-                run.writes.append(write_of(resource, obj))
+                self._known.learn_deleted(self._speak(resource, obj), answer)
             case DropFinalizer():
                 await self._drop_finalizer(command, run)
             case Emit(obj, reason, message, type):
@@ -223,7 +259,7 @@ class Executor:
             PatchType.MERGE,
             subresource=command.subresource,
         )
-        run.wrote(command.resource, command.old, changed)
+        self._wrote(command.old, changed, run)
 
     async def _patch_status(self, command: PatchStatus, run: _Run) -> None:
         wire, meta = self._wire(command.resource), command.obj["metadata"]
@@ -245,7 +281,7 @@ class Executor:
             field_manager=command.field_manager,
             force=command.force,
         )
-        run.wrote(command.resource, command.obj, changed)
+        self._wrote(command.obj, changed, run)
 
     async def _drop_finalizer(self, command: DropFinalizer, run: _Run) -> None:
         known = run.latest(command.obj)
@@ -261,7 +297,11 @@ class Executor:
         changed = await self._client.patch(
             self._wire(command.resource), key_of(known), body, PatchType.JSON
         )
-        run.wrote(command.resource, command.obj, changed)
+        self._wrote(command.obj, changed, run)
+
+    def _wrote(self, before: Obj, answer: Obj, run: _Run) -> None:
+        run.wrote(before, answer)
+        self._known.learn(answer)
 
     def _wire(self, resource: Resource) -> Resource:
         return resource.at(self._version) if resource.group == KUEUE else resource
@@ -274,7 +314,6 @@ class _Run:
     """The state of one plan while it is carried out."""
 
     def __init__(self) -> None:
-        self.writes: list[Write] = []
         self.wait: float | None = None
         self._latest: dict[str, Obj] = {}
 
@@ -284,20 +323,11 @@ class _Run:
 
     def version(self, obj: Obj) -> str:
         """The resource version that our next write depends on."""
-        return version_of(self.latest(obj))
+        return str(self.latest(obj)["metadata"].get("resourceVersion", ""))
 
-    def wrote(self, resource: Resource, before: Obj, after: Obj) -> None:
+    def wrote(self, before: Obj, after: Obj) -> None:
         """Note what the server answered."""
-        known = self.latest(before)
         self._latest[before["metadata"]["uid"]] = after
-        if version_of(known) != version_of(after):
-            self.writes.append(write_of(resource, before, known))
-
-    def behind(self, command: Command) -> None:
-        """Note that the cache does not know the newest version of an object."""
-        match command:
-            case Change(resource, obj) | PatchStatus(resource, obj) | DropFinalizer(resource, obj):
-                self.writes.append(write_of(resource, obj, self.latest(obj)))
 
 
 def _was_outdated(command: Command, error: Conflict | Invalid) -> bool:

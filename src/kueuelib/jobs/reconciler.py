@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
+from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.freshness import Freshness
 from kueuelib.jobs.matching import by_age, owned_by
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.plan import plan
@@ -44,18 +43,13 @@ class JobReconciler:
         self._executor = executor
         self._settings = settings
         self._clock = clock
-        self._freshness = Freshness()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one job and act."""
-        rest = self._freshness.rest(key, self._lookup, self._clock.monotonic())
-        if rest is not None:
-            return Result(requeue_after=rest)
         found = self._stores.jobs[self._integration.name].get(key)
         if found is not None:
             await self._owners.learn(found, key.namespace)
         outcome = await self._executor.run(plan(self.observe(key)), found)
-        self._freshness.expect(key, outcome.writes, self._clock.monotonic())
         return Result(requeue_after=outcome.wait)
 
     def observe(self, key: ObjectKey) -> Situation:
@@ -85,10 +79,6 @@ class JobReconciler:
             flavors=ByName(stores.flavors),
             classes=classes,
         )
-
-    def _lookup(self, resource: Resource, key: ObjectKey) -> Obj | None:
-        found = self._stores.lookup(self._integration, resource, key)
-        return None if found is None else dict(found)
 
 
 def _is_controller(integration: Integration, name: str, workload: Obj) -> bool:

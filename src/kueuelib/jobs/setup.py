@@ -134,7 +134,7 @@ def setup(
 
     def controller_of(turn: Turn) -> Controller:
         found = turn.integration
-        executor = Executor(client, recorder, found.component, version, metrics.count)
+        executor = Executor(client, cache, recorder, found.component, version, metrics.count)
         reconciler: Reconciler
         if turn.informer is None:
             reconciler = AbandonedWorkloads(found, stores, executor)

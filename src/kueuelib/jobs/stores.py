@@ -11,7 +11,6 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
 from kueuelib.api.names import PREBUILT_LABEL
-from kueuelib.jobs.registry import Integration
 from kueuelib.machinery.store import Store
 
 OWNER_UID = "jobs/owner-uid"
@@ -108,14 +107,6 @@ class JobStores:
         """The labels of a namespace, empty when it is not known."""
         found = None if self.namespaces is None else self.namespaces.get(ObjectKey("", namespace))
         return {} if found is None else labels_of(found)
-
-    def lookup(
-        self, integration: Integration, resource: Resource, key: ObjectKey
-    ) -> Mapping[str, Any] | None:
-        """The object as the cache has it, for `Freshness`."""
-        if resource.group_kind == WORKLOADS.group_kind:
-            return self.workloads.get(key)
-        return self.jobs[integration.name].get(key)
 
 
 def internal(workload: Obj) -> Obj:

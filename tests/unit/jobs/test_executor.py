@@ -19,7 +19,7 @@ from kueuelib.jobs.commands import (
     PatchStatus,
     Wait,
 )
-from kueuelib.jobs.executor import LANES, REFUSED_RETRY, Executor
+from kueuelib.jobs.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor
 from kueuelib.runtime.client import PatchType
 
 IN_USE = "kueue.x-k8s.io/resource-in-use"
@@ -58,6 +58,23 @@ class Server:
 
 
 @attrs.define
+class Known:
+    """Notes what is learned."""
+
+    learned: list = attrs.field(factory=list)
+
+    def learn(self, answer):
+        self.learned.append(("learn", answer["metadata"]["resourceVersion"]))
+
+    def learn_deleted(self, obj, answer):
+        version = answer["metadata"]["resourceVersion"]
+        self.learned.append(("deleted", obj["apiVersion"], obj["metadata"]["uid"], version))
+
+    async def refresh(self, resource, key):
+        self.learned.append(("refresh", resource.api_version, key))
+
+
+@attrs.define
 class Notes:
     found: list = attrs.field(factory=list)
 
@@ -93,10 +110,10 @@ def status(**fields):
     return PatchStatus(WORKLOADS, workload(), "apply", {"reclaimablePods": []}, "manager", **fields)
 
 
-async def run(*commands, server=None, version="v1beta2"):
+async def run(*commands, server=None, version="v1beta2", known=None):
     server = server or Server()
     notes = Notes()
-    executor = Executor(server, notes, "batch/job-kueue-controller", version)
+    executor = Executor(server, known or Known(), notes, "batch/job-kueue-controller", version)
     outcome = await executor.run(commands)
     return server.calls, outcome, notes.found
 
@@ -105,19 +122,20 @@ async def test_a_change_sends_the_difference_with_its_preconditions():
     job = {**workload(), "apiVersion": "batch/v1", "kind": "Job"}
     changed = copy.deepcopy(job)
     changed["spec"]["suspend"] = False
-    ((kind, version, body, _),), outcome, _ = await run(Change(JOBS, job, changed))
+    known = Known()
+    ((kind, version, body, _),), _, _ = await run(Change(JOBS, job, changed), known=known)
     assert (kind, version) == (PatchType.MERGE.name, "v1")
     assert body == {
         "metadata": {"uid": "u", "resourceVersion": "7"},
         "spec": {"suspend": False},
     }
-    (write,) = outcome.writes
-    assert write.outdated == {"7"}
+    assert known.learned == [("learn", "101")]
 
 
 async def test_a_change_of_nothing_is_not_sent():
-    calls, outcome, _ = await run(Change(WORKLOADS, workload(), workload()))
-    assert (calls, outcome.writes) == ([], ())
+    known = Known()
+    calls, _, _ = await run(Change(WORKLOADS, workload(), workload()), known=known)
+    assert (calls, known.learned) == ([], [])
 
 
 async def test_workloads_are_written_in_the_version_that_is_served():
@@ -126,21 +144,29 @@ async def test_workloads_are_written_in_the_version_that_is_served():
         **changed["spec"]["priorityClassRef"],
         "name": "high",
     }
+    known = Known()
     calls, _, _ = await run(
-        Change(WORKLOADS, workload(), changed), Create(WORKLOADS, changed), version="v1beta1"
+        Change(WORKLOADS, workload(), changed),
+        Create(WORKLOADS, changed),
+        Delete(WORKLOADS, changed),
+        version="v1beta1",
+        known=known,
     )
-    (_, version, body, _), (_, _, created) = calls
+    (_, version, body, _), (_, _, created), _ = calls
     assert version == "v1beta1"
     assert body["spec"] == {"priorityClassName": "high"}
     assert created["apiVersion"] == "kueue.x-k8s.io/v1beta1"
     assert created["spec"]["priorityClassSource"] == "kueue.x-k8s.io/workloadpriorityclass"
+    gone = ("deleted", "kueue.x-k8s.io/v1beta1", "u", "103")
+    assert known.learned == [("learn", "101"), ("learn", "102"), gone]
 
 
 async def test_a_write_depends_on_the_plans_own_last_write():
-    calls, outcome, _ = await run(status(), status(versioned=True))
+    known = Known()
+    calls, _, _ = await run(status(), status(versioned=True), known=known)
     assert "resourceVersion" not in calls[0][2]["metadata"]
     assert calls[1][2]["metadata"]["resourceVersion"] == "101"
-    assert outcome.writes[-1].outdated == {"7", "101"}
+    assert known.learned == [("learn", "101"), ("learn", "102")]
 
 
 async def test_a_status_is_applied_in_the_name_of_its_manager():
@@ -184,35 +210,50 @@ OUTDATED = [
 
 
 @pytest.mark.parametrize(("command", "error"), OUTDATED)
-async def test_what_was_planned_from_an_old_state_is_planned_again(command, error):
-    _, outcome, events = await run(command, EVENT, server=Server(failure=error))
-    assert events == []
-    (write,) = outcome.writes
-    assert write.outdated == {"7"}
+async def test_what_was_planned_from_an_old_state_is_read_and_planned_again(command, error):
+    known = Known()
+    _, outcome, events = await run(command, EVENT, server=Server(failure=error), known=known)
+    assert (outcome.wait, events) == (BEHIND_RETRY, [])
+    assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
 @pytest.mark.parametrize(
     "command", [Change(WORKLOADS, workload(), workload(labels={"a": "b"})), status()]
 )
 async def test_nothing_more_is_done_about_what_is_gone(command):
-    _, outcome, events = await run(command, EVENT, server=Server(failure=NotFound("gone")))
-    assert (outcome.writes, events) == ((), [])
+    known = Known()
+    missing = Server(failure=NotFound("gone"))
+    _, outcome, events = await run(command, EVENT, server=missing, known=known)
+    assert (outcome.wait, events) == (BEHIND_RETRY, [])
+    assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
 @pytest.mark.parametrize(
     "command", [Delete(WORKLOADS, workload()), DropFinalizer(WORKLOADS, workload(), IN_USE)]
 )
 async def test_what_is_gone_need_not_be_taken_away(command):
-    _, _, events = await run(command, EVENT, server=Server(failure=NotFound("gone")))
-    assert len(events) == 1
+    known = Known()
+    missing = Server(failure=NotFound("gone"))
+    _, outcome, events = await run(command, EVENT, server=missing, known=known)
+    assert (outcome.wait, len(events)) == (None, 1)
+    assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
-async def test_a_workload_that_exists_already_is_waited_for():
-    error = AlreadyExists("there is one")
-    _, outcome, events = await run(
-        Create(WORKLOADS, workload()), EVENT, server=Server(failure=error)
-    )
-    assert (outcome.wait, events) == (1.0, [])
+async def test_a_workload_that_exists_already_is_read():
+    known, server = Known(), Server(failure=AlreadyExists("there is one"))
+    create = Create(WORKLOADS, workload())
+    _, outcome, events = await run(create, EVENT, server=server, known=known, version="v1beta1")
+    assert (outcome.wait, events) == (BEHIND_RETRY, [])
+    assert known.learned == [("refresh", "kueue.x-k8s.io/v1beta1", ("ns", "wl"))]
+
+
+async def test_a_create_into_nowhere_is_an_error():
+    known = Known()
+    with pytest.raises(NotFound):
+        await run(
+            Create(WORKLOADS, workload()), server=Server(failure=NotFound("no ns")), known=known
+        )
+    assert known.learned == []
 
 
 async def test_a_foreign_field_manager_is_an_error():
@@ -254,7 +295,7 @@ async def test_pods_are_written_a_few_at_a_time_and_one_that_fails_keeps_nobody(
     names = ["bad", *(f"pod-{n}" for n in range(11))]
     plan = [Change(PODS, pod(name), {**pod(name), "spec": {"x": 1}}) for name in names]
     plan.append(Delete(WORKLOADS, workload()))
-    task = asyncio.create_task(Executor(server, notes, "test", "v1beta2").run(plan))
+    task = asyncio.create_task(Executor(server, Known(), notes, "test", "v1beta2").run(plan))
     while server.waiting < LANES:
         await asyncio.sleep(0)
     assert server.waiting == LANES
@@ -272,7 +313,7 @@ async def test_a_refusal_that_no_retry_mends_is_told_to_the_job():
         (Forbidden("not you"), [Change(PODS, about, {**about, "spec": {"x": 1}})], "Refused"),
     ):
         server, notes = Server(failure=failure), Notes()
-        executor = Executor(server, notes, "test", "v1beta2")
+        executor = Executor(server, Known(), notes, "test", "v1beta2")
         outcome = await executor.run(plan, about)
         assert notes.found == [("Warning", reason, "test")]
         assert outcome.wait == REFUSED_RETRY

@@ -50,10 +50,32 @@ class Notes:
         return [reason for reason, _ in self.found]
 
 
+@attrs.define
+class HeldBack:
+    """A watch whose events wait at the gate of its client, when that has one."""
+
+    stream: object
+    client: Counting
+
+    async def batch(self, most):
+        events = await self.stream.batch(most)
+        if self.client.gate is not None:
+            await self.client.gate.wait()
+        return events
+
+    async def aclose(self):
+        await self.stream.aclose()
+
+
 class Counting(Client):
     """Counts writes by verb and kind."""
 
     writes: list[tuple[str, str, str]]
+    gate: asyncio.Event | None = None
+
+    async def watch(self, resource, *arguments, **rest):
+        stream = await super().watch(resource, *arguments, **rest)
+        return HeldBack(stream, self) if resource.kind == "Workload" else stream
 
     async def create(self, resource, obj, **rest):
         self.writes.append(("create", resource.kind, ""))
@@ -272,6 +294,21 @@ async def test_a_job_costs_one_write_each_to_queue_and_start_and_two_to_finish(w
         ("patch", "Workload", ""),
     ]
     assert world.notes.reasons == ["CreatedWorkload", "Started", "FinishedWorkload"]
+
+
+async def test_a_watch_that_lags_makes_nobody_write_twice(world):
+    world.own.gate = asyncio.Event()
+    job = await world.job("job")
+    wl = await world.workload(job)
+    for number in range(3):
+        body = {"metadata": {"annotations": {"looked-at": str(number)}}}
+        await world.client.patch(JOBS, key_of(job), body, PatchType.MERGE)
+        await world.workload(await world.job(f"later-{number}"))
+    assert world.own.writes == [("create", "Workload", "")] * 4
+    await world.admit(wl)
+    world.own.gate.set()
+    await world.running(job)
+    assert world.own.writes[4:] == [("patch", "Job", "")]
 
 
 async def test_a_preempted_job_is_restored_and_starts_again(world):

@@ -44,7 +44,12 @@ def wire(parts: Parts) -> Wired:
     """The controllers and the webhook of pods; nothing runs yet."""
     metrics = PodMetrics(parts.telemetry)
     executor = Executor(
-        parts.client, parts.recorder, parts.integration.component, parts.version, metrics.count
+        parts.client,
+        parts.cache,
+        parts.recorder,
+        parts.integration.component,
+        parts.version,
+        metrics.count,
     )
     pods = parts.cache.informer(PODS, label_selector=MANAGED_PODS, transform=trim)
     pods.add_index(BY_GROUP, group_index)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import attrs
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
+from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.freshness import Freshness
 from kueuelib.jobs.matching import by_age, owned_by
 from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.plan import plan
@@ -52,21 +51,15 @@ class PodReconciler:
         self._executor = executor
         self._shapes = shapes
         self._pods = parts.stores.jobs[parts.integration.name]
-        self._freshness = Freshness()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod or group and act."""
-        clock = self._parts.clock
-        rest = self._freshness.rest(key, self._lookup, clock.monotonic())
-        if rest is not None:
-            return Result(requeue_after=rest)
         found = self._pods.get(key)
         if found is not None:
             if work_key(found) != key:
                 return DONE
             await self._parts.owners.learn(found, key.namespace)
         outcome = await self._executor.run(self.plan(key), found or self._first_of(key))
-        self._freshness.expect(key, outcome.writes, clock.monotonic())
         return Result(requeue_after=outcome.wait)
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
@@ -137,10 +130,6 @@ class PodReconciler:
     def _classes(self) -> PriorityClasses:
         stores = self._parts.stores
         return PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
-
-    def _lookup(self, resource: Resource, key: ObjectKey) -> Obj | None:
-        found = self._parts.stores.lookup(self._parts.integration, resource, key)
-        return None if found is None else dict(found)
 
 
 def _is_controlled(workload: Obj, name: str) -> bool:
