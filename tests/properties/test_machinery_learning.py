@@ -106,7 +106,8 @@ class Shell:
 
     def __init__(self, server, *, streaming):
         self.server = server
-        self.core = ReflectorCore(THINGS, options=ReflectorOptions(None, streaming))
+        options = ReflectorOptions(None, streaming, any_start=True)
+        self.core = ReflectorCore(THINGS, options=options)
         self.now = 1000.0
         self.store = Store()
         self.forget()

@@ -276,7 +276,7 @@ class Shell:
     ACTIONS,
     st.booleans(),
     st.booleans(),
-    st.builds(ReflectorOptions, st.sampled_from([None, 2]), st.booleans()),
+    st.builds(ReflectorOptions, st.sampled_from([None, 2]), st.booleans(), st.booleans()),
 )
 def test_the_store_always_converges_to_the_truth(actions, cached, streaming, options):
     server = Server(cached, streaming)

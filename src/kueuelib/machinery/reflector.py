@@ -67,6 +67,9 @@ class ReflectorOptions:
             watch cache answers.
         stream_lists: fill the store from a watch (`sendInitialEvents`) instead of a list; falls
             back to lists when the server does not know it.
+        any_start: accept a first list from the watch cache of any replica, however stale. By
+            default the first list is a consistent read: a new process must not act on a state that
+            is older than the writes of its predecessor, nor see deleted objects again.
         watch_timeout: shortest `timeoutSeconds`; the longest is twice that.
         internal_error_retry: seconds during which internal errors of a stream lead to a new
             watch instead of a list.
@@ -76,6 +79,7 @@ class ReflectorOptions:
 
     page_size: int | None = None
     stream_lists: bool = False
+    any_start: bool = False
     watch_timeout: int = 300
     internal_error_retry: float = 30.0
     initial_events_warning: float = 10.0
@@ -116,14 +120,15 @@ class ReflectorCore:
     `deadline` is not None, feed `Tick()` when that time comes. `now` is monotonic, in seconds;
     `chance` a random number in [0, 1). To stop, cancel the shell; the core needs no farewell.
 
-    Answers to one's own requests enter with `learn` and `lose`, at any time: an older state never
-    replaces a newer one. The shell carries out all changes of a step before it awaits anything, so
-    that no answer comes between a decision and the store.
+    Answers to the process's own requests enter through `learn` and `lose`, at any time. An older
+    state never replaces a newer one. The shell carries out all changes of a step before it awaits
+    anything, so that no answer comes between a decision and the store.
 
     Guarantees: every object passes `transform` once; a listed or watched state is never skipped for
     good: each way to lose events leads to a list; at most a handful of requests without a pause;
-    a list that is older than what was known when it was asked for is not used (the next one is a
-    consistent read, and believed: a server that lost its history counts anew).
+    a list that is older than the state known when it was requested is discarded. The next list is
+    then a consistent read and always accepted: a server that lost its history starts counting
+    again.
 
     Raises (from `step`): ValueError for an input that does not fit the present activity (a bug of
     the shell); whatever `transform` raises.
@@ -180,7 +185,7 @@ class ReflectorCore:
 
     @property
     def ahead(self) -> int:
-        """Of how many objects more is known than lists and watches have shown."""
+        """The number of keys whose known state is newer than the watch."""
         return len(self._ahead)
 
     @property
@@ -227,14 +232,14 @@ class ReflectorCore:
                 raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
         return tuple(found)
 
-    # ---- what others know -----------------------------------------------------------------------
+    # ---- answers to other requests --------------------------------------------------------------
 
     def learn(self, answer: Obj, *, included: bool = True) -> tuple[Change[Obj], ...]:
-        """What an answer of the server changes in the store; nothing when it is no news.
+        """Return the changes to the store that an answer causes; none if it is not newer.
 
         Args:
-            answer: the object after a write of one's own, or as it was just read. It is copied.
-            included: whether it belongs to what is listed and watched; if not, it is dropped.
+            answer: the object as the server returned it from a write or a read. It is copied.
+            included: whether it belongs to what is listed and watched. If not, it is dropped.
         """
         if not self.synced:
             self._answered = max(self._answered, version_number(answer))
@@ -245,7 +250,7 @@ class ReflectorCore:
         return (Change(key, self._kept(copy.deepcopy(answer)) if included else None),)
 
     def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
-        """What it changes in the store that the object it holds is known to be gone."""
+        """Return the changes to the store when the object that it holds no longer exists."""
         key = key_in(held)
         return (Change(key, None),) if self._ahead.lose(key, held) else ()
 
@@ -260,7 +265,7 @@ class ReflectorCore:
             self._requested = ""
         if self._streaming and not self._plain_once:
             return self._watch(self._requested, cause, chance, initial_events=True)
-        if not self._requested and not self._unavailable:
+        if not self._requested and not self._unavailable and self._options.any_start:
             self._requested = "0"
         limit = self._options.page_size or PAGE_SIZE
         at_version = self._requested not in _NO_VERSION
@@ -290,7 +295,7 @@ class ReflectorCore:
         return commands + self._watch(self.version, "listed", chance)
 
     def _is_outdated(self, version: str) -> bool:
-        """Whether a filling is older than it may be; a consistent read never is."""
+        """Whether a list is older than it may be; a consistent read never is."""
         found = number_of(version)
         return bool(self._requested) and 0 < found < self._least
 
@@ -368,7 +373,7 @@ class ReflectorCore:
         return _flushed(commands, changes)
 
     def _change(self, event: WatchEvent) -> Change[Obj] | None:
-        """The change to the store; None when more is known, and while the initial events last."""
+        """The change to the store; None if the event is outdated or an initial one."""
         key = key_in(event.object)
         version = version_in(event.object)
         deleted = event.type == "DELETED"

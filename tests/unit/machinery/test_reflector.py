@@ -54,7 +54,7 @@ class Driven:
     """A core with a clock; `core.feed(...)` returns the commands without the reports."""
 
     def __init__(self, **options):
-        self.core = ReflectorCore(PODS, options=ReflectorOptions(**options))
+        self.core = ReflectorCore(PODS, options=ReflectorOptions(**{"any_start": True, **options}))
         self.now = 0.0
         self.reports = []
         self.first = self.clean(self.core.start(self.now, 0.0))
@@ -87,7 +87,15 @@ def events(*pairs):
 # ---- lists --------------------------------------------------------------------------------------
 
 
-def test_the_first_list_is_answered_by_the_watch_cache():
+def test_the_first_list_is_a_consistent_read():
+    driven = Driven(any_start=False)
+    assert driven.first == [List("", 500, cause="start")]
+    driven.feed(Listed([pod("a", "5")], "7"))
+    driven.feed(WatchOpened())
+    assert driven.woken(driven.feed(StreamEnded(REFUSED))) == [List("7", 0, cause="error")]
+
+
+def test_the_first_list_may_come_from_any_watch_cache():
     assert Driven().first == [List("0", 500, cause="start")]
 
 
