@@ -35,7 +35,8 @@ class TeamDefaults:
             owner = {"apiVersion": "v1", "kind": "Namespace", "name": key.name, "uid": uid}
             meta = {"name": NAME, "ownerReferences": [{**owner, "controller": True}]}
             wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-            await self.client.patch(CONFIG_MAPS, target, wanted, PatchType.APPLY, force=True)
+            change = self.client.patch(CONFIG_MAPS, target, wanted, PatchType.APPLY, force=True)
+            self.config_maps.learn(await change)
         return DONE
 
 

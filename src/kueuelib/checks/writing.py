@@ -24,7 +24,7 @@ _EVENTS = {"Ready": "Normal", "Retry": "Normal", "Rejected": "Warning"}
 
 
 class EntryWriter:
-    """Writes entries, and tells the informer what the server answered.
+    """Writes entries, and passes the answers of the server to the informer.
 
     Args:
         check: whose entries.

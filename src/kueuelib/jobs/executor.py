@@ -41,7 +41,7 @@ from kueuelib.runtime.logs import get_logger
 REFUSED_RETRY = 60.0
 """Seconds until what the server refused for good is tried again, when nothing changes."""
 BEHIND_RETRY = 1.0
-"""Seconds until a plan that was made from an old state is made again, when nothing wakes it."""
+"""Seconds until a plan made from a stale state is made again, unless an event comes earlier."""
 REFUSED = "Refused"
 LANES = 8
 """How many pods of one plan are written at a time."""
@@ -63,18 +63,18 @@ class Recorder(Protocol):
 
 
 class Knowledge(Protocol):
-    """What the reconcilers read; `Cache` is one. It learns what the server answers."""
+    """What the reconcilers read, updated with the answers of the server; see `Cache`."""
 
     def learn(self, answer: Obj) -> None:
-        """Take over a state of an object."""
+        """Store the answer to a create or a patch."""
         ...
 
     def learn_deleted(self, obj: Obj, answer: Obj) -> None:
-        """Take over the answer to a deletion."""
+        """Store the answer to a delete."""
         ...
 
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
-        """Read an object and take over what the server says."""
+        """Read an object from the server and store the answer."""
         ...
 
 
@@ -93,16 +93,16 @@ class Executor:
     """Sends the commands of one plan, one after the other, but those about pods in lanes.
 
     A write that depends on a resource version depends on that of the plan's own last write to the
-    object, if there was one. What the server answers is learned before the next command, so the
-    next plan is never made from a state that is older than a write of this one.
+    object, if there was one. Each answer is stored before the next command, so the next plan is
+    never made from a state older than a write of this one.
 
-    When an object was changed, or is there or gone against expectation, it is read and learned, and
-    the rest of the plan is dropped, for it was made from what is not true any more; the next one is
-    made soon. Other failures are raised.
+    If a write fails because the plan is stale (a conflict, an object that exists already or no
+    longer), the executor reads the object, drops the rest of the plan and asks for another look.
+    Other failures are raised.
 
     Args:
         client: writes.
-        known: learns what was written.
+        known: stores the answers.
         recorder: reports events.
         component: who reports them.
         version: of the API group `kueue.x-k8s.io` on the wire.
@@ -192,7 +192,7 @@ class Executor:
         return True
 
     async def _look_at(self, command: Command) -> None:
-        """Learn how the object of a command is now."""
+        """Read the object of a command again."""
         match command:
             case Create(resource, obj) | Change(resource, obj) | PatchStatus(resource, obj):
                 pass

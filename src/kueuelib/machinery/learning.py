@@ -1,8 +1,8 @@
-"""What is known of single objects before a watch shows it: the answers to our own requests.
+"""States of objects that are newer than the watch: the answers to our own requests.
 
-The one rule: *an older state never replaces a newer one*. The resource versions of one kind come
-from one counter of the server, so they are compared as integers, also between objects that had one
-name after the other. A version that is not decimal compares with nothing: nothing is learned.
+The rule is: *an older state never replaces a newer one*. The resource versions of a kind come from
+one counter of the server, so they are compared as integers, even if an object was deleted and
+recreated with another UID. Versions that are not decimal cannot be compared, and are not learned.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ def version_number(obj: Mapping[str, Any]) -> int:
 
 
 def is_last_state(obj: Mapping[str, Any]) -> bool:
-    """Whether the write that was answered with this object ended it.
+    """Whether the object ceased to exist with the write that returned this state.
 
-    A server removes an object that is being deleted together with its last finalizer, once no grace
-    is left.
+    A server removes a terminating object without a grace period as soon as its last finalizer goes.
     """
     meta = obj["metadata"]
     ending = bool(meta.get("deletionTimestamp")) and meta.get("deletionGracePeriodSeconds") == 0
@@ -42,12 +41,12 @@ def is_last_state(obj: Mapping[str, Any]) -> bool:
 
 @attrs.frozen
 class Scope:
-    """Which objects of a kind a list or a watch is about.
+    """The objects of a kind that a list or a watch returns.
 
     Attributes:
         namespace: only this one; all when empty.
-        labels: what labels must be like.
-        fields: what fields must be like.
+        labels: the label selector.
+        fields: the field selector.
     """
 
     namespace: str = ""
@@ -66,10 +65,10 @@ class Scope:
         )
 
     def includes(self, obj: Mapping[str, Any]) -> bool | None:
-        """Whether a raw object belongs to it; None when only the server can tell.
+        """Whether a raw object belongs to the scope; None if only the server can decide.
 
-        Servers may know a field by a path that is not the one in the object, or have a default for
-        it: of a field that is not there nothing is concluded.
+        A server may have a default for a selectable field, or select by a path that is not in the
+        object. So a missing field decides nothing.
         """
         if self.namespace not in ("", obj["metadata"].get("namespace")):
             return False
@@ -82,12 +81,12 @@ class Scope:
 
 @attrs.frozen
 class _Known:
-    """What was learned of one key.
+    """The learned state of one key.
 
     Attributes:
         uid: of the object.
-        version: of the learned state; when `gone`, of the state that was held before.
-        gone: whether no object of this UID exists any more.
+        version: of the learned state; if `gone`, of the last state in the store.
+        gone: whether the object with this UID no longer exists.
     """
 
     uid: str
@@ -96,11 +95,12 @@ class _Known:
 
 
 class Ahead:
-    """The keys of which more is known than lists and watches have shown, and how much more.
+    """The keys whose known state is newer than what lists and watches have returned.
 
-    Memory: a key stays until the watch has passed the learned version, or shown the deletion. An
-    object that left the scope, came back and was deleted, all before the watch showed any of it, is
-    seen once more after `lose`, until the watch shows the second end.
+    A key is removed when the watch passes the learned version, or reports the deletion.
+
+    Caveat: if an object leaves the scope, returns and is deleted while the watch lags, it reappears
+    after `lose` until the watch reports the deletion.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Ahead:
 
     @property
     def newest(self) -> int:
-        """The highest version that is known; 0 when there is none."""
+        """The highest learned version; 0 if there is none."""
         return max((known.version for known in self._known.values()), default=0)
 
     def clear(self) -> None:
@@ -119,12 +119,15 @@ class Ahead:
         self._known.clear()
 
     def learn(self, key: ObjectKey, obj: Obj, position: int) -> bool:
-        """Note a state of an object; whether it is news.
+        """Record a state of an object.
 
         Args:
             key: the object.
             obj: the state.
-            position: the version up to which lists and watches have shown everything.
+            position: the version up to which lists and watches are complete.
+
+        Returns:
+            whether the state is newer than everything known of this key.
         """
         version, uid = version_number(obj), _uid(obj)
         if not position or version <= position:
@@ -136,7 +139,7 @@ class Ahead:
         return True
 
     def lose(self, key: ObjectKey, held: Obj) -> bool:
-        """Note that what is held does not exist any more; whether that may be believed."""
+        """Record that an object in the store no longer exists; False if it has no version."""
         version = version_number(held)
         if not version:
             return False
@@ -144,7 +147,7 @@ class Ahead:
         return True
 
     def is_outdated(self, key: ObjectKey, obj: Obj, *, deleted: bool) -> bool:
-        """Whether a watch event tells less than is known; if not, the event counts from now on."""
+        """Whether a watch event is older than the known state; if not, it replaces that state."""
         known = self._known.get(key)
         if known is None:
             return False
@@ -159,7 +162,7 @@ class Ahead:
         return False
 
     def pass_by(self, position: int) -> None:
-        """The watch has shown everything up to this version."""
+        """Remove the keys that the watch has caught up with, given the version it has reached."""
         passed = [
             key
             for key, known in self._known.items()
@@ -169,14 +172,14 @@ class Ahead:
             del self._known[key]
 
     def keep(self, listed: Mapping[ObjectKey, Obj], version: int) -> frozenset[ObjectKey]:
-        """Compare a whole list with what is known.
+        """Compare a complete list with the known states.
 
         Args:
             listed: the objects of the list.
-            version: that of the list; 0 when it cannot be compared.
+            version: that of the list; 0 if it cannot be compared.
 
         Returns:
-            the keys of which the list tells less: for them it does not count.
+            the keys whose known state is newer than the list.
         """
         kept = []
         for key, known in list(self._known.items()):

@@ -140,7 +140,7 @@ class Replace:
     Attributes:
         items: objects by key, without duplicates.
         initial: whether it is the first filling.
-        kept: keys that stay as they are, because more is known of them than the list tells.
+        kept: keys that stay as they are, because a newer state than the listed one is known.
     """
 
     items: tuple[tuple[ObjectKey, Obj], ...]

@@ -1,4 +1,4 @@
-"""Reads what a server sends to a reflector: names, versions, and what its errors mean."""
+"""Read keys and versions from what a server sends to a reflector, and classify its errors."""
 
 from __future__ import annotations
 

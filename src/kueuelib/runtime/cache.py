@@ -30,8 +30,8 @@ class _Scope(NamedTuple):
 class Cache:
     """One informer per kind, namespace and selectors.
 
-    Whoever writes hands the answers to `learn`: then nobody who reads a store acts on a state that
-    is older than the write.
+    Pass the answer of each write to `learn`: then no reader of a store acts on a state older than
+    that write.
 
     Args:
         client: lists and watches.
@@ -119,28 +119,28 @@ class Cache:
         )
 
     def learn(self, answer: Obj) -> None:
-        """Take over what the server answered; every informer does for which it is meant.
+        """Pass an answer of the server to all informers of its kind and API version.
 
-        See `Informer.learn`. An answer in a version of the API that nobody caches changes nothing.
+        See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
         for informer, _ in list(self._informers.values()):
             informer.learn(answer)
 
     def learn_gone(self, obj: Obj) -> None:
-        """Take over that an object does not exist any more; see `Informer.learn_gone`."""
+        """Drop an object that the server reports as not found; see `Informer.learn_gone`."""
         for informer, _ in list(self._informers.values()):
             informer.learn_gone(obj)
 
     def learn_deleted(self, obj: Obj, answer: Obj) -> None:
-        """Take over what the server answered to a `delete`; see `Informer.learn_deleted`."""
+        """Store the result of a `delete`; see `Informer.learn_deleted`."""
         for informer, _ in list(self._informers.values()):
             informer.learn_deleted(obj, answer)
 
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
-        """Read one object from the server, and learn the answer; see `Informer.refresh`.
+        """Read one object from the server and learn the answer; see `Informer.refresh`.
 
         Raises:
-            ApiError: it could not be read; `NotFound` when the kind is not served.
+            ApiError: it could not be read; `NotFound` if the kind is not served.
             TransportError: the same.
         """
         held = [

@@ -1,4 +1,4 @@
-"""Tells handlers what happened to a store, in the order in which it happened."""
+"""Calls the handlers of a store with its deltas, in the order of the changes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from kueuelib.api.meta import Obj
 from kueuelib.machinery.store import Delta
 
 YIELD_EVERY = 200
-"""Deltas after which other tasks get their turn."""
+"""Number of deltas after which other tasks may run."""
 
 Handler = Callable[[Delta[Obj]], None]
 
 
 class Dispatch:
-    """One line of deltas for all handlers of one store.
+    """A queue of deltas for all handlers of one store.
 
-    Whoever changes the store puts the deltas at the end of the line at once; one at a time tells
-    them. So no delta overtakes another one, whoever brought it.
+    Each change of the store appends its deltas immediately. Only one caller at a time dispatches
+    them, so no delta overtakes another, whether it comes from a watch or from an answer.
     """
 
     def __init__(self) -> None:
         self._handlers: list[Handler] = []
-        self._line: deque[tuple[tuple[Handler, ...], Delta[Obj]]] = deque()
-        self._telling = False
+        self._queue: deque[tuple[tuple[Handler, ...], Delta[Obj]]] = deque()
+        self._busy = False
 
     def add(self, handler: Handler, present: Iterable[Delta[Obj]]) -> Callable[[], None]:
-        """Tell `handler` what there is, then every delta that is put from now on.
+        """Call `handler` with the deltas of what exists, then with every delta put from now on.
 
         Returns:
             a function that removes the handler; it may be called again.
@@ -44,36 +44,36 @@ class Dispatch:
         return remove
 
     def put(self, deltas: Iterable[Delta[Obj]]) -> None:
-        """Put deltas at the end of the line, for those who are handlers now."""
+        """Append deltas to the queue, for the handlers registered at this moment."""
         handlers = tuple(self._handlers)
-        self._line.extend((handlers, delta) for delta in deltas)
+        self._queue.extend((handlers, delta) for delta in deltas)
 
-    def tell_now(self) -> None:
-        """Tell all that waits, unless somebody is telling: then that one goes on with it."""
-        if self._telling:
+    def flush(self) -> None:
+        """Dispatch the whole queue at once; if a dispatch is in progress, it does the work."""
+        if self._busy:
             return
-        self._telling = True
+        self._busy = True
         try:
-            while self._line:
-                self._tell_next()
+            while self._queue:
+                self._dispatch_next()
         finally:
-            self._telling = False
+            self._busy = False
 
-    async def tell(self) -> None:
-        """Tell all that waits, and let other tasks run now and then."""
-        assert not self._telling, "only the owner of the line waits while it tells"
-        self._telling = True
+    async def drain(self) -> None:
+        """Dispatch the whole queue, yielding to other tasks every `YIELD_EVERY` deltas."""
+        assert not self._busy, "there is one asynchronous dispatcher"
+        self._busy = True
         try:
-            told = 0
-            while self._line:
-                self._tell_next()
-                told += 1
-                if told % YIELD_EVERY == 0:
+            count = 0
+            while self._queue:
+                self._dispatch_next()
+                count += 1
+                if count % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
         finally:
-            self._telling = False
+            self._busy = False
 
-    def _tell_next(self) -> None:
-        handlers, delta = self._line.popleft()
+    def _dispatch_next(self) -> None:
+        handlers, delta = self._queue.popleft()
         for handler in handlers:
             handler(delta)

@@ -61,17 +61,17 @@ def strip(obj: Obj) -> Obj:
 
 
 async def read(client: Client, resource: Resource, key: ObjectKey) -> Obj | None:
-    """One object as the server has it; None when there is none of that name.
+    """Read one object; return None if it does not exist.
 
     Raises:
-        ApiError: it could not be read; `NotFound` when the kind is not served.
+        ApiError: it could not be read; `NotFound` if the kind is not served.
         TransportError: the same.
     """
     try:
         return await client.get(resource, key)
     except NotFound as error:
         if error.details.get("name") != key.name:
-            raise  # what is missing is not the object
+            raise  # the kind is missing, not the object
         return None
 
 
@@ -83,7 +83,7 @@ class Informer:
         - Handlers are called in order, on the event loop, after the store was changed; a handler
           may see a store that is newer than its delta.
         - When `synced` is set, every handler has been told all that was listed first.
-        - What is learned from an answer is told like what is watched, in one order with it, and an
+        - An answer passed to `learn` is dispatched in one order with the events of the watch. An
           older state never replaces a newer one.
         - A watch that breaks is resumed, a version that is too old leads to a new list; what
           vanished meanwhile is told as a deletion. This goes on until `run` is cancelled.
@@ -176,16 +176,18 @@ class Informer:
         self.store.add_index(name, function)
 
     def learn(self, answer: Obj) -> None:
-        """Take over what the server answered to a write of one's own, or to a `get`.
+        """Store the object that the server returned from a write or a `get`.
 
-        The store has it when this returns, unless something newer is known or the object does not
-        belong here, and the handlers are told in order. So nobody who reads the store acts on a
-        state that is older than the write. Before the first list is complete, and when resource
-        versions are not decimal, nothing is learned: the watch will show it.
+        When this returns, the store has the answer, unless it has a newer state or the object does
+        not match the selectors. Handlers are called in order. So a reconciler that reads the store
+        never acts on a state older than its own last write.
+
+        Nothing is learned before the first list is complete, or if resource versions are not
+        decimal. Then the watch delivers the change.
 
         Args:
-            answer: the whole object, in the version of the API that this informer asks for;
-                anything else is ignored. It is copied.
+            answer: the whole object, in this informer's API version; anything else is ignored. It
+                is copied.
         """
         if not self._is_ours(answer):
             return
@@ -197,21 +199,22 @@ class Informer:
             self._change(self._core.learn(answer, included=included))
 
     def learn_gone(self, obj: Obj) -> None:
-        """Take over that an object does not exist any more, as the server has just said.
+        """Drop an object that the server reports as not found.
 
         Args:
-            obj: any state of it; objects of that name with another UID are not touched.
+            obj: any state of it. An object of the same name with another UID stays.
         """
         held = self.store.get(key_of(obj)) if self._is_ours(obj) else None
         if held is not None and held["metadata"].get("uid") == obj["metadata"].get("uid"):
             self._change(self._core.lose(held))
 
     def learn_deleted(self, obj: Obj, answer: Obj) -> None:
-        """Take over what the server answered to a `delete`: a last state, or that it is gone.
+        """Store the result of a `delete`.
 
         Args:
             obj: any state of the object.
-            answer: the object as it still is, or a `Status`.
+            answer: what `Client.delete` returned: the terminating object, or a `Status` if the
+                object is gone.
         """
         if answer.get("kind") == "Status":
             self.learn_gone(obj)
@@ -219,16 +222,16 @@ class Informer:
             self.learn(answer)
 
     async def refresh(self, key: ObjectKey) -> Obj | None:
-        """Read one object from the server, and learn the answer.
+        """Read one object from the server and learn the answer.
 
-        This is for a write that was refused because the store is behind (`Conflict`,
-        `AlreadyExists`), or whose answer was lost.
+        Use it when a write was refused because the store is stale (`Conflict`, `AlreadyExists`,
+        `NotFound`), or when its answer was lost.
 
         Returns:
-            the object as the server sent it; None when there is none.
+            the object as the server returned it; None if it does not exist.
 
         Raises:
-            ApiError: it could not be read; `NotFound` when the kind is not served.
+            ApiError: it could not be read; `NotFound` if the kind is not served.
             TransportError: the same.
         """
         held = self.store.get(key)
@@ -246,7 +249,7 @@ class Informer:
     def _change(self, changes: Sequence[Change[Obj]]) -> None:
         self._dispatch.put(self.store.apply(changes, same=same_version))
         try:
-            self._dispatch.tell_now()
+            self._dispatch.flush()
         except Exception as error:
             if self._runner is None:
                 raise
@@ -271,7 +274,7 @@ class Informer:
         commands: Sequence[Command] = self._core.start(self._now(), random.random())
         while True:
             activity = self._carry_out(commands)
-            await self._dispatch.tell()
+            await self._dispatch.drain()
             if self._core.synced and not self.synced:
                 self._synced.set()
                 if ready is not None:
@@ -280,7 +283,7 @@ class Informer:
             commands = self._core.step(event, self._now(), random.random())
 
     def _carry_out(self, commands: Sequence[Command]) -> List | Watch | Sleep | None:
-        """Change the store; the activity to begin. Not a coroutine: see `ReflectorCore`."""
+        """Change the store without awaiting, as `ReflectorCore` demands; the next activity."""
         activity = None
         for command in commands:
             match command:
@@ -294,7 +297,7 @@ class Informer:
                         self.store.replace(items, initial=initial, same=same, kept=kept)
                     )
                 case MarkSynced():
-                    pass  # once the handlers are told
+                    pass  # `_follow` does that after the handlers were called
                 case ReportError(error, during):
                     self._note(error, during)
         return activity
