@@ -56,6 +56,7 @@ class Cache:
         self._clock = clock
         self._telemetry = telemetry
         self._informers: dict[_Scope, tuple[Informer, Transform]] = {}
+        self._apart: list[Informer] = []
         self._group: asyncio.TaskGroup | None = None
 
     def informer(
@@ -81,7 +82,7 @@ class Cache:
                     f"{resource.plural} are cached with another version or transform already"
                 )
             return informer
-        informer = self.apart(
+        informer = self._made(
             resource,
             namespace=namespace,
             label_selector=label_selector,
@@ -104,8 +105,28 @@ class Cache:
     ) -> Informer:
         """A new informer that is not shared, for a kind that may come and go.
 
-        The caller runs it. The cache neither starts it nor waits until it is synced.
+        The caller runs it. The cache neither starts it nor waits until it is synced, but passes
+        answers to it until `run` has ended.
         """
+        informer = self._made(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            transform=transform,
+        )
+        self._apart = [*(other for other in self._apart if not other.ended), informer]
+        return informer
+
+    def _made(
+        self,
+        resource: Resource,
+        *,
+        namespace: str,
+        label_selector: str,
+        field_selector: str,
+        transform: Transform,
+    ) -> Informer:
         return Informer(
             self._client,
             resource,
@@ -123,17 +144,17 @@ class Cache:
 
         See `Informer.learn`. An answer of a kind that is not cached has no effect.
         """
-        for informer, _ in list(self._informers.values()):
+        for informer in self._learners():
             informer.learn(answer)
 
     def learn_gone(self, obj: Obj) -> None:
         """Drop an object that the server reports as not found; see `Informer.learn_gone`."""
-        for informer, _ in list(self._informers.values()):
+        for informer in self._learners():
             informer.learn_gone(obj)
 
     def learn_deleted(self, obj: Obj, answer: Obj) -> None:
         """Store the result of a `delete`; see `Informer.learn_deleted`."""
-        for informer, _ in list(self._informers.values()):
+        for informer in self._learners():
             informer.learn_deleted(obj, answer)
 
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
@@ -145,7 +166,7 @@ class Cache:
         """
         held = [
             obj
-            for informer, _ in self._informers.values()
+            for informer in self._learners()
             if informer.resource == resource and (obj := informer.store.get(key)) is not None
         ]
         answer = await read(self._client, resource, key)
@@ -155,6 +176,9 @@ class Cache:
             for obj in held:
                 self.learn_gone(obj)
         return answer
+
+    def _learners(self) -> list[Informer]:
+        return [*(informer for informer, _ in self._informers.values()), *self._apart]
 
     @property
     def synced(self) -> bool:

@@ -135,6 +135,7 @@ class Informer:
         self._dispatch = Dispatch()
         self._failure: Exception | None = None
         self._runner: asyncio.Task[None] | None = None
+        self.ended = False  # `run` was called and is over
         self._synced = asyncio.Event()
         self._stream: WatchStream | None = None
         self._log = get_logger("informer", resource=resource.plural)
@@ -182,8 +183,8 @@ class Informer:
         not match the selectors. Handlers are called in order. So a reconciler that reads the store
         never acts on a state older than its own last write.
 
-        Nothing is learned before the first list is complete, or if resource versions are not
-        decimal. Then the watch delivers the change.
+        Nothing is learned before the first list is complete, after `run` has ended, or if resource
+        versions are not decimal. In the last case the watch delivers the change.
 
         Args:
             answer: the whole object, in this informer's API version; anything else is ignored. It
@@ -244,7 +245,7 @@ class Informer:
 
     def _is_ours(self, obj: Obj) -> bool:
         found = obj.get("apiVersion"), obj.get("kind")
-        return found == (self.resource.api_version, self.resource.kind)
+        return not self.ended and found == (self.resource.api_version, self.resource.kind)
 
     def _change(self, changes: Sequence[Change[Obj]]) -> None:
         self._dispatch.put(self.store.apply(changes, same=same_version))
@@ -267,7 +268,7 @@ class Informer:
             runner.uncancel()
             raise self._failure from None
         finally:
-            self._runner = None
+            self._runner, self.ended = None, True
             await self._close_stream()
 
     async def _follow(self, ready: Callable[[], None] | None) -> None:

@@ -456,6 +456,19 @@ async def test_a_cache_hands_answers_to_whom_they_are_meant_for(jobs):
     await stopped(task)
 
 
+async def test_a_cache_hands_answers_to_informers_apart_until_they_end(jobs):
+    cache = Cache(jobs.client)
+    apart = cache.apart(JOBS)
+    task = await running(apart)
+    cache.learn(job("a", 99))
+    assert apart.store.keys() == (ObjectKey("ns", "a"),)
+    await stopped(task)
+    assert apart.ended
+    cache.learn(job("b", 100))
+    cache.learn_gone(job("a", 99))
+    assert apart.store.keys() == (ObjectKey("ns", "a"),)
+
+
 async def test_the_cache_shares_informers_and_starts_late_ones(jobs):
     jobs.put("a")
     cache = Cache(jobs.client)
