@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 import attrs
+import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
 from kueuelib.errors import (
@@ -247,7 +247,7 @@ class ReflectorCore:
         key = key_in(answer)
         if not self._ahead.learn(key, answer, number_of(self.version)):
             return ()
-        return (Change(key, self._kept(copy.deepcopy(answer)) if included else None),)
+        return (Change(key, self._kept(_copied(answer)) if included else None),)
 
     def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
         """Return the changes to the store when the object that it holds no longer exists."""
@@ -512,6 +512,11 @@ class ReflectorCore:
         self._filling = None
         self._after_sleep = then
         return [Sleep(seconds)]
+
+
+def _copied(obj: Obj) -> Obj:
+    copied: Obj = orjson.loads(orjson.dumps(obj))  # much faster than `deepcopy`
+    return copied
 
 
 def _flushed(commands: list[Command], changes: list[Change[Obj]]) -> list[Command]:
