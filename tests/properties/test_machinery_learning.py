@@ -352,3 +352,24 @@ def test_a_server_that_lost_its_history_is_followed(before, after, streaming):
     for step in after:
         act(server, shell, *step)
     converges(server, shell)
+
+
+@settings(max_examples=50, deadline=None)
+@given(STEPS, st.booleans())
+def test_an_answer_from_a_lost_history_does_not_stay(steps, streaming):
+    server = Server()
+    shell = Shell(server, streaming=streaming)
+    for step in steps:
+        act(server, shell, *step)
+    late = server.answers[-1:]
+    server.lose_history()
+    shell.fault(ERRORS["break"])
+    shell.settle()
+    for answer in late:
+        shell.tell(shell.store.apply(shell.core.learn(answer, included=is_in(answer))))
+    for _ in range(2):
+        shell.now += 100.0
+        shell.fault(ERRORS["end"])
+        shell.settle()
+    shell.forget()
+    converges(server, shell)

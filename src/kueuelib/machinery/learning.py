@@ -118,6 +118,20 @@ class Ahead:
         """Forget everything."""
         self._known.clear()
 
+    def snapshot(self) -> Mapping[ObjectKey, object]:
+        """What is known now, for `unchanged` and `forget`."""
+        return dict(self._known)
+
+    def unchanged(self, snapshot: Mapping[ObjectKey, object]) -> bool:
+        """Whether anything of a snapshot is still waiting for the watch."""
+        return any(self._known.get(key) == known for key, known in snapshot.items())
+
+    def forget(self, snapshot: Mapping[ObjectKey, object]) -> None:
+        """Forget what is in a snapshot, except where something newer was learned since."""
+        for key, known in snapshot.items():
+            if self._known.get(key) == known:
+                del self._known[key]
+
     def learn(self, key: ObjectKey, obj: Obj, position: int) -> bool:
         """Record a state of an object.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 import attrs
@@ -54,6 +54,10 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SHORT_WATCH = 1.0
 """Seconds; a stream that ends sooner is suspicious."""
 PAGE_SIZE = 500
+CONFIRMATION = 60.0
+"""Seconds; a stream that lasts longer should have delivered all that was learned before it began.
+Otherwise a consistent list decides. For example, an answer may come from a history that the server
+has lost since."""
 _NO_VERSION = ("", "0")
 _UNSUPPORTED = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
 
@@ -170,6 +174,7 @@ class ReflectorCore:
         self._asked = List("")  # the page under way
         self._requested = ""  # the version that this filling asked for
         self._ahead = Ahead()
+        self._before: Mapping[ObjectKey, object] = {}  # learned before this activity began
         self._least = 0  # the version that this filling must have at least
         self._answered = 0  # the newest version of an answer that came before the first filling
         self._pages: dict[ObjectKey, Obj] = {}
@@ -263,6 +268,7 @@ class ReflectorCore:
         self._requested = str(self._least) if self._least > seen else self.version
         if self._unavailable:
             self._requested = ""
+        self._before = self._ahead.snapshot()
         if self._streaming and not self._plain_once:
             return self._watch(self._requested, cause, chance, initial_events=True)
         if not self._requested and not self._unavailable and self._options.any_start:
@@ -310,6 +316,8 @@ class ReflectorCore:
         found = number_of(version)
         if found < self._least:  # a consistent read: the server has lost its history
             self._ahead.clear()
+        elif not self._requested:
+            self._ahead.forget(self._before)  # a consistent read knows better
         self._answered = 0
         kept = self._ahead.keep(objects, found)
         items = tuple((key, obj) for key, obj in objects.items() if key not in kept)
@@ -336,6 +344,8 @@ class ReflectorCore:
         self, version: str, cause: str, chance: float, *, initial_events: bool = False
     ) -> list[Command]:
         self._state = _State.OPENING
+        if not initial_events:
+            self._before = self._ahead.snapshot()
         self._filling = {} if initial_events else None
         self._trusted = version not in _NO_VERSION and not initial_events
         self._delivered = 0
@@ -448,6 +458,9 @@ class ReflectorCore:
             # Such a stream starts with all that exists, unordered: a deletion in the gap to the
             # next one would stay unseen.
             return self._refill_later("untrusted", None, now, chance)
+        if lasted >= CONFIRMATION and self._ahead.unchanged(self._before):
+            self._unavailable = True
+            return self._refill_later("unconfirmed", None, now, chance)
         if lasted < SHORT_WATCH:
             return self._sleep(SHORT_WATCH - lasted, self._rewatch("ended"))
         return self._watch(self.version, "ended", chance)

@@ -92,7 +92,7 @@ class List:
         limit: the query parameter; 0: leave it out.
         continue_token: the query parameter `continue`; empty: leave it out.
         cause: why, for metrics and logs: `start`, `expired`, `error`, `outdated`, `short-watch`,
-            `untrusted`, `unsupported`, `page`.
+            `unconfirmed`, `untrusted`, `unsupported`, `page`.
     """
 
     resource_version: str

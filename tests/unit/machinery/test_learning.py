@@ -116,6 +116,31 @@ def test_a_list_that_is_older_than_asked_for_is_asked_again_and_then_believed():
     assert core.step(Listed([], "40"), 1.0, 0.0)[0] == Replace((), initial=False)
 
 
+def test_what_no_watch_confirms_is_decided_by_a_consistent_list():
+    core = watching(pod("a", 5), pod("b", 6))
+    core.step(StreamEnded(), 10.0, 0.0)  # what is learned now precedes the next stream
+    core.learn(pod("a", 900))
+    core.lose(pod("b", 6))
+    core.step(WatchOpened(), 10.0, 0.0)
+    assert core.step(StreamEnded(), 60.0, 0.0)[-1].cause == "ended"
+    core.step(WatchOpened(), 60.0, 0.0)
+    core.step(StreamEnded(), 120.0, 0.0)
+    assert core.step(Tick(), 121.0, 0.0) == (List("", 500, cause="unconfirmed"),)
+    core.learn(pod("c", 950))
+    replace = core.step(Listed([pod("b", 6)], "940"), 121.0, 0.0)[0]
+    assert replace == Replace(((("n", "b"), pod("b", 6)),), False, frozenset({("n", "c")}))
+
+
+def test_a_long_stream_confirms_what_it_delivers():
+    core = watching()
+    core.step(StreamEnded(), 10.0, 0.0)
+    core.learn(pod("a", 15))
+    core.step(WatchOpened(), 10.0, 0.0)
+    seen(core, ("ADDED", pod("a", 15)))
+    core.learn(pod("b", 18))
+    assert core.step(StreamEnded(), 90.0, 0.0)[-1].cause == "ended"
+
+
 def test_what_is_gone_does_not_come_back():
     core = watching(pod("a", 5))
     assert core.lose(pod("a", 5)) == (Change(("n", "a"), None),)
