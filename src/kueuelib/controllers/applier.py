@@ -1,31 +1,32 @@
 """Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6), and
 one per victim of a preemption (`kueuelib.controllers.evictions`).
 
-The newest order of a workload counts; two orders of one workload never run at once. Waiting,
-retries and their growing pauses are those of the `Controller` that runs this reconciler.
+What is to be written, and what the engine is told of an order that will not be, is decided by
+`kueuelib.workload.orders`; two orders of one workload never run at once. Waiting, retries and their
+growing pauses are those of the `Controller` that runs this reconciler.
 
-An admission was already charged in the cache when it comes here (*assumed*). It ends in one of
-three ways: the patch is stored, and its delta confirms the assumption; the workload has changed so
-that the plan is void; or the server refuses it repeatedly. In the last two cases the assumption is
-taken back (`Forgotten`), which queues the workload again. While there is no answer from the server
-the assumption stays: nothing else could be written either.
+An admission was already charged in the cache when it comes here (*assumed*). While there is no
+answer from the server the assumption stays: nothing else could be written either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
-from kueuelib.controllers.evictions import Eviction, Evictor
-from kueuelib.controllers.orders import Orders, Refusals
-from kueuelib.errors import ApiError, NotFound
+from kueuelib.controllers.evictions import Evictor
+from kueuelib.controllers.orders import Orders
+from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.cycle import Admit, Wait
-from kueuelib.scheduler.events import Confirmed, Forgotten
+from kueuelib.scheduler.events import Confirmed
+from kueuelib.scheduler.holders import Holder
 from kueuelib.workload import states
+from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone
 from kueuelib.workload.states import IllegalTransition, Phase
 
 if TYPE_CHECKING:
@@ -34,22 +35,28 @@ if TYPE_CHECKING:
 MESSAGE_PAUSE = 1.0
 """Seconds by which a new message with an old reason is delayed, so that several become one."""
 ADMISSION_PRIORITY = 10
+AT_ONCE = 0.001
+"""Seconds until the order that waited for another one is carried out."""
+PURPOSES = {Admit: "admission", Eviction: "preemption", Wait: "wait"}
+"""How the kinds of orders are called in metrics and logs."""
 
 
 class Applier:
-    """Writes admissions and the reasons of those that wait.
+    """Writes admissions, evictions, and the reasons of those that wait.
 
     Args:
         written: what orders are carried out with.
+        holder: what the engine charges a workload, None for nothing.
     """
 
-    def __init__(self, written: Orders) -> None:
+    def __init__(
+        self, written: Orders, holder: Callable[[ObjectKey], Holder | None] | None = None
+    ) -> None:
         self._written = written
-        self._orders: dict[ObjectKey, Admit | Wait | Eviction] = {}
-        self._under_way: set[ObjectKey] = set()
+        self._holder = holder
         self._evictor = Evictor(written)
-        self._refusals = Refusals("admission", written.metrics)
         self._log = get_logger("applier")
+        self.book = OrderBook()
 
     def submit(self, settled: Settled, controller: Controller) -> None:
         """Takes the orders of a plan; returns at once.
@@ -59,68 +66,86 @@ class Applier:
             controller: the controller that runs this reconciler.
         """
         for admission in settled.admissions:
-            self._orders[admission.key] = admission
+            self._take(admission)
             controller.enqueue(admission.key, priority=ADMISSION_PRIORITY)
         for wait in settled.waits:
             if wait.transient:
                 continue
-            self._orders[wait.key] = wait
+            self._take(wait)
             controller.enqueue(wait.key, after=self._pause(wait))
         for preemption in settled.preemptions:
             for victim in preemption.victims:
-                self._preempt(Eviction(victim, preemption), controller)
-
-    def _preempt(self, eviction: Eviction, controller: Controller) -> None:
-        """Takes the order to evict; an admission that nobody began to write is just forgotten."""
-        key = eviction.key
-        before = self._orders.get(key)
-        if isinstance(before, Admit) and key not in self._under_way:
-            self._take_back(before, "preempted")
-            return
-        self._orders[key] = eviction
-        controller.enqueue(key, priority=ADMISSION_PRIORITY)
+                self._take(Eviction(victim, preemption))
+                controller.enqueue(victim.key, priority=ADMISSION_PRIORITY)
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Carries out the newest order of one workload.
+        """Carries out the next order of one workload.
 
         Raises:
             ApiError: the server refuses; the order stays, and is tried again.
             TransportError: no answer; the same.
         """
-        order = self._orders.get(key)
+        order = self.book.begin(key)
         if order is None:
             return DONE
-        self._under_way.add(key)
+        outcome = Outcome.UNKNOWN
         try:
-            if isinstance(order, Admit):
-                await self._admit(order)
-            elif isinstance(order, Eviction):
-                await self._evictor.evict(order)
-            else:
-                await self._wait(order)
-        finally:
-            self._under_way.discard(key)
-        if self._orders.get(key) is order:
-            del self._orders[key]
-        return DONE
+            outcome = await self._carry_out(order.what)
+        except IllegalTransition as error:
+            outcome = Outcome.VOID
+            what = PURPOSES[type(order.what)]
+            self._log.info(f"{what} is void", workload=str(key), why=error.problem)
+        except NotFound:
+            outcome = Outcome.GONE
+        except NotConnected:
+            outcome = Outcome.AGAIN
+            raise
+        except ApiError as error:
+            outcome = _outcome_of(error)
+            if outcome is Outcome.REFUSED:
+                self._written.metrics.wrote(PURPOSES[type(order.what)], "refused")
+            if outcome is not Outcome.REFUSED or not self.book.gives_up(order):
+                raise
+            self._refused(order.what, error)
+        finally:  # also when it is cancelled, or fails in a way that nobody foresaw
+            self._passed(self.book.end(order, outcome))
+        after = self.book.waits(key)
+        if after is None or isinstance(after, Wait):
+            return DONE
+        return Result(requeue_after=AT_ONCE, priority=ADMISSION_PRIORITY)
+
+    def _take(self, what: What) -> None:
+        self._passed(self.book.submit(what))
+
+    def _passed(self, edge: Edge) -> None:
+        """Tells the engine, and counts, what ended without being written."""
+        for over in edge.ended:
+            what = over.order.what
+            if over.how not in (End.STORED, End.REFUSED) and not isinstance(what, Wait):
+                self._written.metrics.wrote(PURPOSES[type(what)], over.how.value)
+        for event in edge.events:
+            self._written.observe(event)
+
+    async def _carry_out(self, what: What) -> Outcome:
+        known = self._foregone(what)
+        if known is not None:
+            return known
+        match what:
+            case Admit():
+                await self._admit(what)
+            case Eviction():
+                await self._evictor.evict(what)
+            case Wait():
+                await self._wait(what)
+        return Outcome.STORED
+
+    def _foregone(self, what: What) -> Outcome | None:
+        return None if self._holder is None else foregone(what, self._holder(what.key))
 
     async def _admit(self, order: Admit) -> None:
-        try:
-            wl = await self._reserve(order)
-        except IllegalTransition as error:
-            self._log.info("admission is void", workload=str(order.key), why=error.problem)
-            self._take_back(order, "void")
-            return
-        except NotFound:
-            self._take_back(order, "gone")
-            return
-        except ApiError as error:
-            self._refused(order, error)
-            return
-        self._refusals.forget(order.key)
+        wl = await self._reserve(order)
         if wl is not None:
-            confirmed = Confirmed(order.key, wl["metadata"]["resourceVersion"])
-            self._written.observe(confirmed)
+            self._written.observe(Confirmed(order.key, wl["metadata"]["resourceVersion"]))
             self._report(order, wl)
 
     async def _reserve(self, order: Admit) -> Obj | None:
@@ -128,7 +153,7 @@ class Applier:
         admission = encode(order.admission)
 
         def reserved(wl: Obj) -> Obj | None:
-            if wl["metadata"]["uid"] != order.uid:
+            if wl["metadata"]["uid"] != order.uid or self._foregone(order) is Outcome.GONE:
                 raise NotFound(f"workload {order.key} is gone")
             if _is_done(wl, order):
                 return None
@@ -161,21 +186,15 @@ class Applier:
                 "wait time since reservation was 0s",
             )
 
-    def _refused(self, order: Admit, error: ApiError) -> None:
-        """Counts a refusal; the last one takes the assumption back, the others are raised again."""
-        self._refusals.add(order.key, error)
-        wl = self._written.workloads.store.get(order.key)
-        if wl is not None:
+    def _refused(self, what: What, error: ApiError) -> None:
+        """Says that an order is given up."""
+        if isinstance(what, Eviction):
+            self._evictor.refused(what, error)
+            return
+        wl = self._written.workloads.store.get(what.key)
+        if wl is not None and isinstance(what, Admit):
             message = f"The admission could not be written: {error.message}"
             self._written.event(wl, "Warning", "AdmissionFailed", message)
-        self._take_back(order, "refused")
-
-    def _take_back(self, order: Admit, result: str) -> None:
-        self._written.metrics.wrote("admission", result)
-        self._refusals.forget(order.key)
-        if self._orders.get(order.key) is order:
-            del self._orders[order.key]
-        self._written.observe(Forgotten(order.key))
 
     async def _wait(self, order: Wait) -> None:
         written = self._written
@@ -185,10 +204,7 @@ class Applier:
                 return None
             return states.wait(wl, order.condition_reason, order.message, written.clock.now())
 
-        try:
-            wl = await written.write(order.key, written.newest(order.key), waits, "wait")
-        except NotFound:
-            return
+        wl = await written.write(order.key, written.newest(order.key), waits, "wait")
         if wl is not None:
             written.remember(order.key, wl)
             written.metrics.wrote("wait", "ok")
@@ -198,6 +214,15 @@ class Applier:
         wl = self._written.newest(order.key)
         known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
         return MESSAGE_PAUSE if known == order.condition_reason else 0.0
+
+
+def _outcome_of(error: ApiError) -> Outcome:
+    """What the failure of a write says about the order."""
+    if error.code >= 500:
+        return Outcome.UNKNOWN
+    if isinstance(error, Conflict | TooManyRequests):
+        return Outcome.AGAIN
+    return Outcome.REFUSED
 
 
 def _is_done(wl: Obj, order: Admit) -> bool:

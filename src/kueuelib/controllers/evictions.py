@@ -8,35 +8,12 @@ leave.
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api import names
-from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.orders import Orders, Refusals
+from kueuelib.api.meta import Obj
+from kueuelib.controllers.orders import Orders
 from kueuelib.errors import ApiError, NotFound
-from kueuelib.runtime.logs import get_logger
-from kueuelib.scheduler.events import EvictionFailed
-from kueuelib.scheduler.preemption.victims import Preemption, Victim
 from kueuelib.workload import states
-from kueuelib.workload.states import IllegalTransition
-
-
-@attrs.frozen(eq=False)
-class Eviction:
-    """The order to tell one victim to leave.
-
-    Attributes:
-        victim: who.
-        preemption: for whom.
-    """
-
-    victim: Victim
-    preemption: Preemption
-
-    @property
-    def key(self) -> ObjectKey:
-        """The victim."""
-        return self.victim.key
+from kueuelib.workload.orders import Eviction
 
 
 class Evictor:
@@ -48,29 +25,19 @@ class Evictor:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._refusals = Refusals("preemption", orders.metrics)
-        self._log = get_logger("evictor")
 
     async def evict(self, order: Eviction) -> None:
         """Tells one victim to leave.
 
         Raises:
-            ApiError: the server refuses, and may agree later.
+            IllegalTransition: it holds no quota any more.
+            NotFound: it is gone.
+            ApiError: the server refuses.
             TransportError: no answer.
         """
-        try:
-            wl = await self._tell(order)
-        except IllegalTransition as error:
-            self._log.info("eviction is void", workload=str(order.key), why=error.problem)
-            self._stays(order, "void")
-        except NotFound:
-            self._stays(order, "gone")
-        except ApiError as error:
-            self._refused(order, error)
-        else:
-            self._refusals.forget(order.key)
-            if wl is not None:
-                self._report(order, wl)
+        wl = await self._tell(order)
+        if wl is not None:
+            self._report(order, wl)
 
     async def _tell(self, order: Eviction) -> Obj | None:
         """Writes the eviction, on the newest object; None when it is being evicted already."""
@@ -81,7 +48,7 @@ class Evictor:
         message = order.preemption.message(order.victim)
 
         def preempted(wl: Obj) -> Obj:
-            if wl["metadata"]["uid"] != order.victim.holder.uid:
+            if wl["metadata"]["uid"] != order.uid:
                 raise NotFound(f"workload {order.key} is gone")
             return states.preempt(wl, order.victim.path.value, message, orders.clock.now())
 
@@ -105,16 +72,9 @@ class Evictor:
             )
             orders.event(preemptor, "Normal", "PreemptedWorkload", told)
 
-    def _refused(self, order: Eviction, error: ApiError) -> None:
-        """Counts a refusal; the last one lets the victim stay, the others are raised again."""
-        self._refusals.add(order.key, error)
+    def refused(self, order: Eviction, error: ApiError) -> None:
+        """Tells the preemptor that the server does not let the victim be told."""
         preemptor = self._orders.newest(order.preemption.key)
         if preemptor is not None:
             message = f"Workload {order.key} could not be told to leave: {error.message}"
             self._orders.event(preemptor, "Warning", "PreemptionFailed", message)
-        self._stays(order, "refused")
-
-    def _stays(self, order: Eviction, result: str) -> None:
-        self._orders.metrics.wrote("preemption", result)
-        self._refusals.forget(order.key)
-        self._orders.observe(EvictionFailed(order.key))

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.errors import Conflict, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 COMPONENT = "kueue-admission"
 CONFLICTS = 4
 """How often a patch is rebuilt on a newer object before the retry waits."""
-REFUSALS = 5
-"""After how many refusals by the server an order is given up."""
 
 
 @attrs.frozen(eq=False)
@@ -104,35 +102,3 @@ class Orders:
     def event(self, wl: Obj, type: str, reason: str, message: str) -> None:
         """Report something about a Workload."""
         self.recorder.event(wl, type, reason, message, component=COMPONENT)
-
-
-class Refusals:
-    """How often the server refused the orders of one kind; the last one is not raised again.
-
-    Args:
-        what: the kind of order.
-        metrics: counts.
-    """
-
-    def __init__(self, what: str, metrics: SchedulerMetrics) -> None:
-        self._what = what
-        self._metrics = metrics
-        self._counts: dict[ObjectKey, int] = {}
-
-    def add(self, key: ObjectKey, error: ApiError) -> None:
-        """Count a refusal; returns when it was one too many.
-
-        Raises:
-            ApiError: that the server may still agree to.
-        """
-        if isinstance(error, Conflict) or error.code == 429 or error.code >= 500:
-            raise error
-        count = self._counts.get(key, 0) + 1
-        self._metrics.wrote(self._what, "refused")
-        if count < REFUSALS:
-            self._counts[key] = count
-            raise error
-
-    def forget(self, key: ObjectKey) -> None:
-        """The order was carried out, or given up."""
-        self._counts.pop(key, None)

@@ -118,7 +118,8 @@ def setup(
     feed = Feed(engine, recorder, clock=clock)
     _attach(feed, informers, cache)
 
-    applier = Applier(Orders(client, informers.workloads, recorder, metrics, feed.observe, clock))
+    orders = Orders(client, informers.workloads, recorder, metrics, feed.observe, clock)
+    applier = Applier(orders, engine.holder)
     applying = Controller(
         "admission",
         applier,

@@ -152,10 +152,11 @@ class Forgotten:
     2.6).
 
     The Workload, if it still exists, is queued again at once. Nothing happens to one that is not
-    assumed.
+    assumed, or has another UID than the one that is named; an empty UID stands for any.
     """
 
     key: ObjectKey
+    uid: str = ""
 
 
 @attrs.frozen
@@ -174,10 +175,13 @@ class Confirmed:
 class EvictionFailed:
     """A victim of a preemption could not be told to leave (spec/scheduling 6.7).
 
-    It counts as staying again, and whoever waits for it looks at once who else could leave.
+    It counts as staying again, and whoever waits for it looks at once who else could leave. Nothing
+    happens to a Workload that has another UID than the one that is named; an empty UID stands for
+    any.
     """
 
     key: ObjectKey
+    uid: str = ""
 
 
 Event = (

@@ -288,7 +288,7 @@ class WorkloadFacts:
     def forgotten(self, event: events.Forgotten, now: float) -> None:
         """Reserving quota failed."""
         holder = self._state.cache.holder(event.key)
-        if holder is None or not holder.assumed:
+        if holder is None or not holder.assumed or event.uid not in ("", holder.uid):
             return
         self._release(event.key)
         self.place(event.key, now)
@@ -315,11 +315,11 @@ class WorkloadFacts:
 
     def eviction_failed(self, event: events.EvictionFailed, _: float) -> None:
         """A victim could not be told to leave."""
-        if event.key not in self._leaving:
-            return
-        del self._leaving[event.key]
         holder = self._state.cache.holder(event.key)
-        if holder is not None:
+        if event.key not in self._leaving or holder is None:
+            return
+        if event.uid in ("", holder.uid):
+            del self._leaving[event.key]
             self._mark(holder, evicted=False)
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:

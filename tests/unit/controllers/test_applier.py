@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from kueuelib.api import kinds
@@ -12,7 +15,7 @@ from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.applier import Applier
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.orders import REFUSALS, Orders
+from kueuelib.controllers.orders import Orders
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry
@@ -25,6 +28,7 @@ from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.reasons import ClusterQueueMissing
 from kueuelib.workload import states
+from kueuelib.workload.orders import REFUSALS
 
 KEY = ObjectKey("ns", "wl")
 
@@ -46,9 +50,9 @@ def workload(version: int = 1, generation: int = 1, uid: str = "u1", **status: A
     }
 
 
-def preemption() -> Preemption:
-    """The Workload has to make room for another one of its ClusterQueue."""
-    holder = Holder(
+def holder() -> Holder:
+    """What the Workload is charged."""
+    return Holder(
         key=KEY,
         uid="u1",
         cluster_queue="cq",
@@ -62,8 +66,12 @@ def preemption() -> Preemption:
         evicted=False,
         pods_ready=True,
     )
+
+
+def preemption(*, assumed: bool = True) -> Preemption:
+    """The Workload has to make room for another one of its ClusterQueue."""
     other = decode(Workload, workload(uid="u9"))
-    victim = Victim(holder, Path.IN_CLUSTER_QUEUE)
+    victim = Victim(attrs.evolve(holder(), assumed=assumed), Path.IN_CLUSTER_QUEUE)
     return Preemption(ObjectKey("ns", "high"), "u9", other, "cq", "", (victim,))
 
 
@@ -137,7 +145,12 @@ class Recorder:
 class Case:
     """An applier with fakes all around."""
 
-    def __init__(self, cached: Obj | None, stored: Obj | None = None) -> None:
+    def __init__(
+        self,
+        cached: Obj | None,
+        stored: Obj | None = None,
+        holder: Callable[[ObjectKey], Holder | None] | None = None,
+    ) -> None:
         self.client = FakeClient(stored if stored is not None else cached)
         self.recorder = Recorder()
         self.told: list[Any] = []
@@ -150,13 +163,13 @@ class Case:
             SchedulerMetrics(Telemetry()),
             self.told.append,
         )
-        self.applier = Applier(orders)
+        self.applier = Applier(orders, holder)
 
     def admit(self, seen: Obj | None = None) -> None:
         seen = seen or workload()
         order = Admit(
             key=KEY,
-            uid="u1",
+            uid=seen["metadata"]["uid"],
             workload=decode(Workload, seen),
             cluster_queue="cq",
             admission=Admission(cluster_queue="cq"),
@@ -226,10 +239,10 @@ async def test_an_admission_of_what_has_changed_is_void(now: Obj, cached: bool) 
     case = Case(newer) if cached else Case(workload(1), newer)
     case.admit()
     await case.run()
-    assert case.told == [Forgotten(KEY)]
+    assert case.told == [Forgotten(KEY, "u1")]
     assert case.recorder.events == []
     await case.run()
-    assert case.told == [Forgotten(KEY)]
+    assert case.told == [Forgotten(KEY, "u1")]
 
 
 async def test_an_admission_of_what_is_gone_is_void() -> None:
@@ -237,7 +250,7 @@ async def test_an_admission_of_what_is_gone_is_void() -> None:
     case.client.stored = None
     case.admit()
     await case.run()
-    assert case.told == [Forgotten(KEY)]
+    assert case.told == [Forgotten(KEY, "u1")]
 
 
 async def test_without_an_answer_the_assumption_stays_and_a_write_that_happened_counts() -> None:
@@ -263,7 +276,7 @@ async def test_refusals_are_repeated_a_few_times_and_then_told() -> None:
             await case.run()
     assert case.told == []
     await case.run()
-    assert case.told == [Forgotten(KEY)]
+    assert case.told == [Forgotten(KEY, "u1")]
     assert case.recorder.events == ["AdmissionFailed"]
 
 
@@ -377,7 +390,7 @@ async def test_a_victim_that_holds_nothing_any_more_lets_the_preemptor_look_agai
     case.evict()
     await case.run()
     assert case.client.patches == []
-    assert case.told == [EvictionFailed(KEY)]
+    assert case.told == [EvictionFailed(KEY, "u1")]
 
 
 async def test_an_eviction_without_an_answer_is_repeated() -> None:
@@ -401,14 +414,14 @@ async def test_a_victim_that_can_not_be_told_stays_after_a_few_tries() -> None:
             await case.run()
     assert case.told == []
     await case.run()
-    assert case.told == [EvictionFailed(KEY)]
+    assert case.told == [EvictionFailed(KEY, "u1")]
 
 
 async def test_a_victim_whose_admission_nobody_began_to_write_is_forgotten() -> None:
     case = Case(workload())
     case.admit()
     case.evict()
-    assert case.told == [Forgotten(KEY)]
+    assert case.told == [Forgotten(KEY, "u1"), EvictionFailed(KEY, "u1")]
     await case.run()
     assert case.client.patches == []
 
@@ -416,16 +429,144 @@ async def test_a_victim_whose_admission_nobody_began_to_write_is_forgotten() -> 
 async def test_an_eviction_follows_the_admission_that_is_being_written() -> None:
     case = Case(workload())
     case.admit()
-    patch = case.client.patch
-
-    async def patch_late(*args: Any, **more: Any) -> Obj:
-        case.client.patch = patch  # type: ignore[method-assign]
-        case.evict()
-        return await patch(*args, **more)
-
-    case.client.patch = patch_late  # type: ignore[method-assign]
+    slowly(case, case.evict)
     await case.run()
     assert not states.is_evicted(case.client.stored or {})
     await case.run()
     assert states.is_evicted(case.client.stored or {})
     assert case.told == [Confirmed(KEY, "2")]
+
+
+def slowly(case: Case, meanwhile: Callable[[], None]) -> None:
+    """While the next patch is under way something happens."""
+    patch = case.client.patch
+
+    async def patch_late(*args: Any, **more: Any) -> Obj:
+        case.client.patch = patch  # type: ignore[method-assign]
+        meanwhile()
+        return await patch(*args, **more)
+
+    case.client.patch = patch_late  # type: ignore[method-assign]
+
+
+async def test_an_admission_that_waits_for_a_slow_reason_to_wait_does_not_vanish() -> None:
+    """A preemption replaces it before anybody began to write it: the engine is told."""
+    case = Case(workload())
+    case.wait()
+
+    def decided() -> None:
+        case.admit()
+        case.evict()
+
+    slowly(case, decided)
+    await case.run()
+    assert case.told == [Forgotten(KEY, "u1"), EvictionFailed(KEY, "u1")]
+    await case.run()
+    assert len(case.client.patches) == 1
+    assert not states.has_quota(case.client.stored or {})
+    assert len(case.applier.book) == 0
+
+
+async def test_a_void_admission_does_not_take_back_the_assumption_of_the_next_one() -> None:
+    """The Workload was deleted and made again while the first admission was under way."""
+    case = Case(workload())
+    case.admit()
+
+    def recreated() -> None:
+        case.client.stored = workload(9, uid="u2")
+        case.admit(workload(9, uid="u2"))
+
+    slowly(case, recreated)
+    await case.run()
+    assert case.told == [Forgotten(KEY, "u1")]
+    case.informer.show(workload(9, uid="u2"))
+    await case.run()
+    assert case.told[1:] == [Confirmed(KEY, "10")]
+
+
+async def test_an_admission_that_may_be_stored_is_cleared_up_before_its_eviction() -> None:
+    case = Case(workload())
+    case.client.failures = [TransportError("https://x", "reset")]
+    case.admit()
+    with pytest.raises(TransportError):
+        await case.run()
+    case.evict()
+    assert case.told == []
+    first = await case.applier.reconcile(KEY)
+    assert first.requeue_after
+    assert states.phase_of(case.client.stored or {}) is states.Phase.ADMITTED
+    await case.run()
+    assert states.phase_of(case.client.stored or {}) is states.Phase.EVICTING
+    assert case.told == [Confirmed(KEY, "2")]
+
+
+async def test_an_eviction_of_an_earlier_reservation_is_not_written_to_the_next_one() -> None:
+    case = Case(running())
+    case.client.failures = [TransportError("https://x", "reset")]
+    case.evict()
+    with pytest.raises(TransportError):
+        await case.run()
+    case.informer.show(workload(7))
+    case.client.stored = workload(7)
+    case.admit(workload(7))
+    assert case.told == [EvictionFailed(KEY, "u1")]
+    await case.run()
+    await case.run()
+    assert states.phase_of(case.client.stored or {}) is states.Phase.ADMITTED
+
+
+@pytest.mark.parametrize("held", ["nothing", "another", "seen"])
+async def test_an_admission_that_the_engine_does_not_assume_any_more_is_not_written(
+    held: str,
+) -> None:
+    found = {
+        "nothing": None,
+        "another": attrs.evolve(holder(), uid="u2", assumed=True),
+        "seen": attrs.evolve(holder(), assumed=False),
+    }
+    case = Case(workload(), holder=lambda _: found[held])
+    case.admit()
+    await case.run()
+    assert case.client.patches == []
+    assert case.told == ([] if held == "seen" else [Forgotten(KEY, "u1")])
+    assert len(case.applier.book) == 0
+
+
+async def test_an_assumption_that_ends_while_a_newer_object_is_read_is_not_written() -> None:
+    held: list[Holder | None] = [attrs.evolve(holder(), assumed=True)]
+    case = Case(workload(1), workload(5), holder=lambda _: held[0])
+    case.admit()
+    slowly(case, lambda: held.__setitem__(0, None))
+    await case.run()
+    assert len(case.client.patches) == 1
+    assert case.told == [Forgotten(KEY, "u1")]
+
+
+async def test_an_order_stays_when_its_writing_is_cancelled() -> None:
+    case = Case(workload())
+    case.admit()
+
+    async def for_ever(*_: Any, **__: Any) -> Obj:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    case.client.patch = for_ever  # type: ignore[method-assign]
+    task = asyncio.create_task(case.applier.reconcile(KEY))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert case.told == []
+    assert case.applier.book.admits(KEY, "u1")
+
+
+async def test_a_reason_that_the_server_does_not_take_is_given_up() -> None:
+    case = Case(workload())
+    case.client.failures = [Invalid("no") for _ in range(REFUSALS)]
+    case.wait()
+    for _ in range(REFUSALS - 1):
+        with pytest.raises(Invalid):
+            await case.run()
+    await case.run()
+    assert len(case.applier.book) == 0
+    assert case.told == []

@@ -1,0 +1,388 @@
+"""What the scheduler has ordered for each Workload, until it is done or void: a pure machine.
+
+The scheduler orders three things: an admission, a reason to wait, an eviction. At most one order of
+a Workload is being written; of the others the newest counts. An order never just vanishes: when it
+ends otherwise than by being written, the engine is told so (`Forgotten` for an admission, which
+takes its assumption back; `EvictionFailed` for an eviction, whose victim stays), unless its
+successor takes over what it stood for.
+
+`A`, `W` and `E` are the three kinds, a dash in front says that it is told to the engine that the
+order ended. A line of the table is what waits, a column what is submitted:
+
+```
+ waits             | A'                    | W'       | E'
+-------------------+-----------------------+----------+---------------------------------------------
+ nothing           | A'                    | W'       | E'
+ A                 | A'      (-A if other) | W'  -A   | nothing  -A -E'    (E'  -A if other)
+ A, maybe stored   | A'      (-A if other) | W'  -A   | A, then E'         (E'  -A if other)
+ A, then E         | A'      (-A if other) | W'  -A   | A, then E'         (E'  -A if other)
+ W                 | A'                    | W'       | E'
+ E                 | A'  -E                | W'  -E   | E'             (-E if other)
+```
+
+*Other* means another UID: the Workload was deleted and made again. In the column of evictions it
+means as well that the victim is not only assumed: its reservation was seen, so `A` is done. Why so:
+
+- An admission that nobody began to write needs no eviction: it is just not written.
+- One that may have been stored, because its answer was lost, is written again first. Only so it is
+  known what became of it, and until then its quota may not be given to anybody else.
+- A reason to wait, or a new admission, is only found for a Workload that the engine does not
+  charge. It has ended the assumption, or seen the victim leave, by itself (the Workload was held
+  back, deleted, released), so the order is void and must not be written any more. A new admission
+  of the same UID takes over the assumption.
+
+While an order is being written the table holds for what comes next, but an eviction of an admission
+that is being written comes next in any case. When the write ends:
+
+```
+ what became of it | nothing waits      | N waits
+-------------------+--------------------+----------------------------------------------------------
+ stored            | nothing            | N
+ void, gone,       | nothing  -X        | N  -X   (X = A, N = A' of the same UID: N, nothing told;
+ refused for good  |                    |          X = A, N = E of the same UID: nothing  -A)
+ again             | X waits            | as if N were submitted while X waits
+ unknown           | X waits, maybe     | as if N were submitted while X waits, maybe stored
+                   | stored             |
+```
+
+From this follows the law that holds between any two inputs: *what the engine assumes has an
+admission that waits or is being written, or its reservation is stored and was not seen yet*. The
+same holds of victims and evictions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.cycle import Admit, Wait
+from kueuelib.scheduler.events import EvictionFailed, Forgotten
+from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.preemption.victims import Preemption, Victim
+
+REFUSALS = 5
+"""After how many refusals by the server an order is given up."""
+
+
+@attrs.frozen(eq=False)
+class Eviction:
+    """The order to tell one victim to leave.
+
+    Attributes:
+        victim: who.
+        preemption: for whom.
+    """
+
+    victim: Victim
+    preemption: Preemption
+
+    @property
+    def key(self) -> ObjectKey:
+        """The victim."""
+        return self.victim.key
+
+    @property
+    def uid(self) -> str:
+        """The UID of the victim."""
+        return self.victim.holder.uid
+
+
+What = Admit | Wait | Eviction
+
+
+@attrs.frozen(eq=False)
+class Order:
+    """One order; two orders are never the same, even when they say the same.
+
+    Attributes:
+        number: they are counted in the order in which they came.
+        what: what is to be written.
+    """
+
+    number: int
+    what: What
+
+    @property
+    def key(self) -> ObjectKey:
+        """The Workload."""
+        return self.what.key
+
+    @property
+    def uid(self) -> str:
+        """The UID that the order is for."""
+        return self.what.uid
+
+
+class Outcome(enum.Enum):
+    """What became of an attempt to write an order."""
+
+    STORED = "stored"
+    """The object says now what was ordered, or said so before."""
+    VOID = "void"
+    """The object is such that the order makes no sense any more."""
+    GONE = "gone"
+    """The object, or the one of that UID, does not exist any more."""
+    REFUSED = "refused"
+    """The server does not want it; `REFUSALS` of them end the order."""
+    AGAIN = "again"
+    """Nothing was written; the same order is to be tried again."""
+    UNKNOWN = "unknown"
+    """The answer was lost: it may be stored. The same order is to be tried again."""
+
+
+class End(enum.Enum):
+    """How an order ended."""
+
+    STORED = "stored"
+    VOID = "void"
+    GONE = "gone"
+    REFUSED = "refused"
+    PREEMPTED = "preempted"
+    """An admission that nobody needs to write, because it was to be evicted at once."""
+    SUPERSEDED = "superseded"
+    """A newer order took its place."""
+
+
+@attrs.frozen
+class Ended:
+    """An order that is not worked on any more.
+
+    Attributes:
+        order: the order.
+        how: what became of it.
+    """
+
+    order: Order
+    how: End
+
+
+@attrs.frozen
+class Line:
+    """The orders of one Workload.
+
+    Attributes:
+        first: the order that is written now, or that is written next.
+        under_way: whether it is being written now.
+        then: what comes after it, None for nothing.
+        refusals: how often the server refused the first order.
+        doubtful: whether the first order may have been stored by an attempt without an answer.
+    """
+
+    first: Order
+    under_way: bool = False
+    then: Order | None = None
+    refusals: int = 0
+    doubtful: bool = False
+
+
+@attrs.frozen
+class Edge:
+    """One transition.
+
+    Attributes:
+        line: the orders of the Workload afterwards, None when there are none.
+        ended: the orders that ended.
+        events: what the engine has to be told, in this order.
+    """
+
+    line: Line | None
+    ended: tuple[Ended, ...] = ()
+    events: tuple[Forgotten | EvictionFailed, ...] = ()
+
+
+def submitted(line: Line | None, new: Order) -> Edge:
+    """A new order comes."""
+    if line is None:
+        return Edge(Line(new))
+    first = line.first
+    if not line.under_way:
+        if line.doubtful and _evicts(new, first):
+            old = line.then
+            over = () if old is None else (Ended(old, End.SUPERSEDED),)
+            return Edge(attrs.evolve(line, then=new), over)
+        met = _meet(first, new)
+        if line.then is not None:  # an eviction of what is charged no more
+            met = attrs.evolve(met, ended=(*met.ended, Ended(line.then, End.SUPERSEDED)))
+        if line.doubtful and met.line is not None and _takes_over(met.line.first, first):
+            return attrs.evolve(met, line=attrs.evolve(met.line, doubtful=True))
+        return met
+    if line.then is None:
+        return Edge(attrs.evolve(line, then=new))
+    if _evicts(new, first):
+        told = () if line.then.uid == new.uid else _loss(line.then)
+        return Edge(attrs.evolve(line, then=new), (Ended(line.then, End.SUPERSEDED),), told)
+    met = _meet(line.then, new)
+    left = None if met.line is None else met.line.first
+    return attrs.evolve(met, line=attrs.evolve(line, then=left))
+
+
+def begun(line: Line) -> Line:
+    """The first order is being written from now on."""
+    assert not line.under_way
+    return attrs.evolve(line, under_way=True)
+
+
+def gives_up(line: Line) -> bool:
+    """Whether one more refusal ends the first order."""
+    return line.refusals + 1 >= REFUSALS
+
+
+def ended(line: Line, outcome: Outcome) -> Edge:
+    """An attempt to write the first order came to its end."""
+    assert line.under_way
+    first, then = line.first, line.then
+    rest = None if then is None else Line(then)
+    match outcome:
+        case Outcome.STORED:
+            return Edge(rest, (Ended(first, End.STORED),))
+        case Outcome.VOID | Outcome.GONE:
+            return _lost(line, End(outcome.value))
+        case Outcome.REFUSED if gives_up(line):
+            return _lost(line, End.REFUSED)
+    stays = attrs.evolve(
+        line,
+        under_way=False,
+        then=None,
+        refusals=line.refusals + (outcome is Outcome.REFUSED),
+        doubtful=line.doubtful or outcome is Outcome.UNKNOWN,
+    )
+    return Edge(stays) if then is None else submitted(stays, then)
+
+
+def _lost(line: Line, how: End) -> Edge:
+    """The first order will not be written; what waits behind an admission may need it."""
+    first, then = line.first, line.then
+    if then is not None and _evicts(then, first):
+        over = (Ended(first, how), Ended(then, End.VOID))
+        return Edge(None, over, (*_loss(first), *_loss(then)))
+    told = () if then is not None and _takes_over(then, first) else _loss(first)
+    return Edge(None if then is None else Line(then), (Ended(first, how),), told)
+
+
+def _meet(old: Order, new: Order) -> Edge:
+    """A new order meets one that nobody began to write."""
+    if _evicts(new, old):
+        over = (Ended(old, End.PREEMPTED), Ended(new, End.VOID))
+        return Edge(None, over, (*_loss(old), *_loss(new)))
+    told = () if _takes_over(new, old) else _loss(old)
+    return Edge(Line(new), (Ended(old, End.SUPERSEDED),), told)
+
+
+def _evicts(new: Order, old: Order) -> bool:
+    """Whether one order is the end of what the other one would begin."""
+    if not isinstance(new.what, Eviction) or not isinstance(old.what, Admit):
+        return False
+    return new.what.victim.holder.assumed and new.uid == old.uid
+
+
+def _takes_over(new: Order, old: Order) -> bool:
+    """Whether one order stands for the same assumption, or the same victim, as the other one."""
+    return type(new.what) is type(old.what) and new.uid == old.uid
+
+
+def _loss(order: Order) -> tuple[Forgotten | EvictionFailed, ...]:
+    """What the engine is told when an order will not be written."""
+    match order.what:
+        case Admit():
+            return (Forgotten(order.key, order.uid),)
+        case Eviction():
+            return (EvictionFailed(order.key, order.uid),)
+        case Wait():
+            return ()
+
+
+def foregone(what: What, holder: Holder | None) -> Outcome | None:
+    """What became of an order without writing it, None when it has to be written.
+
+    An admission whose assumption the engine has ended by itself would use quota that nobody counts.
+
+    Args:
+        what: an order that is to be written next.
+        holder: what the engine charges its Workload, None for nothing.
+    """
+    if not isinstance(what, Admit):
+        return None
+    if holder is None or holder.uid != what.uid:
+        return Outcome.GONE
+    return (
+        None if holder.assumed else Outcome.STORED
+    )  # by an attempt without an answer; it was seen
+
+
+class OrderBook:
+    """The orders of all Workloads: remembers where each is in the table."""
+
+    def __init__(self) -> None:
+        self._lines: dict[ObjectKey, Line] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[ObjectKey]:
+        return iter(self._lines)
+
+    def submit(self, what: What) -> Edge:
+        """Takes an order of the scheduler."""
+        self._count += 1
+        return self._keep(what.key, submitted(self._lines.get(what.key), Order(self._count, what)))
+
+    def begin(self, key: ObjectKey) -> Order | None:
+        """The order that is to be written now; None when there is none, or one is under way."""
+        line = self._lines.get(key)
+        if line is None or line.under_way:
+            return None
+        self._lines[key] = begun(line)
+        return line.first
+
+    def end(self, order: Order, outcome: Outcome) -> Edge:
+        """An attempt to write the order that is under way came to its end."""
+        line = self._lines[order.key]
+        assert line.first is order
+        return self._keep(order.key, ended(line, outcome))
+
+    def gives_up(self, order: Order) -> bool:
+        """Whether one more refusal ends the order that is under way."""
+        line = self._lines[order.key]
+        assert line.first is order
+        return gives_up(line)
+
+    def waits(self, key: ObjectKey) -> What | None:
+        """The order of a Workload that is to be written next, None when there is none."""
+        line = self._lines.get(key)
+        if line is None:
+            return None
+        found = line.then if line.under_way else line.first
+        return None if found is None else found.what
+
+    def admits(self, key: ObjectKey, uid: str) -> bool:
+        """Whether an admission of this very Workload waits or is being written."""
+        line = self._lines.get(key)
+        if line is None:
+            return False
+        orders = (line.first, line.then)
+        return any(
+            order is not None and isinstance(order.what, Admit) and order.uid == uid
+            for order in orders
+        )
+
+    def evicts(self, key: ObjectKey, uid: str) -> bool:
+        """Whether an eviction of this very Workload waits or is being written."""
+        line = self._lines.get(key)
+        if line is None:
+            return False
+        orders = (line.first, line.then)
+        return any(
+            order is not None and isinstance(order.what, Eviction) and order.uid == uid
+            for order in orders
+        )
+
+    def _keep(self, key: ObjectKey, edge: Edge) -> Edge:
+        if edge.line is None:
+            self._lines.pop(key, None)
+        else:
+            self._lines[key] = edge.line
+        return edge
