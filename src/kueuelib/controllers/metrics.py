@@ -81,6 +81,17 @@ class SchedulerMetrics:
             ("purpose", "result"),
         )
 
+        self._orphaned = {
+            False: telemetry.counter(
+                "kueuelib_orphaned_assumptions_total",
+                "Quota that was kept for a Workload without an order; any is a fault of kueuelib.",
+            ),
+            True: telemetry.counter(
+                "kueuelib_orphaned_evictions_total",
+                "Workloads that counted as leaving without an order; any is a fault of kueuelib.",
+            ),
+        }
+
     def cycle(self, seconds: float, *, success: bool) -> None:
         """A scheduling cycle ended."""
         result = RESULTS[0] if success else RESULTS[1]
@@ -109,6 +120,10 @@ class SchedulerMetrics:
     def wrote(self, purpose: str, result: str) -> None:
         """A status patch was answered."""
         self._writes.labels(purpose, result).inc()
+
+    def orphaned(self, *, leaving: bool) -> None:
+        """The engine assumed an admission, or an eviction, that nobody was going to write."""
+        self._orphaned[leaving].inc()
 
 
 class QueueMetrics:

@@ -13,6 +13,7 @@ from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
 from kueuelib.controllers.applier import Applier
+from kueuelib.controllers.auditor import Auditor
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.in_use import InUseReconciler
@@ -218,6 +219,7 @@ def setup(
     ):
         manager.add(Group.ELECTED, part, name)
     manager.add(Group.ELECTED, loop, "admission loop")
+    manager.add(Group.ELECTED, Auditor(engine, applier.book, orders), "auditor")
     return Controllers(informers, feed, loop, metrics)
 
 

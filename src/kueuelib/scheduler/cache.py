@@ -34,6 +34,7 @@ class Cache:
         self._flavor_users: dict[str, set[str]] = {}
         self._check_users: dict[str, set[str]] = {}
         self._not_ready: dict[ObjectKey, None] = {}
+        self._assumed: dict[ObjectKey, None] = {}
 
     # --- ClusterQueues
 
@@ -175,6 +176,11 @@ class Cache:
         return self._holders
 
     @property
+    def assumed(self) -> tuple[Holder, ...]:
+        """The workloads whose reservation the API server has not confirmed yet."""
+        return tuple(self._holders[key] for key in self._assumed)
+
+    @property
     def all_ready(self) -> bool:
         """Whether the pods of every workload that holds quota are ready."""
         return not self._not_ready
@@ -185,6 +191,8 @@ class Cache:
         self._holders[holder.key] = holder
         if not holder.pods_ready:
             self._not_ready[holder.key] = None
+        if holder.assumed:
+            self._assumed[holder.key] = None
         state = self._queues.get(holder.cluster_queue)
         if state is not None:
             state.add(holder)
@@ -198,6 +206,7 @@ class Cache:
         if holder is None:
             return None
         self._not_ready.pop(key, None)
+        self._assumed.pop(key, None)
         state = self._queues.get(holder.cluster_queue)
         if state is not None:
             state.remove(key)

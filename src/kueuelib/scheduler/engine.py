@@ -281,6 +281,14 @@ class Engine:
         """What a workload is charged, None when it holds no quota."""
         return self._cache.holder(key)
 
+    def assumed(self) -> tuple[Holder, ...]:
+        """The workloads that are charged before the API server has confirmed it."""
+        return self._cache.assumed
+
+    def leaving(self) -> tuple[Holder, ...]:
+        """The workloads that count as leaving before their objects say so."""
+        return self._facts.workloads.leaving()
+
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked, and further cycles alone would not try it again."""
         return self._queues.rests(key)

@@ -61,6 +61,11 @@ class WorkloadFacts:
         """A workload that is not finished, as it was seen last."""
         return self._workloads.get(key)
 
+    def leaving(self) -> tuple[Holder, ...]:
+        """The workloads that count as leaving although their objects do not say so yet."""
+        found = (self._state.cache.holder(key) for key in self._leaving)
+        return tuple(holder for holder in found if holder is not None)
+
     # --- what the requests of a workload depend on
 
     def limit_range_set(self, event: events.LimitRangeSet, now: float) -> None:

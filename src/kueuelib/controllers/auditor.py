@@ -1,0 +1,88 @@
+"""Looks for quota that is kept for nobody, says so, and gives it back (`kueuelib.workload.audit`).
+
+It never trusts itself alone: before the engine is told that a claim is wrong, the Workload is read
+from the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kueuelib.api.meta import Obj
+from kueuelib.controllers.orders import Orders
+from kueuelib.errors import ApiError, NotFound, TransportError
+from kueuelib.runtime.logs import get_logger
+from kueuelib.workload import states
+from kueuelib.workload.audit import Audit, Claim
+from kueuelib.workload.orders import OrderBook
+from kueuelib.workload.states import Phase
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.engine import Engine
+
+INTERVAL = 5.0
+"""Seconds between two looks."""
+
+
+class Auditor:
+    """Compares what the engine assumes with the orders, every few seconds.
+
+    Args:
+        engine: what assumes.
+        book: the orders of the applier.
+        written: reads Workloads, and tells the engine.
+    """
+
+    def __init__(self, engine: Engine, book: OrderBook, written: Orders) -> None:
+        self._engine = engine
+        self._book = book
+        self._written = written
+        self._audit = Audit()
+        self._log = get_logger("auditor")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Look until cancelled."""
+        ready()
+        while True:
+            await self._written.clock.sleep(INTERVAL)
+            await self.look()
+
+    async def look(self) -> None:
+        """Looks once; what is wrong is logged, counted and repaired."""
+        now = self._written.clock.monotonic()
+        claims = self._audit.look(self._engine.assumed(), self._engine.leaving(), self._book, now)
+        for claim in claims:
+            try:
+                wl = await self._read(claim)
+            except (ApiError, TransportError) as error:
+                self._log.info("cannot be audited now", workload=str(claim.key), why=str(error))
+                continue
+            self._audit.explained(claim)
+            if wl is None or not _is_true(wl, claim):
+                self._withdraw(claim)
+
+    async def _read(self, claim: Claim) -> Obj | None:
+        try:
+            return await self._written.read(claim.key)
+        except NotFound:
+            return None
+
+    def _withdraw(self, claim: Claim) -> None:
+        ordered = self._book.evicts if claim.leaving else self._book.admits
+        if ordered(claim.key, claim.uid):
+            return  # since the look
+        fault = "counts as leaving but was not told" if claim.leaving else "is assumed"
+        self._log.error(
+            f"a workload {fault}, and nobody is going to write it", workload=str(claim.key)
+        )
+        self._written.metrics.orphaned(leaving=claim.leaving)
+        self._written.observe(claim.withdrawal)
+
+
+def _is_true(wl: Obj, claim: Claim) -> bool:
+    """Whether the API server says what the engine claims; the watch has not shown it yet."""
+    if wl["metadata"]["uid"] != claim.uid:
+        return False
+    phase = states.phase_of(wl)
+    return phase is Phase.EVICTING if claim.leaving else phase.holds_quota
