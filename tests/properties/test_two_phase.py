@@ -20,10 +20,9 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
 from kueuelib.workload import states
-from kueuelib.workload.checks import preempts_early, required_checks
+from kueuelib.workload.checks import may_preempt, required_checks
 from kueuelib.workload.plan import Surroundings, next_step
 from kueuelib.workload.states import IllegalTransition, Phase
 
@@ -231,14 +230,9 @@ class TwoPhases(RuleBasedStateMachine):
         wl = self.stored[name]
         void = None
         if states.phase_of(wl) is Phase.RESERVED:
-            key, ready = ObjectKey("ns", name), states.checks_ready(wl)
-            late = {entry["name"] for entry in states.check_states(wl)} & {"second"}
-            early = preempts_early(wl, late)
-            void = self.engine.void_reservation(key, flavors_only=not ready and not early)
-            if isinstance(void, MakingRoom):
-                self.preempt(self.engine.make_room(key))
-            if isinstance(void, QuotaWithdrawn) and not ready:
-                void = None
+            required = required_checks(self.queue, states.status_of(wl).get("admission"))
+            early = not may_preempt(wl, required, {*required} & {"second"})
+            void = self.engine.void_reservation(ObjectKey("ns", name), flavors_only=early)
         around = Surroundings(
             LOCAL,
             self.queue,
@@ -247,6 +241,8 @@ class TwoPhases(RuleBasedStateMachine):
             void=void,
         )
         step = next_step(wl, around, self.now)
+        if step.make_room:
+            self.preempt(self.engine.make_room(ObjectKey("ns", name)))
         if step.deactivate:
             self.put({**wl, "spec": {**wl["spec"], "active": False}})
         elif step.workload is not None:

@@ -19,9 +19,9 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.activity import Activity
-from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn, Reason
+from kueuelib.scheduler.reasons import Reason
 from kueuelib.workload import states
-from kueuelib.workload.checks import named_checks, passed_all, preempts_early, required_checks
+from kueuelib.workload.checks import may_preempt, named_checks, required_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.plan import Step, Surroundings, next_step
 from kueuelib.workload.states import Phase
@@ -116,6 +116,8 @@ class WorkloadReconciler:
             return DONE
         now = self._clock.now()
         step = next_step(wl, self._around(wl), now)
+        if step.make_room:
+            self._preempt(self._activities.make_room(key))
         try:
             await self._take(wl, step)
         except Conflict:
@@ -172,20 +174,13 @@ class WorkloadReconciler:
             return None
         # A check counts from the reservation on, also before it is listed in the status.
         checks = required_checks(cluster_queue or {}, states.status_of(wl).get("admission"))
-        key, ready = key_of(wl), passed_all(wl, checks)
-        if not ready and not preempts_early(wl, self._late_checks(wl, checks)):
-            return self._activities.void_reservation(key, flavors_only=True)
-        found = self._activities.void_reservation(key)
-        if isinstance(found, MakingRoom):
-            self._preempt(self._activities.make_room(key))
-        if isinstance(found, QuotaWithdrawn) and not ready:
-            return None  # it is judged when its checks have passed
-        return found
+        early = not may_preempt(wl, checks, self._late_checks(checks))
+        return self._activities.void_reservation(key_of(wl), flavors_only=early)
 
-    def _late_checks(self, wl: Obj, required: Collection[str]) -> frozenset[str]:
-        """Those of its checks before which nobody is preempted."""
+    def _late_checks(self, required: Collection[str]) -> frozenset[str]:
+        """Those of the checks before which nobody is preempted."""
         found = set()
-        for name in {*required, *(entry["name"] for entry in states.check_states(wl))}:
+        for name in required:
             check = self._informers.checks.store.get(ObjectKey("", name)) or {}
             policy = (check.get("spec") or {}).get("preemptionPolicy")
             if policy == AFTER_CHECK_PASSED_OR_ON_DEMAND:

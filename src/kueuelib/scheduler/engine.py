@@ -94,9 +94,9 @@ class Engine:
         effects = self._facts.observe(event, now)
         if not effects.cluster_queues or not self._making_room:
             return effects
-        # Somebody may have left for them.
+        # Somebody may have left for them. Who still lacks room then asks for it again.
         waiting = {key for key in self._making_room if self._cache.holder(key) is not None}
-        self._making_room = dict.fromkeys(sorted(waiting))
+        self._making_room.clear()
         return attrs.evolve(effects, workloads=tuple(sorted({*effects.workloads, *waiting})))
 
     def observe_all(self, events: Iterable[Event], now: float) -> Effects:
@@ -308,25 +308,29 @@ class Engine:
             queue = frozen.queues.get(holder.cluster_queue)
             return None if queue is None else withdrawn_flavor(queue, holder.usage)
         missing = missing_quota(frozen, holder)
-        self._making_room.pop(key, None)
         if not isinstance(missing, QuotaWithdrawn):
             return missing
         victims = victims_for(frozen, holder)
         if not victims:
             return missing
-        self._making_room[key] = None
         return MakingRoom(tuple(sorted(victim.key for victim in victims)))
 
     def make_room(self, key: ObjectKey) -> Settled:
-        """Marks who has to leave for a reservation as leaving; those that were not told before."""
+        """Marks who has to leave for a reservation as leaving; those that were not told before.
+
+        The next change that may have helped names the workload in its effects.
+        """
         nothing = Settled((), (), Effects())
         holder, workload = self._cache.holder(key), self._facts.workloads.find(key)
         if holder is None or workload is None:
             return nothing
         frozen = self._cache.freeze([holder.cluster_queue])
+        found = victims_for(frozen, holder)
+        if found:
+            self._making_room[key] = None
         victims = tuple(
             victim
-            for victim in victims_for(frozen, holder)
+            for victim in found
             if self._facts.workloads.let_go(victim.key, victim.holder.uid)
         )
         if not victims:

@@ -16,6 +16,7 @@ from kueuelib.api.meta import LabelSelector
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
 from kueuelib.scheduler.amounts import FlavorResource, Limits
+from kueuelib.scheduler.check_rules import RequiredCheck, required
 
 PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
 
@@ -48,19 +49,6 @@ class ResourceGroup:
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
-
-
-@attrs.frozen
-class RequiredCheck:
-    """An admission check of a ClusterQueue.
-
-    Attributes:
-        name: the AdmissionCheck.
-        flavors: the flavors that it is needed for; empty means all.
-    """
-
-    name: str
-    flavors: frozenset[str]
 
 
 @attrs.frozen
@@ -148,11 +136,7 @@ class QueueSpec:
 
     def checks_for(self, flavors: frozenset[str]) -> tuple[str, ...]:
         """The checks that a workload with these flavors has to pass, in the order of the spec."""
-        return tuple(
-            dict.fromkeys(
-                check.name for check in self.checks if not check.flavors or check.flavors & flavors
-            )
-        )
+        return required(self.checks, flavors)
 
 
 def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:

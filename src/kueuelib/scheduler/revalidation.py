@@ -11,10 +11,8 @@ reservations that were made on the assumption of preemptions
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
-from kueuelib.api import names
-from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.candidates import Preemptor
@@ -82,24 +80,6 @@ def victims_for(frozen: Frozen, holder: Holder) -> tuple[Victim, ...]:
         return ()
     preemptor = Preemptor(queue, holder.priority, holder.order.queued_at)
     return find_victims(snapshot, preemptor, frozenset(short), holder.usage).victims
-
-
-def may_preempt(workload: Workload, late: Collection[str]) -> bool:
-    """Whether the preemptions for a workload may happen now (KEP-993).
-
-    Args:
-        workload: with the states of its checks.
-        late: those of its checks that are `AfterCheckPassedOrOnDemand`.
-    """
-    if not late:
-        return True
-    ready = set()
-    for one in workload.status.admission_checks:
-        if one.state == CHECK_PENDING and one.reason == names.REASON_PREEMPTION_REQUIRED:
-            return True
-        if one.state == CHECK_READY:
-            ready.add(one.name)
-    return ready.issuperset(late)
 
 
 def _before(frozen: Frozen, holder: Holder) -> Snapshot:

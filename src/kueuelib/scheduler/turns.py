@@ -14,11 +14,12 @@ from typing import Any
 import attrs
 
 from kueuelib.api import conditions, names
-from kueuelib.api.kueue import ANY, CHECK_READY, Admission, PodSetAssignment, Workload
+from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.blockers import Mode
+from kueuelib.scheduler.check_rules import entries_of, passed_all, preempts_early
 from kueuelib.scheduler.nomination import Entry, gave_up, propose
 from kueuelib.scheduler.pending import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
@@ -31,7 +32,6 @@ from kueuelib.scheduler.reasons import (
     Preempting,
     Reason,
 )
-from kueuelib.scheduler.revalidation import may_preempt
 from kueuelib.scheduler.snapshot import Snapshot
 
 
@@ -113,7 +113,7 @@ class Turns:
         flavors = frozenset(pair.flavor for pair in entry.proposal.assignment.usage)
         required = entry.queue.spec.checks_for(flavors)
         late = self._snapshot.late_checks.intersection(required)
-        return not may_preempt(entry.head.info.workload, late)
+        return not preempts_early(entries_of(entry.head.info.workload), late)
 
     def _reserve_early(self, entry: Entry) -> None:
         """Gives quota on the assumption that the victims will have left when it is needed.
@@ -213,7 +213,6 @@ def _admit(entry: Entry, now: float) -> Admit:
     workload = info.workload
     flavors = frozenset(pair.flavor for pair in assignment.usage)
     required = entry.queue.spec.checks_for(flavors)
-    ready = {check.name for check in workload.status.admission_checks if check.state == CHECK_READY}
     admission = Admission(
         cluster_queue=entry.head.cluster_queue,
         pod_set_assignments=tuple(
@@ -235,7 +234,7 @@ def _admit(entry: Entry, now: float) -> Admit:
         workload=workload,
         cluster_queue=entry.head.cluster_queue,
         admission=admission,
-        admitted=ready.issuperset(required),
+        admitted=passed_all(entries_of(workload), required),
         required_checks=required,
         wait_seconds=max(0.0, now - _queued_since(workload, now)),
         borrowing=assignment.borrowing,

@@ -10,7 +10,8 @@ from typing import Any
 
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
+from kueuelib.scheduler import check_rules
+from kueuelib.scheduler.check_rules import Entry, RequiredCheck
 from kueuelib.workload.editing import with_status
 from kueuelib.workload.phases import has_quota, is_finished, status_of
 
@@ -32,10 +33,7 @@ def checks_in(wl: Mapping[str, Any], *states: str) -> tuple[str, ...]:
 
 def named_checks(cluster_queue: Mapping[str, Any]) -> tuple[str, ...]:
     """Every check that a raw ClusterQueue names, in either version, for some flavors or for all."""
-    spec = cluster_queue.get("spec") or {}
-    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
-    found = [rule["name"] for rule in strategy] or spec.get("admissionChecks") or ()
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(rule.name for rule in _rules(cluster_queue)))
 
 
 def required_checks(
@@ -46,24 +44,15 @@ def required_checks(
     Args:
         cluster_queue: the raw ClusterQueue, in either version.
         admission: the raw `status.admission`. A check that is for some flavors only counts when one
-            of them is
-            assigned; without an admission only the checks that are for all flavors count.
+            of them is assigned; without an admission only the checks that are for all flavors
+            count.
     """
-    spec = cluster_queue.get("spec") or {}
-    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
     assigned = {
         flavor
         for pod_set in (admission or {}).get("podSetAssignments") or ()
         for flavor in (pod_set.get("flavors") or {}).values()
     }
-    found = [
-        rule["name"]
-        for rule in strategy
-        if not rule.get("onFlavors") or assigned & {*rule["onFlavors"]}
-    ]
-    if not strategy:
-        found = list(spec.get("admissionChecks") or ())
-    return tuple(dict.fromkeys(found))
+    return check_rules.required(_rules(cluster_queue), assigned)
 
 
 def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
@@ -73,28 +62,38 @@ def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
         wl: the raw Workload.
         required: the names of the checks that it has to pass.
     """
-    listed = {entry["name"] for entry in check_states(wl)}
-    return listed.issuperset(required) and checks_ready(wl)
+    return check_rules.passed_all(_entries(wl), required)
 
 
-def preempts_early(wl: Mapping[str, Any], late: Collection[str]) -> bool:
-    """Whether the preemptions that a reservation assumed begin before all checks have passed.
+def may_preempt(wl: Mapping[str, Any], required: Collection[str], late: Collection[str]) -> bool:
+    """Whether the preemptions that a reservation assumed may begin (KEP-993).
 
-    They do when a check asks for them, or when all checks that they wait for are Ready (KEP-993).
+    Until then only its flavors are verified; from then on there has to be room for it, too.
 
     Args:
-        wl: the raw Workload, with a reservation.
-        late: those of its checks that are `AfterCheckPassedOrOnDemand`.
+        wl: the raw Workload.
+        required: the names of the checks that it has to pass.
+        late: those of them that are `AfterCheckPassedOrOnDemand`.
     """
-    if not late:
-        return False
-    entries = check_states(wl)
-    asked = any(
-        entry.get("state") == CHECK_PENDING and entry.get("reason") == REASON_PREEMPTION_REQUIRED
-        for entry in entries
+    entries = _entries(wl)
+    return check_rules.passed_all(entries, required) or check_rules.preempts_early(entries, late)
+
+
+def _entries(wl: Mapping[str, Any]) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(entry["name"], entry.get("state", ""), entry.get("reason") or "")
+        for entry in check_states(wl)
     )
-    ready = {entry["name"] for entry in entries if entry.get("state") == CHECK_READY}
-    return asked or ready.issuperset(late)
+
+
+def _rules(cluster_queue: Mapping[str, Any]) -> tuple[RequiredCheck, ...]:
+    spec = cluster_queue.get("spec") or {}
+    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    if strategy:
+        return tuple(
+            RequiredCheck(one["name"], frozenset(one.get("onFlavors") or ())) for one in strategy
+        )
+    return tuple(RequiredCheck(name, frozenset()) for name in spec.get("admissionChecks") or ())
 
 
 def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:

@@ -8,7 +8,6 @@ call.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,20 +39,15 @@ from kueuelib.scheduler.reasons import (
     LocalQueueStopped,
     MakingRoom,
     NotEvaluated,
+    QuotaWithdrawn,
     Reason,
     condition_reason,
     render,
 )
 from kueuelib.workload import life, states
-from kueuelib.workload.checks import named_checks, required_checks
+from kueuelib.workload.checks import named_checks, passed_all, required_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.states import Phase
-
-_OBSTACLE = re.compile(
-    r"The workload is deactivated(:.*)?"
-    r"|(Local|Cluster)Queue \S* (doesn't exist|is (stopped|terminating|inactive))",
-    re.DOTALL,
-)
 
 
 @attrs.frozen
@@ -67,7 +61,7 @@ class Surroundings:
             names, if it exists.
         activity: whether that ClusterQueue can admit, and why not.
         retry_delays: by AdmissionCheck, after how many seconds a Retry is over.
-        void: why a reservation that waits for its checks is worth nothing any more, or None.
+        void: what the scheduler has against a reservation that is not admitted yet, or None.
         life: what the configuration says about time.
     """
 
@@ -105,6 +99,7 @@ class Step:
         deactivate: whether to set `spec.active` to false.
         drop_finalizer: whether to let the Workload be deleted.
         delete: whether to delete the Workload.
+        make_room: whether those who have to leave for its reservation are to be told.
         look_again: the instant at which to ask again although nothing happens, or None.
         notes: events to report once the write has succeeded.
     """
@@ -113,6 +108,7 @@ class Step:
     deactivate: bool = False
     drop_finalizer: bool = False
     delete: bool = False
+    make_room: bool = False
     look_again: float | None = None
     notes: tuple[Note, ...] = ()
 
@@ -143,7 +139,7 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
     if _was_reactivated(wl, phase):
         return Step(workload=states.requeue(wl, now))
     if around.cluster_queue is not None and phase is not Phase.EVICTING:
-        required = required_checks(around.cluster_queue, states.status_of(wl).get("admission"))
+        required = _required(wl, around)
         named = named_checks(around.cluster_queue)
         synced = states.sync_checks(wl, required, now, named=named)
         if synced is not wl:
@@ -172,6 +168,10 @@ def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     if not around.activity.active:
         return ClusterQueueInactive(name, around.activity.reason)
     return None
+
+
+def _required(wl: Obj, around: Surroundings) -> tuple[str, ...]:
+    return required_checks(around.cluster_queue or {}, states.status_of(wl).get("admission"))
 
 
 def _finished(wl: Obj, settings: LifeSettings, now: float) -> Step:
@@ -235,8 +235,6 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
     over, look_again = _retries(wl, around.retry_delays, now)
     if over:
         return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
-    if _names_an_obstacle(wl):
-        return Step(workload=_wait(wl, NotEvaluated(), now), look_again=look_again)
     return Step(look_again=look_again) if look_again is not None else NOTHING
 
 
@@ -268,12 +266,19 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     if lost is not None:
         changed = states.cancel(wl, condition_reason(lost), render(lost), now)
         return Step(workload=changed)
-    if isinstance(around.void, NotEvaluated | MakingRoom):
-        return NOTHING
-    if around.void is not None:
-        message = render(around.void)
-        changed = states.cancel(wl, condition_reason(around.void), message, now)
-        return Step(workload=changed, notes=(Note("Warning", "ReservationVoid", message),))
+    match around.void:
+        case None:
+            pass
+        case MakingRoom():
+            return Step(make_room=True)
+        case NotEvaluated():
+            return NOTHING
+        case QuotaWithdrawn() if not passed_all(wl, _required(wl, around)):
+            return NOTHING  # it is judged when its checks have passed
+        case void:
+            message = render(void)
+            changed = states.cancel(wl, condition_reason(void), message, now)
+            return Step(workload=changed, notes=(Note("Warning", "ReservationVoid", message),))
     changed = states.sync_admitted(wl, now)
     if changed is wl:
         return NOTHING
@@ -345,12 +350,6 @@ def _retries(
 
 def _wait(wl: Obj, reason: Reason, now: float) -> Obj:
     return states.wait(wl, condition_reason(reason), render(reason), now)
-
-
-def _names_an_obstacle(wl: Obj) -> bool:
-    """Whether QuotaReserved names an obstacle; what the scheduler found out is none."""
-    found = states.condition(wl, QUOTA_RESERVED)
-    return found.get("status") == "False" and bool(_OBSTACLE.fullmatch(found.get("message", "")))
 
 
 def _stop_policy(queue: Mapping[str, Any]) -> str:

@@ -38,7 +38,13 @@ from kueuelib.api.names import (
     REQUEUED,
 )
 from kueuelib.errors import KueuelibError
-from kueuelib.workload.checks import check_states, checks_in, checks_ready, reset_checks
+from kueuelib.workload.checks import (
+    check_states,
+    checks_in,
+    checks_ready,
+    passed_all,
+    reset_checks,
+)
 from kueuelib.workload.editing import set_condition, with_status, without_status
 from kueuelib.workload.phases import (
     BACKOFF_FINISHED,
@@ -131,7 +137,7 @@ def reserve(
             changed = set_condition(
                 changed, name, "False", old["reason"], old.get("message", ""), now
             )
-    if {*required_checks} <= {entry["name"] for entry in check_states(changed)}:
+    if passed_all(changed, tuple(required_checks)):
         changed = sync_admitted(changed, now)
     return changed
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler.activity import ACTIVE, UNKNOWN, Activity
-from kueuelib.scheduler.reasons import NotEvaluated, QuotaWithdrawn
+from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
 from kueuelib.workload.checks import passed_all, required_checks
-from kueuelib.workload.plan import NOTHING, Surroundings, next_step
+from kueuelib.workload.plan import NOTHING, Step, Surroundings, next_step
 from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0
@@ -95,9 +94,9 @@ def test_an_obstacle_is_named_once(surroundings: Surroundings, reason: str, mess
     assert next_step(step.workload, surroundings, NOW + 9) == NOTHING
 
 
-def test_an_obstacle_that_is_gone_is_no_longer_named_but_what_the_scheduler_said_stays() -> None:
+def test_what_the_condition_says_once_no_obstacle_is_left_is_up_to_the_scheduler() -> None:
     stuck = states.wait(workload(), "Misconfigured", "LocalQueue main doesn't exist", NOW)
-    assert status_reason(next_step(stuck, around(), NOW)) == "PendingEvaluation"
+    assert next_step(stuck, around(), NOW) == NOTHING
     full = states.wait(workload(), "WaitingForQuota", "cpu is short", NOW)
     assert next_step(full, around(), NOW) == NOTHING
 
@@ -236,6 +235,28 @@ def test_a_reservation_that_the_scheduler_has_not_seen_is_not_admitted_yet() -> 
     assert next_step(wl, around(queue("a"), void=NotEvaluated()), NOW) == NOTHING
 
 
+@pytest.mark.parametrize("state", ["Pending", "Ready"])
+def test_who_has_to_leave_for_a_reservation_is_told_by_the_step_alone(state: str) -> None:
+    wl = reserved(check("a", state))
+    making_room = MakingRoom((ObjectKey("ns", "low"),))
+    step = next_step(wl, around(queue("a"), void=making_room), NOW)
+    assert step == Step(make_room=True)
+    stopped = around(queue("a", policy="Hold"), "Stopped", void=making_room)
+    step = next_step(wl, stopped, NOW)
+    assert not step.make_room
+    assert step.workload is not None
+    assert states.phase_of(step.workload) is Phase.PENDING
+
+
+def test_quota_that_is_missing_counts_once_the_checks_have_passed() -> None:
+    void = QuotaWithdrawn("cq", "f", "cpu", 2000, 500)
+    wl = reserved(check("a"))
+    assert next_step(wl, around(queue("a"), void=void), NOW) == NOTHING
+    wl = reserved(check("a", "Ready"))
+    step = next_step(wl, around(queue("a"), void=void), NOW)
+    assert states.phase_of(step.workload or wl) is Phase.PENDING
+
+
 def test_a_check_may_say_itself_how_long_a_retry_lasts() -> None:
     wl = workload(admissionChecks=[{**check("a", "Retry"), "requeueAfterSeconds": 5}])
     surroundings = around(queue("a"), retry_delays={"a": 900.0})
@@ -282,7 +303,7 @@ def test_a_workload_that_was_rejected_and_is_activated_again_waits_for_its_check
         step = next_step(wl, around(queue("a")), NOW)
         wl = step.workload or wl
     assert states.checks_in(wl, "Pending") == ("a",)
-    assert status_reason(attrs.evolve(NOTHING, workload=wl)) == "PendingEvaluation"
+    assert states.condition(wl, "Requeued")["reason"] == "Reactivated"
     assert states.is_active(wl)
 
 

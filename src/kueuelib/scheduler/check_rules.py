@@ -1,0 +1,78 @@
+"""The rules of admission checks that scheduler and controllers share (spec/jobs 5.1, KEP-993).
+
+They are told here once, for entries of `status.admissionChecks` whatever form these have;
+`kueuelib.workload.checks` applies them to raw objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import attrs
+
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
+from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
+
+
+class Entry(NamedTuple):
+    """What one check says about a workload.
+
+    Attributes:
+        name: the AdmissionCheck.
+        state: Pending, Ready, Retry or Rejected.
+        reason: why, one word; empty for none.
+    """
+
+    name: str
+    state: str
+    reason: str
+
+
+@attrs.frozen
+class RequiredCheck:
+    """An admission check of a ClusterQueue.
+
+    Attributes:
+        name: the AdmissionCheck.
+        flavors: the flavors that it is needed for; empty means all.
+    """
+
+    name: str
+    flavors: frozenset[str]
+
+
+def entries_of(workload: Workload) -> tuple[Entry, ...]:
+    """What the checks of a workload say."""
+    return tuple(Entry(one.name, one.state, one.reason) for one in workload.status.admission_checks)
+
+
+def required(rules: Iterable[RequiredCheck], flavors: Collection[str]) -> tuple[str, ...]:
+    """The checks that a workload with these flavors has to pass, in the order of the rules."""
+    assigned = frozenset(flavors)
+    names = (rule.name for rule in rules if not rule.flavors or rule.flavors & assigned)
+    return tuple(dict.fromkeys(names))
+
+
+def passed_all(entries: Iterable[Entry], required: Collection[str]) -> bool:
+    """Whether every check that is listed is Ready, and none that is required is missing."""
+    states = {entry.name: entry.state for entry in entries}
+    return states.keys() >= {*required} and all(state == CHECK_READY for state in states.values())
+
+
+def preempts_early(entries: Iterable[Entry], late: Collection[str]) -> bool:
+    """Whether preemptions may begin before all checks have passed (KEP-993).
+
+    They may when a check asks for them, or when all checks that they wait for are Ready.
+
+    Args:
+        entries: what the checks say.
+        late: those of the required checks that are `AfterCheckPassedOrOnDemand`.
+    """
+    ready = set()
+    for entry in entries:
+        if entry.state == CHECK_PENDING and entry.reason == REASON_PREEMPTION_REQUIRED:
+            return True
+        if entry.state == CHECK_READY:
+            ready.add(entry.name)
+    return ready.issuperset(late)

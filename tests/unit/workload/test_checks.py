@@ -1,0 +1,78 @@
+"""The rules of checks say the same of a raw object as of a decoded one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import ClusterQueue, Workload
+from kueuelib.api.meta import Obj
+from kueuelib.scheduler import check_rules
+from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.workload.checks import may_preempt, named_checks, passed_all, required_checks
+
+STATES = ("Pending", "PreemptionRequired", "Ready", "Retry", "")
+
+
+def workload(*states: str) -> Obj:
+    """A raw Workload whose checks `a`, `b` are in these states; empty for not listed."""
+    entries = [
+        {
+            "name": name,
+            "state": "Pending" if state == "PreemptionRequired" else state,
+            "reason": state if state == "PreemptionRequired" else "",
+            "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }
+        for name, state in zip("ab", states, strict=True)
+        if state
+    ]
+    metadata = {"name": "w", "namespace": "ns", "uid": "u"}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": {"podSets": [], "queueName": "q"},
+        "status": {"admissionChecks": entries},
+    }
+
+
+@pytest.mark.parametrize("late", [(), ("a",), ("a", "b")])
+@pytest.mark.parametrize("required", [(), ("a",), ("a", "b")])
+@pytest.mark.parametrize("states", list(product(STATES, repeat=2)))
+def test_a_raw_and_a_decoded_workload_agree(
+    states: tuple[str, str], required: tuple[str, ...], late: tuple[str, ...]
+) -> None:
+    wl = workload(*states)
+    entries = check_rules.entries_of(decode(Workload, wl))
+    passed = check_rules.passed_all(entries, required)
+    assert passed_all(wl, required) == passed
+    early = check_rules.preempts_early(entries, late)
+    assert may_preempt(wl, required, late) == (passed or early)
+    ready = {name for name, state in zip("ab", states, strict=True) if state == "Ready"}
+    listed = {name for name, state in zip("ab", states, strict=True) if state}
+    assert passed == (ready == listed and ready >= {*required})
+    assert early == ("PreemptionRequired" in states or ready >= {*late})
+
+
+@pytest.mark.parametrize(
+    ("flavors", "expected"), [((), ("a",)), (("x",), ("a", "b")), (("y",), ("a",))]
+)
+def test_required_checks_depend_on_the_flavors(
+    flavors: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    rules = [{"name": "a"}, {"name": "b", "onFlavors": ["x"]}, {"name": "a", "onFlavors": ["x"]}]
+    raw: Obj = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "q"},
+        "spec": {"admissionChecksStrategy": {"admissionChecks": rules}},
+    }
+    admission = {
+        "podSetAssignments": [{"flavors": dict.fromkeys(flavors, name)} for name in flavors]
+    }
+    assert required_checks(raw, admission) == expected
+    assert queue_spec(decode(ClusterQueue, raw)).checks_for(frozenset(flavors)) == expected
+    assert named_checks(raw) == ("a", "b")
