@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api.meta import Obj, key_of
 from kueuelib.checks import plan
 from kueuelib.checks.definition import Check
-from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.informer import Informer
+from kueuelib.workload.writer import on_newest
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
 
-CONFLICTS = 5
-"""How often an answer is written again on a newer object before the retry waits."""
 NEWER_FIELDS = ("reason", "requeueAfterSeconds")
 """Fields of an entry that the CRDs of older managers do not have."""
 
@@ -68,26 +67,30 @@ class EntryWriter:
             ApiError: it could not be written.
             TransportError: the same.
         """
-        key, uid = key_of(wl), wl["metadata"]["uid"]
-        newest = self._workloads.store.get(key)
-        for _ in range(CONFLICTS):
-            if newest is None or newest["metadata"]["uid"] != uid or not still(newest):
+        uid = wl["metadata"]["uid"]
+        found: Obj | None = None
+
+        async def attempt(newest: Obj) -> Obj | None:
+            nonlocal found
+            found = None
+            if newest["metadata"]["uid"] != uid or not still(newest):
                 return None
             entry = plan.entry_of(newest, name)
             if entry is None:
                 return None
             changed = change(newest, entry)
             if changed is None:
-                return newest
-            try:
-                written = await self._send(newest, name, changed)
-            except (Conflict, NotFound):
-                newest = await self._workloads.refresh(key)
-            else:
-                self._workloads.learn(written)
-                self._report(written, name, entry, changed)
-                return written
-        raise Conflict(f"workload {key} changes too fast to write what check {name} says")
+                found = newest
+                return None
+            found = await self._send(newest, name, changed)
+            self._report(found, name, entry, changed)
+            return found
+
+        try:
+            await on_newest(self._workloads, key_of(wl), attempt)
+        except NotFound:
+            return None
+        return found
 
     async def _send(self, wl: Obj, name: str, entry: Obj) -> Obj:
         if self._plain_entries:

@@ -23,7 +23,6 @@ from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyR
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.cycle import Admit, Wait
-from kueuelib.scheduler.events import Confirmed
 from kueuelib.scheduler.holders import Holder
 from kueuelib.workload import states
 from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone
@@ -145,7 +144,6 @@ class Applier:
     async def _admit(self, order: Admit) -> None:
         wl = await self._reserve(order)
         if wl is not None:
-            self._written.observe(Confirmed(order.key, wl["metadata"]["resourceVersion"]))
             self._report(order, wl)
 
     async def _reserve(self, order: Admit) -> Obj | None:
@@ -162,8 +160,7 @@ class Applier:
             now = self._written.clock.now()
             return states.reserve(wl, admission, order.required_checks, now)
 
-        newest = self._written.newest(order.key)
-        return await self._written.write(order.key, newest, reserved, "admission")
+        return await self._written.write(order.key, reserved, "admission")
 
     def _report(self, order: Admit, wl: Obj) -> None:
         written, metrics = self._written, self._written.metrics
@@ -191,7 +188,7 @@ class Applier:
         if isinstance(what, Eviction):
             self._evictor.refused(what, error)
             return
-        wl = self._written.workloads.store.get(what.key)
+        wl = self._written.writer.newest(what.key)
         if wl is not None and isinstance(what, Admit):
             message = f"The admission could not be written: {error.message}"
             self._written.event(wl, "Warning", "AdmissionFailed", message)
@@ -204,14 +201,13 @@ class Applier:
                 return None
             return states.wait(wl, order.condition_reason, order.message, written.clock.now())
 
-        wl = await written.write(order.key, written.newest(order.key), waits, "wait")
+        wl = await written.write(order.key, waits, "wait")
         if wl is not None:
-            written.remember(order.key, wl)
             written.metrics.wrote("wait", "ok")
             written.event(wl, "Warning", order.condition_reason, order.message)
 
     def _pause(self, order: Wait) -> float:
-        wl = self._written.newest(order.key)
+        wl = self._written.writer.newest(order.key)
         known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
         return MESSAGE_PAUSE if known == order.condition_reason else 0.0
 

@@ -64,7 +64,7 @@ class Auditor:
 
     async def _read(self, claim: Claim) -> Obj | None:
         try:
-            return await self._written.read(claim.key)
+            return await self._written.writer.read(claim.key)
         except NotFound:
             return None
 

@@ -62,14 +62,13 @@ class ClusterQueueReconciler:
             self._writer.forget(key)
             self._metrics.forget(key.name)
             return DONE
-        resource = self._informer.resource
         deleted = bool(queue["metadata"].get("deletionTimestamp"))
         try:
             if not deleted:
-                await add_finalizer(self._client, resource, queue)
+                await add_finalizer(self._client, self._informer, queue)
             elif not self._engine.reserving(key.name):
                 if has_finalizer(queue):
-                    await drop_finalizer(self._client, resource, queue)
+                    await drop_finalizer(self._client, self._informer, queue)
                 return DONE
         except Conflict:
             return Result(requeue_after=CONFLICT_PAUSE)

@@ -42,9 +42,9 @@ class Evictor:
     async def _tell(self, order: Eviction) -> Obj | None:
         """Writes the eviction, on the newest object; None when it is being evicted already."""
         orders = self._orders
-        wl = orders.newest(order.key)
+        wl = orders.writer.newest(order.key)
         if wl is None or not states.phase_of(wl).holds_quota:
-            wl = await orders.read(order.key)
+            await orders.writer.read(order.key)
         message = order.preemption.message(order.victim)
 
         def preempted(wl: Obj) -> Obj:
@@ -52,7 +52,7 @@ class Evictor:
                 raise NotFound(f"workload {order.key} is gone")
             return states.preempt(wl, order.victim.path.value, message, orders.clock.now())
 
-        return await orders.write(order.key, wl, preempted, "preemption")
+        return await orders.write(order.key, preempted, "preemption")
 
     def _report(self, order: Eviction, wl: Obj) -> None:
         victim, preemption, orders = order.victim, order.preemption, self._orders
@@ -64,7 +64,7 @@ class Evictor:
         ranks = preemption.ranks(victim)
         orders.event(wl, "Normal", f"EvictedDueTo{names.REASON_PREEMPTED}", message)
         orders.event(wl, "Normal", names.PREEMPTED, f"{message}; {ranks}")
-        preemptor = orders.newest(preemption.key)
+        preemptor = orders.writer.newest(preemption.key)
         if preemptor is not None:
             told = (
                 f"Preempted workload {victim.key} (UID: {victim.holder.uid}) in ClusterQueue "
@@ -74,7 +74,7 @@ class Evictor:
 
     def refused(self, order: Eviction, error: ApiError) -> None:
         """Tells the preemptor that the server does not let the victim be told."""
-        preemptor = self._orders.newest(order.preemption.key)
+        preemptor = self._orders.writer.newest(order.preemption.key)
         if preemptor is not None:
             message = f"Workload {order.key} could not be told to leave: {error.message}"
             self._orders.event(preemptor, "Warning", "PreemptionFailed", message)

@@ -1,15 +1,16 @@
 """Our finalizer on an object: put on while it lives, taken off when nobody needs it any more.
 
 Only `metadata.finalizers` is sent, with UID and resource version, so that other finalizers and a
-recreated object are safe.
+recreated object are safe. The informer learns the answers.
 """
 
 from __future__ import annotations
 
-from kueuelib.api.meta import Obj, Resource, key_of
+from kueuelib.api.meta import Obj, key_of
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.informer import Informer
 
 CONFLICT_PAUSE = 0.5
 """Seconds until a look at the newer object after a conflict, should its delta not come first."""
@@ -20,7 +21,7 @@ def has_finalizer(obj: Obj) -> bool:
     return IN_USE_FINALIZER in (obj["metadata"].get("finalizers") or ())
 
 
-async def add_finalizer(client: Client, resource: Resource, obj: Obj) -> bool:
+async def add_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
     """Puts our finalizer on a living object; False when there was nothing to do.
 
     Raises:
@@ -31,19 +32,19 @@ async def add_finalizer(client: Client, resource: Resource, obj: Obj) -> bool:
     if has_finalizer(obj) or obj["metadata"].get("deletionTimestamp"):
         return False
     return await _write(
-        client, resource, obj, [*(obj["metadata"].get("finalizers") or ()), IN_USE_FINALIZER]
+        client, informer, obj, [*(obj["metadata"].get("finalizers") or ()), IN_USE_FINALIZER]
     )
 
 
-async def drop_finalizer(client: Client, resource: Resource, obj: Obj) -> bool:
+async def drop_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
     """Takes our finalizer off; False when there was nothing to do. Raises as `add_finalizer`."""
     if not has_finalizer(obj):
         return False
     left = [name for name in obj["metadata"]["finalizers"] if name != IN_USE_FINALIZER]
-    return await _write(client, resource, obj, left)
+    return await _write(client, informer, obj, left)
 
 
-async def _write(client: Client, resource: Resource, obj: Obj, finalizers: list[str]) -> bool:
+async def _write(client: Client, informer: Informer, obj: Obj, finalizers: list[str]) -> bool:
     meta = obj["metadata"]
     body = {
         "metadata": {
@@ -53,7 +54,9 @@ async def _write(client: Client, resource: Resource, obj: Obj, finalizers: list[
         }
     }
     try:
-        await client.patch(resource, key_of(obj), body, PatchType.MERGE)
+        answer = await client.patch(informer.resource, key_of(obj), body, PatchType.MERGE)
     except NotFound:
+        informer.learn_gone(obj)
         return False
+    informer.learn(answer)
     return True

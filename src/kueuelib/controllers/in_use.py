@@ -35,9 +35,9 @@ class InUseReconciler:
             return DONE
         try:
             if not found["metadata"].get("deletionTimestamp"):
-                await add_finalizer(self._client, self._informer.resource, found)
+                await add_finalizer(self._client, self._informer, found)
             elif not self._users(key.name):
-                await drop_finalizer(self._client, self._informer.resource, found)
+                await drop_finalizer(self._client, self._informer, found)
         except Conflict:
             return Result(requeue_after=CONFLICT_PAUSE)
         return DONE

@@ -39,6 +39,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Effects
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
+from kueuelib.workload.writer import StatusWriter
 
 STATUS_DELAY = 0.02
 """Seconds in which several changes of a queue become one look at it."""
@@ -119,7 +120,8 @@ def setup(
     feed = Feed(engine, recorder, clock=clock)
     _attach(feed, informers, cache)
 
-    orders = Orders(client, informers.workloads, recorder, metrics, feed.observe, clock)
+    writer = StatusWriter(client, informers.workloads)
+    orders = Orders(writer, recorder, metrics, feed.observe, clock)
     applier = Applier(orders, engine.holder)
     applying = Controller(
         "admission",

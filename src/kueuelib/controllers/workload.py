@@ -25,7 +25,7 @@ from kueuelib.workload.checks import may_preempt, named_checks, required_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.plan import Step, Surroundings, next_step
 from kueuelib.workload.states import Phase
-from kueuelib.workload.writer import write_status
+from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
@@ -103,6 +103,7 @@ class WorkloadReconciler:
         self._life = life or LifeSettings()
         self._client = client
         self._informers = informers
+        self._writer = StatusWriter(client, informers.workloads)
         self._activities = activities
         self._preempt = preempt
         self._recorder = recorder
@@ -136,19 +137,23 @@ class WorkloadReconciler:
         return Result(requeue_after=max(step.look_again - now, 0.001))
 
     async def _take(self, wl: Obj, step: Step) -> None:
-        resource = self._informers.workloads.resource
+        workloads = self._informers.workloads
+        resource = workloads.resource
         if step.drop_finalizer:
-            await drop_finalizer(self._client, resource, wl)
+            await drop_finalizer(self._client, workloads, wl)
         elif step.delete:
             uid = wl["metadata"]["uid"]
-            await self._client.delete(resource, key_of(wl), uid=uid, propagation="Background")
+            answer = await self._client.delete(
+                resource, key_of(wl), uid=uid, propagation="Background"
+            )
+            workloads.learn_deleted(wl, answer)
         elif step.deactivate:
             meta = wl["metadata"]
             identity = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
             body = {"metadata": identity, "spec": {"active": False}}
-            await self._client.patch(resource, key_of(wl), body, PatchType.MERGE)
+            workloads.learn(await self._client.patch(resource, key_of(wl), body, PatchType.MERGE))
         elif step.workload is not None:
-            await write_status(self._client, wl, step.workload)
+            await self._writer.store(wl, step.workload)
 
     def _around(self, wl: Obj) -> Surroundings:
         queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")

@@ -1,7 +1,8 @@
 """The facts that the engine is told: one class per kind of change.
 
-They carry typed values as the API server has them. `Assumed`, `Forgotten` and `Confirmed` come
-from whoever writes admissions; everything else from watches.
+They carry typed values as the API server has them. `Assumed`, `Forgotten` and
+`EvictionFailed` come from whoever writes admissions; everything else from watches, and from the
+answers to our own writes.
 """
 
 from __future__ import annotations
@@ -160,18 +161,6 @@ class Forgotten:
 
 
 @attrs.frozen
-class Confirmed:
-    """The API server stored the reservation of an assumed Workload at this resource version.
-
-    It protects against a watch that never shows that state, because it was interrupted and began
-    anew behind it: a later state without a reservation then means that the quota is free again.
-    """
-
-    key: ObjectKey
-    resource_version: str
-
-
-@attrs.frozen
 class EvictionFailed:
     """A victim of a preemption could not be told to leave (spec/scheduling 6.7).
 
@@ -203,7 +192,6 @@ Event = (
     | WorkloadGone
     | Assumed
     | Forgotten
-    | Confirmed
     | EvictionFailed
 )
 

@@ -49,7 +49,6 @@ class Facts:
             events.WorkloadGone: self.workloads.workload_gone,
             events.Assumed: self.workloads.assumed,
             events.Forgotten: self.workloads.forgotten,
-            events.Confirmed: self.workloads.confirm,
             events.EvictionFailed: self.workloads.eviction_failed,
         }
 

@@ -50,7 +50,6 @@ class WorkloadFacts:
         self._limit_ranges: dict[str, dict[str, LimitRange]] = {}
         self._limits: dict[str, LimitSummary] = {}
         self._runtime_classes: dict[str, RuntimeClass] = {}
-        self._confirmed: dict[ObjectKey, str] = {}
         self._leaving: dict[ObjectKey, None] = {}
 
     def outside(self, key: ObjectKey) -> Standing:
@@ -147,20 +146,14 @@ class WorkloadFacts:
         admission = workload.status.admission
         if admission is not None and holds_quota(workload):
             self._leave_queues(key)
-            self._confirmed.pop(key, None)
             self._hold(self._as_told(self._holder(workload, admission, assumed=False)))
             return
         holder = self._state.cache.holder(key)
         if holder is not None:
-            if holder.assumed and not self._is_behind(workload):
-                return
+            if holder.assumed:
+                return  # a state from before the reservation, which its order is about to write
             self._release(key)
         self.place(key, now)
-
-    def _is_behind(self, workload: Workload) -> bool:
-        """Whether an object without reservation is newer than its confirmed reservation."""
-        confirmed, seen = self._confirmed.get(workload.key, ""), workload.metadata.resource_version
-        return confirmed.isdecimal() and seen.isdecimal() and int(seen) > int(confirmed)
 
     def _note(self, key: ObjectKey) -> None:
         local_queue = self._state.local_queue_of.group(key)
@@ -231,7 +224,6 @@ class WorkloadFacts:
         self._leave_queues(key)
         if self._state.cache.holder(key) is not None:
             self._release(key, ended=True)
-        self._confirmed.pop(key, None)
         self._state.local_queue_of.drop(key)
         self._state.in_namespace.drop(key)
         self._workloads.pop(key, None)
@@ -269,7 +261,6 @@ class WorkloadFacts:
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
         ready = self._state.cache.all_ready
         holder = self._state.cache.release(key)
-        self._confirmed.pop(key, None)
         self._leaving.pop(key, None)
         if holder is not None:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
@@ -332,12 +323,6 @@ class WorkloadFacts:
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
             self._state.queues.scopes.touch(scope)
-
-    def confirm(self, event: events.Confirmed, _: float) -> None:
-        """A reservation was stored."""
-        holder = self._state.cache.holder(event.key)
-        if holder is not None and holder.assumed:
-            self._confirmed[event.key] = event.resource_version
 
 
 def _gives_back(before: Holder, after: Holder) -> bool:

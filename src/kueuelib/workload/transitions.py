@@ -88,6 +88,24 @@ _WAY_BACK = {
 }
 
 
+_P, _R, _A, _E, _F = Phase  # the only place where they are not spelled out
+_SAME = {phase: frozenset({phase}) for phase in Phase}
+_HELD = {_R: frozenset({_E}), _A: frozenset({_E}), _E: frozenset({_E})}
+STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
+    "reserve": {_P: frozenset({_R, _A})},
+    "sync_admitted": {**_SAME, _R: frozenset({_R, _A}), _A: frozenset({_A, _R})},
+    "evict": _HELD,
+    "preempt": _HELD,
+    "release": {_E: frozenset({_P})},
+    "cancel": {_R: frozenset({_P})},
+    "wait": {_P: frozenset({_P})},
+    "hold_back": {_P: frozenset({_P})},
+    "requeue": _SAME,
+    "finish": {phase: frozenset({_F}) for phase in Phase},
+}
+"""By step and phase, which phases follow; a phase that is not there raises `IllegalTransition`."""
+
+
 class IllegalTransition(KueuelibError):
     """A step that a Workload in this phase cannot take."""
 
@@ -114,9 +132,7 @@ def reserve(
         IllegalTransition: the workload is not pending, not active, being deleted, or one of its
             checks is Retry or Rejected.
     """
-    found = phase_of(wl)
-    if found is not Phase.PENDING:
-        raise IllegalTransition(wl, "reserve quota", f"it is {found.value}")
+    _check(wl, "reserve", "reserve quota")
     if not is_active(wl):
         raise IllegalTransition(wl, "reserve quota", "it is not active")
     if is_deleted(wl):
@@ -177,11 +193,8 @@ def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
     Raises:
         IllegalTransition: the workload holds no quota or is finished.
     """
-    found = phase_of(wl)
-    if found is Phase.EVICTING:
+    if _check(wl, "evict", "evict") is Phase.EVICTING:
         return wl
-    if not found.holds_quota:
-        raise IllegalTransition(wl, "evict", f"it is {found.value}")
     return set_condition(wl, EVICTED, "True", reason, message, now)
 
 
@@ -212,7 +225,7 @@ def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
     Raises:
         IllegalTransition: the workload holds no quota or is finished.
     """
-    if phase_of(wl) is Phase.EVICTING:
+    if _check(wl, "preempt", "evict") is Phase.EVICTING:
         return wl
     changed = evict(wl, names.REASON_PREEMPTED, message, now)
     return set_condition(changed, PREEMPTED, "True", reason, message, now)
@@ -229,9 +242,7 @@ def release(wl: Obj, now: float) -> Obj:
     Raises:
         IllegalTransition: the workload is not being evicted.
     """
-    found = phase_of(wl)
-    if found is not Phase.EVICTING:
-        raise IllegalTransition(wl, "release quota", f"it is {found.value}")
+    _check(wl, "release", "release quota")
     eviction = condition(wl, EVICTED)
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
     changed = _drop_quota(_with_past(wl, now), PENDING_REASON, message, now)
@@ -245,9 +256,7 @@ def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
     Raises:
         IllegalTransition: the workload holds no quota, is admitted, being evicted, or finished.
     """
-    found = phase_of(wl)
-    if found is not Phase.RESERVED:
-        raise IllegalTransition(wl, "cancel the reservation", f"it is {found.value}")
+    _check(wl, "cancel", "cancel the reservation")
     return _drop_quota(wl, reason, message, now)
 
 
@@ -257,9 +266,7 @@ def wait(wl: Obj, reason: str, message: str, now: float) -> Obj:
     Raises:
         IllegalTransition: the workload is not pending.
     """
-    found = phase_of(wl)
-    if found is not Phase.PENDING:
-        raise IllegalTransition(wl, "wait", f"it is {found.value}")
+    _check(wl, "wait", "wait")
     return sync_admitted(set_condition(wl, QUOTA_RESERVED, "False", reason, message, now), now)
 
 
@@ -293,9 +300,7 @@ def hold_back(wl: Obj, message: str, now: float) -> Obj:
     Raises:
         IllegalTransition: the workload is not pending.
     """
-    found = phase_of(wl)
-    if found is not Phase.PENDING:
-        raise IllegalTransition(wl, "hold back", f"it is {found.value}")
+    _check(wl, "hold_back", "hold back")
     if condition(wl, REQUEUED).get("status") == "False" and not is_held_back(wl):
         return wl
     return set_condition(wl, REQUEUED, "False", PODS_MISSING, message, now)
@@ -327,6 +332,18 @@ def violations(wl: Mapping[str, Any]) -> tuple[str, ...]:
     if len(names) != len({*names}):
         found.append("a check is listed twice")
     return tuple(found)
+
+
+def _check(wl: Obj, step: str, words: str) -> Phase:
+    """The phase of a workload that can take a step.
+
+    Raises:
+        IllegalTransition: it can not.
+    """
+    found = phase_of(wl)
+    if found not in STEPS[step]:
+        raise IllegalTransition(wl, words, f"it is {found.value}")
+    return found
 
 
 def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:

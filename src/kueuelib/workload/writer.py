@@ -1,30 +1,166 @@
-"""Sends what `patches` says."""
+"""Writes the statuses of Workloads, as `patches` says, and lets the informer learn the answers.
+
+Nobody who reads the informer's store acts on a state that is older than what was written here. When
+somebody else was faster the object is read anew and the change is made again from that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+import attrs
+
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj, key_of
+from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.errors import Conflict, NotFound
 from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.informer import Informer
 from kueuelib.workload.patches import StatusWrite, status_writes
 
+CONFLICTS = 4
+"""How often a change is tried on a newer object before the retry waits."""
 _PATCH_TYPES = {"apply": PatchType.APPLY, "merge": PatchType.MERGE}
 
 
-async def write_status(client: Client, old: Obj, new: Obj) -> Obj:
+@attrs.frozen(eq=False)
+class StatusWriter:
+    """Writes statuses.
+
+    Attributes:
+        client: writes.
+        workloads: the informer of Workloads, which learns the answers.
+    """
+
+    client: Client
+    workloads: Informer
+
+    def newest(self, key: ObjectKey) -> Obj | None:
+        """The workload as it is known, our own last write included."""
+        return self.workloads.store.get(key)
+
+    async def read(self, key: ObjectKey) -> Obj:
+        """The workload as the server has it, which is what everybody knows from now on.
+
+        Raises:
+            NotFound: it is gone.
+            ApiError: the server refuses.
+            TransportError: no answer.
+        """
+        found = await self.workloads.refresh(key)
+        if found is None:
+            raise NotFound(f"workload {key} is gone")
+        return found
+
+    async def store(self, old: Obj, new: Obj) -> Obj:
+        """Makes the stored status that of `new`; raises as `write_status`.
+
+        After a conflict the newest state is known.
+        """
+        try:
+            found = await write_status(self.client, old, new, self.workloads.learn)
+        except Conflict:
+            await self.workloads.refresh(key_of(old))
+            raise
+        return found
+
+    async def change(
+        self,
+        key: ObjectKey,
+        change: Callable[[Obj], Obj | None],
+        *,
+        conflict: Callable[[], None] = lambda: None,
+    ) -> Obj | None:
+        """Write a status, made anew from the newest object as often as somebody was faster.
+
+        Args:
+            key: the workload.
+            change: makes the state that is to be written; None, or the same object, for nothing.
+            conflict: called when somebody was faster.
+
+        Returns:
+            What the server answered; None when there was nothing to write.
+
+        Raises:
+            NotFound: it is gone.
+            Conflict: somebody was faster every time.
+            ApiError: the server refuses.
+            TransportError: no answer.
+        """
+
+        async def attempt(wl: Obj) -> Obj | None:
+            new = change(wl)
+            if new is None or new is wl:
+                return None
+            return await write_status(self.client, wl, new, self.workloads.learn)
+
+        return await on_newest(self.workloads, key, attempt, conflict=conflict)
+
+
+async def on_newest(
+    workloads: Informer,
+    key: ObjectKey,
+    attempt: Callable[[Obj], Awaitable[Obj | None]],
+    *,
+    conflict: Callable[[], None] = lambda: None,
+) -> Obj | None:
+    """Tries a write on the newest object, and again on the one that is read after a conflict.
+
+    Args:
+        workloads: knows the newest object; learns.
+        key: the workload.
+        attempt: writes, and returns what the server answered; None when there is nothing to write.
+        conflict: called when somebody was faster.
+
+    Raises:
+        NotFound: it is gone.
+        Conflict: somebody was faster every time.
+        ApiError: the server refuses.
+        TransportError: no answer.
+    """
+    wl = workloads.store.get(key) or await workloads.refresh(key)
+    for _ in range(CONFLICTS):
+        if wl is None:
+            break
+        try:
+            answer = await attempt(wl)
+        except Conflict:
+            conflict()
+            wl = await workloads.refresh(key)
+        except NotFound:
+            newer = await workloads.refresh(key)
+            if newer is not None and _version(newer) == _version(wl):
+                raise
+            wl = newer
+        else:
+            if answer is not None:
+                workloads.learn(answer)
+            return answer
+    if wl is None:
+        raise NotFound(f"workload {key} is gone")
+    raise Conflict(f"workload {key} changes too fast to be written")
+
+
+def _version(wl: Obj) -> str:
+    return str(wl["metadata"]["resourceVersion"])
+
+
+async def write_status(
+    client: Client, old: Obj, new: Obj, learn: Callable[[Obj], None] = lambda _: None
+) -> Obj:
     """Makes the stored status of a Workload that of `new`; no call when `old` says the same.
 
     Args:
         client: speaks to the API server.
         old: the Workload as it was read.
         new: the same Workload after a step of `transitions`.
+        learn: is told every answer.
 
     Returns:
         The Workload as the server has it now.
 
     Raises:
         Conflict: the Workload changed since it was read. When two patches are needed, the first may
-        have been done;
-            what it did is harmless without the second.
+            have been done; what it did is harmless without the second.
         NotFound: it is gone.
         ApiError: the server refuses.
         TransportError: no answer; the write may have happened.
@@ -33,6 +169,7 @@ async def write_status(client: Client, old: Obj, new: Obj) -> Obj:
     for number, write in enumerate(status_writes(old, new)):
         ready = write.at(found["metadata"]["resourceVersion"]) if number else write
         found = await send(client, old, ready)
+        learn(found)
     return found
 
 

@@ -10,9 +10,10 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks import Check
 from kueuelib.checks.plan import entry_of
-from kueuelib.checks.writing import CONFLICTS, EntryWriter
+from kueuelib.checks.writing import EntryWriter
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Store
+from kueuelib.workload.writer import CONFLICTS
 
 KEY = ObjectKey("ns", "wl")
 

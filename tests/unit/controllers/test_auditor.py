@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from kueuelib.api import kinds
 from kueuelib.api.codec import encode
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.auditor import INTERVAL, Auditor
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.orders import Orders
-from kueuelib.errors import NotFound, TransportError
-from kueuelib.machinery.store import Store
+from kueuelib.errors import TransportError
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import decide
@@ -29,6 +27,7 @@ from kueuelib.testing.builders import (
 from kueuelib.workload import states
 from kueuelib.workload.audit import GRACE
 from kueuelib.workload.orders import Eviction, OrderBook
+from kueuelib.workload.writer import StatusWriter
 
 LOW = make_workload("low", "q", {"cpu": 1})
 HIGH = make_workload("high", "q", {"cpu": 1}, priority=5)
@@ -57,23 +56,13 @@ class Clock:
         await asyncio.sleep(0)
 
 
-class FakeInformer:
-    resource = kinds.WORKLOADS
-
-    def __init__(self) -> None:
-        self.store: Store[Obj] = Store()
-
-    def add_handler(self, handler: Any) -> None:
-        return
-
-
 class Case:
     """An engine that has assumed `low`, and an auditor."""
 
     def __init__(self) -> None:
         self.engine, self.book, self.clock = Engine(), OrderBook(), Clock()
         self.telemetry = Telemetry()
-        self.stored: Obj | Exception = encode(LOW)
+        self.stored: Obj | Exception | None = encode(LOW)
         for fact in (
             events.NamespaceSet("ns", {}),
             events.FlavorSet(make_flavor("one")),
@@ -87,8 +76,7 @@ class Case:
         ):
             self.observe(fact)
         orders = Orders(
-            self,  # type: ignore[arg-type]
-            FakeInformer(),  # type: ignore[arg-type]
+            StatusWriter(None, self),  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
             SchedulerMetrics(self.telemetry),
             self.observe,
@@ -97,7 +85,7 @@ class Case:
         self.auditor = Auditor(self.engine, self.book, orders)
         self.cycle()
 
-    async def get(self, *_: Any) -> Obj:
+    async def refresh(self, _: ObjectKey) -> Obj | None:
         if isinstance(self.stored, Exception):
             raise self.stored
         return self.stored
@@ -130,7 +118,7 @@ class Case:
 async def test_an_assumption_without_an_order_is_taken_back(gone: bool) -> None:
     case = Case()
     if gone:
-        case.stored = NotFound("gone")
+        case.stored = None
     await case.pass_by(GRACE - INTERVAL)
     assert case.engine.assumed()
     await case.pass_by(INTERVAL)

@@ -815,22 +815,6 @@ def test_assumption_survives_states_from_before_it(cluster: Cluster) -> None:
     assert cluster.rest() == []
 
 
-@pytest.mark.parametrize(
-    ("version", "where"),
-    [("9", Where.ASSUMED), ("11", Where.PENDING), ("x", Where.ASSUMED)],
-)
-def test_reservation_that_a_watch_never_showed_is_not_held_for_ever(
-    cluster: Cluster, version: str, where: Where
-) -> None:
-    cluster.queue("q", 2)
-    found = cluster.submit("w", "q", 2)
-    assert cluster.rest() == ["w"]
-    cluster.tell(events.Confirmed(key("w"), "10"))
-    meta = attrs.evolve(found.metadata, resource_version=version)
-    cluster.tell(events.WorkloadSet(attrs.evolve(found, metadata=meta)))
-    assert cluster.where("w") is where
-
-
 def test_reservation_elsewhere_moves_the_charge(cluster: Cluster) -> None:
     cluster.queue("a", 2)
     cluster.queue("b", 2)
