@@ -60,6 +60,7 @@ class Fate:
         lose_answer: The server handles the request; the connection is reset before the answer.
         cut_answer: The connection is reset after this share (0 to 1) of the answer's bytes.
         silent: The server handles the request, but no byte arrives: the client has to time out.
+        instead: The server handles the request; this answer arrives instead of its own.
         stale_list: Answer from the state this many seconds ago; only for a list or get with
             `resourceVersion=0`.
         faults: The names of the injected faults, for counting.
@@ -71,6 +72,7 @@ class Fate:
     lose_answer: bool = False
     cut_answer: float | None = None
     silent: bool = False
+    instead: Answer | None = None
     stale_list: float | None = None
     faults: tuple[str, ...] = ()
 
@@ -101,7 +103,7 @@ FLOWING: Final = EventFate()
 
 
 class Adversary(Protocol):
-    """Decides the fate of everything on the wire; pure, so that the same question has one answer."""
+    """Decides the fate of everything on the wire; pure: the same question has one answer."""
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of the attempt number `ordinal` of `owner` to connect to `peer`."""
@@ -150,12 +152,17 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind("cut-answer", "call", _PROXY, _CALLS),
         Kind("silence", "call", "a half-open connection stays silent", _CALLS),
         Kind(
-            "409", "call", "optimistic concurrency: any write may conflict", frozenset({"update"})
+            "409",
+            "call",
+            "optimistic concurrency: an update or patch may conflict",
+            frozenset({"update", "patch"}),
         ),
         Kind("429", "call", "priority and fairness rejects any call, Lease renewals too", _ALL),
         Kind("500", "call", "a replica fails before it handles the request", _ALL),
         Kind("503", "call", "no replica is available", _ALL),
         Kind("504", "call", _TIMEOUT, _CALLS),
+        Kind("late-504", "call", "the server commits, then its own deadline passes", _CALLS),
+        Kind("outage", "call", "the conversion webhook of one kind is down for a while", _ALL),
         Kind(
             "stale-list",
             "call",
@@ -178,6 +185,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind("event-silence", "event", "a half-open connection stays silent"),
         Kind("event-gone", "event", "history is kept for minutes only; a relist is due"),
         Kind("kill", "disaster", "a process crashes between any two writes"),
+        Kind("kill-after-write", "disaster", "a process crashes right after a write"),
         Kind("pause", "disaster", "a machine suspends a process for any time"),
         Kind("skew", "disaster", "clocks of machines differ in offset and rate"),
         Kind("server-restart", "disaster", "an API server restarts and keeps its history"),
@@ -187,7 +195,9 @@ CATALOGUE: Final[dict[str, Kind]] = {
 """Every kind of fault, by name."""
 
 
-def refusal(code: int, reason: str, message: str, *, retry_after: int | None = None) -> Answer:
+def refusal(
+    code: int, reason: str, message: str, *, retry_after: int | None = None, cause: str = ""
+) -> Answer:
     """Return the answer of an API server that refuses a call, with a `Status` as its body.
 
     Args:
@@ -195,7 +205,13 @@ def refusal(code: int, reason: str, message: str, *, retry_after: int | None = N
         reason: The machine-readable reason, for example `Conflict`.
         message: The sentence for people.
         retry_after: Seconds after which to retry, or `None` for no hint.
+        cause: The reason of a cause in the details, for example `ResourceVersionTooLarge`.
     """
+    details: dict[str, object] = {}
+    if cause:
+        details["causes"] = [{"reason": cause, "message": message}]
+    if retry_after is not None:
+        details["retryAfterSeconds"] = retry_after
     status: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -204,9 +220,9 @@ def refusal(code: int, reason: str, message: str, *, retry_after: int | None = N
         "message": message,
         "reason": reason,
         "code": code,
+        "details": details,
     }
     headers = [("Content-Type", "application/json")]
     if retry_after is not None:
-        status["details"] = {"retryAfterSeconds": retry_after}
         headers.append(("Retry-After", str(retry_after)))
     return Answer(code, json.dumps(status).encode(), tuple(headers))
