@@ -78,6 +78,7 @@ class Hostile:
         self._only = only
         self._seen = seen
         self._now = start
+        self._writes: Counter[str] = Counter()
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of an attempt to connect."""
@@ -117,10 +118,13 @@ class Hostile:
 
     def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
         """Return the fate of one event of a watch."""
-        del event  # what happens to an event depends on its place only
         self._now = now
         if not _struck(watch.owner, watch.peer) or watch.resource in self._weather.spared:
             return FLOWING
+        if _is_bookmark(event):
+            # One draw for each stream: all of its bookmarks are missing, or none.
+            missing = self._strikes(f"event/{_label(watch)}", "no-bookmarks", "", share=3.0)
+            return EventFate(drop=True, faults=("no-bookmarks",)) if missing else FLOWING
         label = f"event/{_label(watch)}/{number}"
         for kind, fate in _ENDS.items():
             # A watch has many events: an end strikes each a tenth as often as a fault a call.
@@ -130,6 +134,15 @@ class Hostile:
             delay = self._seconds(f"{label}/event-delay")
             return EventFate(delay=delay, faults=("event-delay",))
         return FLOWING
+
+    def wrote(self, owner: str, resource: str, namespace: str, name: str, now: float) -> bool:
+        """Return whether a manager dies right after a write that was committed just now."""
+        self._now = now
+        if resource in _QUIET_KINDS:
+            return False
+        key = f"write/{owner}/{resource}/{namespace}/{name}"
+        self._writes[key] += 1
+        return self._strikes(f"{key}/{self._writes[key]}", "kill-after-write", resource, share=0.3)
 
     def _ending(self, call: Call, label: str) -> Fate:
         """Return what becomes of the answer: at most one fault."""
@@ -223,6 +236,8 @@ _REFUSALS = {
     "504": _TIMEOUT,
     "too-large-version": _AHEAD,
 }
+_QUIET_KINDS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
+"""Kinds whose writes are too frequent to end a process after them."""
 _ENDS = {
     "event-close": EventFate(close=True, faults=("event-close",)),
     "event-cut": EventFate(cut=True, faults=("event-cut",)),
@@ -243,6 +258,11 @@ _ENDINGS = (
 def _struck(owner: str, peer: str) -> bool:
     """Whether the adversary owns the link: users and observers have a clean one."""
     return owner.startswith("manager") or peer.startswith("webhook@")
+
+
+def _is_bookmark(event: bytes) -> bool:
+    """Whether an event is a bookmark that may be missing: all but the end of initial events."""
+    return b'"BOOKMARK"' in event[:64] and b"k8s.io/initial-events-end" not in event
 
 
 def _label(call: Call) -> str:
