@@ -32,6 +32,7 @@ from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.leader import Elector, default_identity
@@ -86,24 +87,48 @@ async def run_manager(
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     _check_addresses(configuration, source)
-    life = _Life()
-    patience = server_timeout
+    life = Life()
     with Signals(life.stop):
-        while not life.stopped:
-            with anyio.CancelScope() as life.start:
-                try:
-                    await _run_once(configuration, source, kubeconfig, patience, assemble, life)
-                except LeadershipLost as error:
-                    # All parts were stopped, so this is as good as a new process: be a candidate
-                    # again, however long the server stays away.
-                    get_logger("app").warning("starting over as a candidate", why=str(error))
-                    patience = math.inf
-                    continue
-            return
+        await live(configuration, source, kubeconfig, server_timeout, assemble, life)
+
+
+async def live(
+    configuration: Configuration,
+    source: str,
+    cluster: Path | Endpoint | None,
+    server_timeout: float,
+    assemble: Assemble | None,
+    life: Life,
+) -> None:
+    """Runs the manager, or another program, until its life is stopped; signals are not looked at.
+
+    Args:
+        configuration: what the user wants.
+        source: what to call the configuration in errors.
+        cluster: where it is: a kubeconfig, an endpoint, or what kubectl's rules find when None.
+        server_timeout: seconds to wait for the API server at the start.
+        assemble: adds the parts; by default those of the bundled manager.
+        life: ends it.
+
+    Raises:
+        ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
+    """
+    patience = server_timeout
+    while not life.stopped:
+        with anyio.CancelScope() as life.start:
+            try:
+                await _run_once(configuration, source, cluster, patience, assemble, life)
+            except LeadershipLost as error:
+                # All parts were stopped, so this is as good as a new process: be a candidate
+                # again, however long the server stays away.
+                get_logger("app").warning("starting over as a candidate", why=str(error))
+                patience = math.inf
+                continue
+        return
 
 
 @attrs.define
-class _Life:
+class Life:
     """What a signal has to end: the running manager, or a start that waits for something."""
 
     manager: Manager | None = None
@@ -111,6 +136,7 @@ class _Life:
     stopped: bool = False
 
     def stop(self) -> None:
+        """End it, with grace."""
         self.stopped = True
         if self.manager is None:
             self.start.cancel()
@@ -121,15 +147,15 @@ class _Life:
 async def _run_once(
     configuration: Configuration,
     source: str,
-    kubeconfig: Path | None,
+    cluster: Path | Endpoint | None,
     server_timeout: float,
     assemble: Assemble | None,
-    life: _Life,
+    life: Life,
 ) -> None:
     telemetry = Telemetry()
     rate = configuration.client_connection
     async with await connect(
-        kubeconfig,
+        cluster,
         observer=RestMetrics(telemetry),
         user_agent=USER_AGENT,
         field_manager="kueue",
@@ -138,7 +164,7 @@ async def _run_once(
     ) as client:
         await wait_for_server(client, server_timeout)
         version = await queueing_version(client)
-        election = await _elector(configuration, source, kubeconfig, telemetry)
+        election = await _elector(configuration, source, cluster, telemetry)
         try:
             manager = Manager(elector=election.elector if election else None)
             add_parts = assemble or assemble_manager
@@ -385,7 +411,10 @@ class _Election:
 
 
 async def _elector(
-    configuration: Configuration, source: str, kubeconfig: Path | None, telemetry: Telemetry
+    configuration: Configuration,
+    source: str,
+    cluster: Path | Endpoint | None,
+    telemetry: Telemetry,
 ) -> _Election | None:
     """The elector with a client of its own, so that other calls cannot delay a renewal."""
     wanted = configuration.leader_election
@@ -405,5 +434,5 @@ async def _elector(
         raise ConfigError(
             f"{source}: leaderElection", str(error), "correct the durations"
         ) from error
-    client = await connect(kubeconfig, user_agent=USER_AGENT, field_manager="kueue")
+    client = await connect(cluster, user_agent=USER_AGENT, field_manager="kueue")
     return _Election(Elector(client, options, telemetry=telemetry), client)

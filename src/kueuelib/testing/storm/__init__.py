@@ -1,1 +1,1 @@
-"""A hostile world: the real manager and API server, simulated under faults, from one seed."""
+"""The hostile world: whole programs in virtual time against a network that an adversary owns."""
