@@ -1,4 +1,4 @@
-"""Runs programs that simulate: each needs a process for itself."""
+"""Runs programs that simulate: these need a process for themselves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 
-def _simulate(name, seed=0, disorder=0.0, hash_seed=0):
-    command = [sys.executable, str(Path(__file__).with_name("programs.py"))]
+def _simulate(file, names, seed=0, disorder=0.0, hash_seed=0):
+    command = [sys.executable, str(Path(__file__).with_name(file))]
     done = subprocess.run(
-        [*command, name, str(seed), str(disorder)],
+        [*command, ",".join(names), str(seed), str(disorder)],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
         capture_output=True,
         text=True,
@@ -25,6 +25,7 @@ def _simulate(name, seed=0, disorder=0.0, hash_seed=0):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def simulate():
+    """What programs found, by name."""
     return _simulate

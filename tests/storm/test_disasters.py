@@ -1,101 +1,72 @@
-"""Disasters are drawn from the weather and performed to their end."""
+"""Processes that die, sleep, restart or have a wrong clock."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from kueuelib.testing.storm.disasters import Disaster, disasters, perform
-from kueuelib.testing.storm.draws import Draws
-from kueuelib.testing.storm.profiles import PROFILES, weather
+PROGRAMS = ("plain", "killed", "killed_anywhere", "paused", "skewed", "restarted", "stopped")
 
 
-class Stage:
-    """Notes what happens to it."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.dead: set[str] = set()
-
-    def kill(self, name: str) -> None:
-        self.notes.append(f"kill {name}")
-        self.dead.add(name)
-
-    def pause(self, name: str) -> None:
-        self.notes.append(f"pause {name}")
-
-    def resume(self, name: str) -> None:
-        self.notes.append(f"resume {name}")
-
-    def skew(self, name: str, offset: float, rate: float) -> None:
-        self.notes.append(f"skew {name} {offset:g} {rate:g}")
-
-    def alive(self, name: str) -> bool:
-        return name not in self.dead
-
-    async def start_manager(self, name: str) -> None:
-        self.notes.append(f"start {name}")
-        self.dead.discard(name)
-
-    async def restart_server(self, *, history: bool) -> None:
-        self.notes.append(f"restart {history}")
-
-    async def sleep(self, seconds: float) -> None:
-        self.notes.append(f"sleep {seconds:g}")
-        await asyncio.sleep(0)
+@pytest.fixture(scope="module")
+def found(simulate):
+    return simulate("programs.py", PROGRAMS, 3, 0.2)
 
 
-@pytest.mark.parametrize(
-    ("kind", "notes"),
-    [
-        ("kill", ["kill manager-1", "sleep 3", "start manager-1"]),
-        ("pause", ["pause manager-1", "sleep 3", "resume manager-1"]),
-        ("skew", ["skew manager-1 2 1.05"]),
-        ("server-restart", ["restart True"]),
-        ("server-amnesia", ["restart False"]),
-    ],
-)
-async def test_each_disaster_happens(kind: str, notes: list[str]) -> None:
-    stage = Stage()
-    disaster = Disaster(1.0, "label", kind, "manager-1", seconds=3.0, offset=2.0, rate=1.05)
-    await perform(disaster, stage)
-    assert stage.notes == notes
+@pytest.fixture(scope="module")
+def found_again(simulate):
+    return simulate("programs.py", PROGRAMS, 3, 0.2, hash_seed=1)
 
 
-async def test_an_unknown_disaster_is_an_error() -> None:
-    with pytest.raises(ValueError, match="unknown kind 'flood'"):
-        await perform(Disaster(1.0, "label", "flood", "server"), Stage())
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nothing_is_left_undone(found, name):
+    assert found[name].get("quiet", True)
+    assert found[name]["problems"] == []
+    assert found[name]["endings"] == []
 
 
-async def test_a_manager_that_somebody_else_started_is_not_started_twice() -> None:
-    class Busy(Stage):
-        async def sleep(self, seconds: float) -> None:
-            await super().sleep(seconds)
-            self.dead.clear()
-
-    stage = Busy()
-    await perform(Disaster(1.0, "label", "kill", "manager-1", seconds=3.0), stage)
-    assert stage.notes == ["kill manager-1", "sleep 3"]
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_seed_is_one_history(found, found_again, name):
+    assert found[name]["trace"] == found_again[name]["trace"]
+    assert found[name]["lines"] > 280
 
 
-def test_disasters_come_in_order_within_the_storm_and_strike_what_exists() -> None:
-    kinds = set()
-    for seed in range(60):
-        draws = Draws(seed)
-        drawn = weather(draws.stream("weather"), PROFILES["swarm"])
-        found = disasters(draws.stream("disasters"), drawn)
-        assert [one.at for one in found] == sorted(one.at for one in found)
-        for one in found:
-            assert 0 <= one.at <= drawn.seconds
-            assert one.kind in drawn.rates
-            assert one.target in {"server", *(f"manager-{n + 1}" for n in range(drawn.managers))}
-        kinds |= {one.kind for one in found}
-        assert len({one.label for one in found}) == len(found)
-    assert kinds == {"kill", "pause", "skew", "server-restart", "server-amnesia"}
+def test_the_real_manager_finishes_jobs_in_virtual_time(found):
+    plain = found["plain"]
+    assert plain["complete"] == 5
+    assert plain["now"] > 15
+    assert plain["holder"].startswith("manager-1_")
+    assert plain["actors"] == ["installer", "manager-1", "server", "user"]
 
 
-def test_calm_weather_has_no_disasters() -> None:
-    for seed in range(20):
-        drawn = weather(Draws(seed).stream("weather"), PROFILES["calm"])
-        assert disasters(Draws(seed).stream("disasters"), drawn) == ()
+def test_another_manager_takes_over_from_a_dead_one(found):
+    assert found["killed"]["complete"] == 6
+    assert found["killed"]["after"] == ["manager-2", "server"]
+
+
+def test_a_manager_may_die_after_any_write(found):
+    assert found["killed_anywhere"]["deaths"] == 6
+    assert found["killed_anywhere"]["complete"] == 6
+
+
+def test_a_manager_that_slept_beyond_its_lease_does_not_lead(found):
+    paused = found["paused"]
+    assert paused["complete"] == 6
+    assert paused["meanwhile"] == ["manager-2", "server"]
+    assert paused["holder"].startswith("manager-2_")
+
+
+def test_each_process_has_its_own_clock(found):
+    skewed = found["skewed"]
+    assert skewed["complete"] == 3
+    assert 28 <= skewed["renewals"] <= 33  # every two of its seconds, for thirty of ours
+    assert skewed["ahead"] == pytest.approx(3630, abs=1)
+
+
+def test_a_server_that_restarts_loses_nothing(found):
+    assert found["restarted"]["complete"] == 6
+    assert found["restarted"]["relists"] >= 2
+
+
+def test_a_manager_that_is_asked_to_stop_gives_its_lease_back(found):
+    assert found["stopped"]["ended"]
+    assert found["stopped"]["holder"] == ""
