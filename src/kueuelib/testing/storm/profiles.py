@@ -58,7 +58,7 @@ class Profile:
     kinds: frozenset[str] = frozenset(CATALOGUE)
     active: tuple[float, float] = (0.25, 0.5)
     always: frozenset[str] = frozenset()
-    rates: tuple[float, float] = (0.01, 0.2)
+    rates: tuple[float, float] = (0.03, 0.3)
     longest: tuple[float, ...] = (0.3, 1.0, 4.0, 15.0, 60.0, 120.0)
     managers: tuple[int, ...] = (1, 1, 1, 2)
     users: bool = True

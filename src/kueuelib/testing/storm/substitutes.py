@@ -144,7 +144,7 @@ def _quiet(tell: Tell | None) -> None:
     if tell is None:
         structlog.configure(
             processors=[_drop],
-            wrapper_class=structlog.make_filtering_bound_logger(100),
+            wrapper_class=structlog.make_filtering_bound_logger(50),
             cache_logger_on_first_use=False,
         )
         return
