@@ -14,7 +14,7 @@ from kueuelib.testing.storm.disasters import Disaster
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.plan import Plan, Report, plan_of
-from kueuelib.testing.storm.run import LIMIT, storm
+from kueuelib.testing.storm.run import LIMIT, MOST_COMMITS, storm
 from kueuelib.testing.storm.users import Act
 
 
@@ -240,6 +240,8 @@ async def test_what_a_restart_changes_is_reported_but_leases_are_not() -> None:
         ("manager-1: KeyError: 'spec'", ["a manager ends only when it may"]),
         ("manager-1: LeadershipLost: somebody else has it", []),
         ("manager-1: Unavailable: the server is away", []),
+        ("manager-1: ConfigError: jobs: could not be listed in time (no answer)", []),
+        ("manager-1: ConfigError: queues: unknown key", ["a manager ends only when it may"]),
     ],
 )
 async def test_an_ending_of_a_manager_is_judged(ending: str, laws: list[str]) -> None:
@@ -268,3 +270,15 @@ async def test_the_same_run_has_the_same_trace_and_another_one_has_another() -> 
     other = await play(World(), plan(disasters=(blow,)))
     assert one.trace == same.trace
     assert one.trace != other.trace
+
+
+async def test_a_hot_loop_ends_the_run() -> None:
+    class Hot(World):
+        async def sleep(self, seconds: float) -> None:
+            while True:
+                self.commit(commit())
+                await asyncio.sleep(0)
+
+    report = await play(Hot(), plan())
+    assert [found.law for found in report.violations] == ["writes are bounded"]
+    assert report.commits == MOST_COMMITS

@@ -235,6 +235,8 @@ class StormLoop(asyncio.BaseEventLoop):
         queue = self._queue
         if self.disorder and len(queue) > 1 and self.schedule.random() < self.disorder:
             index = self.schedule.randrange(len(queue))
+            if not _is_step(queue[index]):
+                index = 0
             handle = queue[index]
             del queue[index]
         else:
@@ -321,6 +323,16 @@ class StormLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""
+
+
+def _is_step(handle: asyncio.Handle) -> bool:
+    """Whether a handle is a step of a task.
+
+    Only tasks overtake others: asyncio promises that plain callbacks, for example those of a
+    transport to its protocol, run in the order in which they were registered.
+    """
+    callback = getattr(handle, "_callback", None)
+    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 
 def _new_task(loop: Any, coro: Any, **options: Any) -> asyncio.Future[Any]:
