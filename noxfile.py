@@ -65,6 +65,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def storm(session: nox.Session) -> None:
+    """The whole manager in 10,000 simulated storms; takes about an hour on two cores."""
+    seeds = session.posargs or ("--seeds", "1:10000")
+    session.run("python", "-m", "kueuelib.testing.storm", "--counts", *seeds)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks: prints figures and ratios, asserts no times."""
     session.run("pytest", "-s", "-o", "python_files=bench_*.py", "tests/bench", *session.posargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +31,7 @@ from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.leader import Elector, default_identity
@@ -86,18 +87,35 @@ async def run_manager(
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     _check_addresses(configuration, source)
+    await live(once(configuration, source, kubeconfig, assemble), server_timeout)
+
+
+def once(
+    configuration: Configuration,
+    source: str,
+    cluster: Path | Endpoint | None,
+    assemble: Assemble | None = None,
+) -> Callable[[Life, float], Awaitable[None]]:
+    """One life of the manager, or of another program of the same form, as `lives` wants it.
+
+    Args:
+        configuration: what the user wants.
+        source: what to call the configuration in errors.
+        cluster: where it is: a kubeconfig, an endpoint, or what kubectl's rules find when None.
+        assemble: adds the parts; by default those of the bundled manager.
+    """
     identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
 
-    async def once(life: Life, patience: float) -> None:
-        await _run_once(configuration, source, kubeconfig, patience, assemble, life, identity)
+    async def run(life: Life, patience: float) -> None:
+        await _run_once(configuration, source, cluster, patience, assemble, life, identity)
 
-    await live(once, server_timeout)
+    return run
 
 
 async def _run_once(
     configuration: Configuration,
     source: str,
-    kubeconfig: Path | None,
+    cluster: Path | Endpoint | None,
     server_timeout: float,
     assemble: Assemble | None,
     life: Life,
@@ -106,7 +124,7 @@ async def _run_once(
     telemetry = Telemetry()
     rate = configuration.client_connection
     async with await connect(
-        kubeconfig,
+        cluster,
         observer=RestMetrics(telemetry),
         user_agent=USER_AGENT,
         field_manager="kueue",
@@ -116,7 +134,7 @@ async def _run_once(
         async with waiting_probes(configuration, client, source):
             await wait_for_server(client, server_timeout)
             version = await queueing_version(client)
-        election = await _elector(configuration, source, kubeconfig, telemetry, identity)
+        election = await _elector(configuration, source, cluster, telemetry, identity)
         try:
             manager = Manager(elector=election.elector if election else None)
             add_parts = assemble or assemble_manager
@@ -340,7 +358,7 @@ class _Election:
 async def _elector(
     configuration: Configuration,
     source: str,
-    kubeconfig: Path | None,
+    cluster: Path | Endpoint | None,
     telemetry: Telemetry,
     identity: str,
 ) -> _Election | None:
@@ -362,5 +380,5 @@ async def _elector(
         raise ConfigError(
             f"{source}: leaderElection", str(error), "correct the durations"
         ) from error
-    client = await connect(kubeconfig, user_agent=USER_AGENT, field_manager="kueue")
+    client = await connect(cluster, user_agent=USER_AGENT, field_manager="kueue")
     return _Election(Elector(client, options, telemetry=telemetry), client)

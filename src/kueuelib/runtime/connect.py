@@ -17,6 +17,7 @@ from kueuelib.errors import (
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.endpoint import Endpoint, EndpointSource
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.throttle import Throttle
@@ -28,7 +29,7 @@ ATTEMPT_TIMEOUT = 10.0
 
 
 async def connect(
-    kubeconfig: str | os.PathLike[str] | None = None,
+    kubeconfig: str | os.PathLike[str] | Endpoint | None = None,
     context: str | None = None,
     *,
     observer: Observer | None = None,
@@ -43,7 +44,7 @@ async def connect(
     No request is sent; see `wait_for_server`.
 
     Args:
-        kubeconfig: a file; found by kubectl's rules when None.
+        kubeconfig: a file, found by kubectl's rules when None; or where the server is.
         context: the context; the current one when None.
         observer: is told about every call.
         user_agent: the `User-Agent` header.
@@ -55,7 +56,11 @@ async def connect(
     Raises:
         ConfigError: there is no usable configuration; it says which file, what and the fix.
     """
-    source = find_source(kubeconfig, context, clock=clock)
+    source: EndpointSource | Endpoint
+    if isinstance(kubeconfig, Endpoint):
+        source = kubeconfig
+    else:
+        source = find_source(kubeconfig, context, clock=clock)
     transport = Transport(source, observer=observer, user_agent=user_agent, clock=clock)
     await transport.endpoint()
     throttle = None if not qps or qps < 0 else Throttle(qps, burst or max(int(qps), 1), clock)

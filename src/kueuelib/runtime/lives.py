@@ -37,7 +37,16 @@ class Life:
 
 
 async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) -> None:
-    """Runs a program until SIGTERM or SIGINT, again after each lost lease.
+    """Runs a program until SIGTERM or SIGINT, again after each lost lease; see `lives`."""
+    life = Life()
+    with Signals(life.stop):
+        await lives(once, patience, life)
+
+
+async def lives(
+    once: Callable[[Life, float], Awaitable[None]], patience: float, life: Life
+) -> None:
+    """Runs a program until it is stopped, again after each lost lease.
 
     Use one identity for all lives (see `ElectionOptions`): then the next one takes the lease of the
     lost one at once, unless somebody else has it.
@@ -46,17 +55,16 @@ async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) 
         once: one life: connects, sets `Life.manager` while the manager runs, and closes its
             clients. It is given the seconds to wait for the API server.
         patience: these seconds at the start; later there is no limit.
+        life: ends it.
     """
-    life = Life()
-    with Signals(life.stop):
-        while not life.stopped:
-            with anyio.CancelScope() as life.start:
-                try:
-                    await once(life, patience)
-                except LeadershipLost as error:
-                    # All parts were stopped, so this is as good as a new process: be a candidate
-                    # again, however long the server stays away.
-                    get_logger("app").warning("starting over as a candidate", why=str(error))
-                    patience = math.inf
-                    continue
-            return
+    while not life.stopped:
+        with anyio.CancelScope() as life.start:
+            try:
+                await once(life, patience)
+            except LeadershipLost as error:
+                # All parts were stopped, so this is as good as a new process: be a candidate
+                # again, however long the server stays away.
+                get_logger("app").warning("starting over as a candidate", why=str(error))
+                patience = math.inf
+                continue
+        return

@@ -81,6 +81,12 @@ class Storage:
         self._commit(table, change)
         return change
 
+    def compact(self) -> None:
+        """Forgets all changes so far, as etcd does from time to time: only states are kept."""
+        self.floor = self.revision
+        for table in self._tables.values():
+            table.forget(self.revision)
+
     async def saved(self, revision: int) -> None:
         """Returns when a write is as safe as it can be.
 

@@ -200,6 +200,11 @@ class Table:
         self._log_bytes -= sum(len(change.after.raw) for change in dropped)
         self._compacted = dropped[-1].revision
 
+    def forget(self, revision: int) -> None:
+        """Forgets all changes, and that nothing changed, up to a resource version of the store."""
+        self.compact(len(self._log))
+        self._compacted = max(self._compacted, revision)
+
     def position(self, revision: int) -> int:
         """The position behind the changes up to a resource version.
 

@@ -1,0 +1,281 @@
+"""Decides the fate of calls and events from labelled draws."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from urllib.parse import parse_qs
+
+import attrs
+
+from .draws import Draws
+from .exchange import Call
+from .faults import CATALOGUE, FINE, FLOWING, Answer, EventFate, Fate, refusal
+from .profiles import Weather
+
+__all__ = ["Hostile", "Injection"]
+
+FOCUS = 4.0
+"""How much more often the resource in focus is struck."""
+MOST = 0.9
+"""The largest probability of a fault: retries must be able to succeed."""
+WEBHOOK_PATIENCE = 10.0
+"""Seconds after which the API server gives up on a webhook; slow ones may exceed it."""
+
+_CONFLICT = refusal(409, "Conflict", "the object has been modified; read it and try again")
+_INTERNAL = refusal(500, "InternalError", "an error on the server prevented the request")
+_AWAY = refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+_TIMEOUT = refusal(504, "Timeout", "request did not complete within the allotted time")
+_EXPIRED = refusal(410, "Expired", "too old resource version")
+_AHEAD = refusal(
+    504, "Timeout", "Too large resource version", retry_after=1, cause="ResourceVersionTooLarge"
+)
+_BROKEN = refusal(500, "InternalError", "conversion webhook failed: connection refused")
+_GARBAGE = Answer(200, b"<html>502 Bad Gateway</html>", (("Content-Type", "text/html"),))
+_REFUSED = Answer(503)
+
+
+@attrs.frozen
+class Injection:
+    """One injected fault.
+
+    Attributes:
+        label: What to suppress to prevent it.
+        kind: The kind of fault.
+        at: The virtual time in seconds.
+    """
+
+    label: str
+    kind: str
+    at: float
+
+
+class Hostile:
+    """The adversary of one seed.
+
+    Args:
+        draws: The stream of the faults.
+        weather: Which faults are active at which rates.
+        start: The virtual time at which the storm starts, in seconds.
+        only: The labels of the faults that may happen; `None` means any.
+        seen: Called with each injection.
+    """
+
+    def __init__(
+        self,
+        draws: Draws,
+        weather: Weather,
+        *,
+        start: float = 0.0,
+        only: frozenset[str] | None = None,
+        seen: Callable[[Injection], None] | None = None,
+    ) -> None:
+        self.injections: list[Injection] = []
+        self.counts: Counter[str] = Counter()
+        self._draws = draws
+        self._weather = weather
+        self._start = start
+        self._only = only
+        self._seen = seen
+        self._now = start
+        self._writes: Counter[str] = Counter()
+
+    def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
+        """Return the fate of an attempt to connect."""
+        self._now = now
+        if not _struck(owner, peer):
+            return FINE
+        label = f"connect/{owner}/{peer}/{ordinal}"
+        if self._strikes(label, "refused", ""):
+            return Fate(refuse=_REFUSED, faults=("refused",))
+        if self._strikes(label, "slow-connect", ""):
+            return Fate(delay=self._seconds(f"{label}/slow-connect"), faults=("slow-connect",))
+        return FINE
+
+    def call(self, call: Call, now: float) -> Fate:
+        """Return the fate of a request."""
+        self._now = now
+        if not _struck(call.owner, call.peer):
+            return FINE
+        if call.verb == "webhook":
+            return self._webhook(call)
+        if call.resource in self._weather.spared:
+            return FINE
+        label = _label(call)
+        broken = self._outage(call)
+        if broken:
+            return broken
+        fate = self._ending(call, label)
+        faults = fate.faults
+        delay = answer_delay = 0.0
+        if self._strikes(label, "delay", call.resource):
+            delay = self._seconds(f"{label}/delay")
+            faults = (*faults, "delay")
+        if call.verb != "watch" and self._strikes(label, "slow-answer", call.resource):
+            answer_delay = self._seconds(f"{label}/slow-answer")
+            faults = (*faults, "slow-answer")
+        return attrs.evolve(fate, delay=delay, answer_delay=answer_delay, faults=faults)
+
+    def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
+        """Return the fate of one event of a watch."""
+        self._now = now
+        if not _struck(watch.owner, watch.peer) or watch.resource in self._weather.spared:
+            return FLOWING
+        if _is_bookmark(event):
+            # One draw for each stream: all of its bookmarks are missing, or none.
+            missing = self._strikes(f"event/{_label(watch)}", "no-bookmarks", "", share=3.0)
+            return EventFate(drop=True, faults=("no-bookmarks",)) if missing else FLOWING
+        label = f"event/{_label(watch)}/{number}"
+        for kind, fate in _ENDS.items():
+            # A watch has many events: an end strikes each a tenth as often as a fault a call.
+            if self._strikes(label, kind, watch.resource, share=0.1):
+                return fate
+        if self._strikes(label, "event-delay", watch.resource, share=0.5):
+            delay = self._seconds(f"{label}/event-delay")
+            return EventFate(delay=delay, faults=("event-delay",))
+        return FLOWING
+
+    def wrote(self, owner: str, resource: str, namespace: str, name: str, now: float) -> bool:
+        """Return whether a manager dies right after a write that was committed just now."""
+        self._now = now
+        if resource in _QUIET_KINDS:
+            return False
+        key = f"write/{owner}/{resource}/{namespace}/{name}"
+        self._writes[key] += 1
+        return self._strikes(f"{key}/{self._writes[key]}", "kill-after-write", resource, share=0.3)
+
+    def _ending(self, call: Call, label: str) -> Fate:
+        """Return what becomes of the answer: at most one fault."""
+        for kind in _ENDINGS:
+            if call.verb not in CATALOGUE[kind].verbs or not _possible(kind, call):
+                continue
+            if self._strikes(label, kind, call.resource):
+                return self._made(kind, label)
+        return FINE
+
+    def _made(self, kind: str, label: str) -> Fate:
+        draws = self._draws
+        fate = FINE
+        match kind:
+            case "lost-answer":
+                fate = Fate(lose_answer=True)
+            case "cut-answer":
+                fate = Fate(cut_answer=draws.unit(f"{label}/cut"))
+            case "silence":
+                fate = Fate(silent=True)
+            case "late-504":
+                fate = Fate(instead=_TIMEOUT)
+            case "stale-list":
+                fate = Fate(stale_list=draws.scaled(f"{label}/age", 0.5, 120.0))
+            case "429":
+                pause = draws.integer(f"{label}/pause", 1, 8)
+                text = "too many requests, please try again later"
+                fate = Fate(refuse=refusal(429, "TooManyRequests", text, retry_after=pause))
+            case _:
+                fate = Fate(refuse=_REFUSALS[kind])
+        return attrs.evolve(fate, faults=(kind,))
+
+    def _outage(self, call: Call) -> Fate | None:
+        since = self._now - self._start
+        for outage in self._weather.outages:
+            reads = call.verb in {"get", "list", "watch"}
+            if (
+                outage.owner == call.owner
+                and outage.resource == call.resource
+                and outage.reads == reads
+                and outage.start <= since < outage.end
+                and self._permitted(outage.label)
+            ):
+                self._note(outage.label, "outage")
+                return Fate(refuse=_BROKEN, faults=("outage",))
+        return None
+
+    def _webhook(self, call: Call) -> Fate:
+        label = _label(call)
+        if self._strikes(label, "webhook-away", ""):
+            return Fate(refuse=_AWAY, faults=("webhook-away",))
+        if self._strikes(label, "webhook-garbage", ""):
+            return Fate(refuse=_GARBAGE, faults=("webhook-garbage",))
+        if self._strikes(label, "webhook-slow", ""):
+            delay = self._draws.uniform(f"{label}/slow", 0.0, 2 * WEBHOOK_PATIENCE)
+            return Fate(answer_delay=delay, faults=("webhook-slow",))
+        return FINE
+
+    def _strikes(self, label: str, kind: str, resource: str, share: float = 1.0) -> bool:
+        rate = self._weather.rates.get(kind)
+        if rate is None:
+            return False
+        if resource and resource == self._weather.focus:
+            rate *= FOCUS
+        name = f"{label}/{kind}"
+        if not self._draws.chance(name, min(rate * share, MOST)) or not self._permitted(name):
+            return False
+        self._note(name, kind)
+        return True
+
+    def _permitted(self, label: str) -> bool:
+        return self._only is None or label in self._only
+
+    def _note(self, label: str, kind: str) -> None:
+        injection = Injection(label, kind, self._now)
+        self.injections.append(injection)
+        self.counts[kind] += 1
+        if self._seen is not None:
+            self._seen(injection)
+
+    def _seconds(self, label: str) -> float:
+        """Return a delay: short ones are more likely than long ones."""
+        return self._weather.longest * self._draws.unit(f"{label}/seconds") ** 3
+
+
+_REFUSALS = {
+    "409": _CONFLICT,
+    "410": _EXPIRED,
+    "500": _INTERNAL,
+    "503": _AWAY,
+    "504": _TIMEOUT,
+    "too-large-version": _AHEAD,
+}
+_QUIET_KINDS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
+"""Kinds whose writes are too frequent to end a process after them."""
+_ENDS = {
+    "event-close": EventFate(close=True, faults=("event-close",)),
+    "event-cut": EventFate(cut=True, faults=("event-cut",)),
+    "event-silence": EventFate(silence=True, faults=("event-silence",)),
+    "event-gone": EventFate(gone=True, faults=("event-gone",)),
+}
+_ENDINGS = (
+    "lost-answer",
+    "cut-answer",
+    "silence",
+    "late-504",
+    "stale-list",
+    "429",
+    *_REFUSALS,
+)
+
+
+def _struck(owner: str, peer: str) -> bool:
+    """Whether the adversary owns the link: users and observers have a clean one."""
+    return owner.startswith("manager") or peer.startswith("webhook@")
+
+
+def _is_bookmark(event: bytes) -> bool:
+    """Whether an event is a bookmark that may be missing: all but the end of initial events."""
+    return b'"BOOKMARK"' in event[:64] and b"k8s.io/initial-events-end" not in event
+
+
+def _label(call: Call) -> str:
+    parts = (call.verb, call.resource, call.namespace, call.name, call.subresource)
+    where = "/".join(part for part in parts if part)
+    return f"{call.owner}>{call.peer}/{where}/{call.ordinal}"
+
+
+def _possible(kind: str, call: Call) -> bool:
+    """Whether the parameters of a call permit a fault of this kind."""
+    if kind not in {"stale-list", "too-large-version", "410"}:
+        return True
+    version = parse_qs(call.query).get("resourceVersion", [""])[0]
+    if kind == "stale-list":
+        return version == "0"
+    return version not in {"", "0"}

@@ -1,0 +1,107 @@
+"""Clean calls to the API server, without wire and faults, in the name of a user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation, WriteOptions
+from kueuelib.errors import NotFound
+from kueuelib.testing.storm.loop import StormLoop
+from kueuelib.testing.storm.owners import Owner
+
+T = TypeVar("T")
+_PATCHES = {"merge": PatchType.MERGE, "json": PatchType.JSON, "strategic": PatchType.STRATEGIC}
+
+
+class Api:
+    """Raw objects in and out; resources are named `plural.group`.
+
+    Every method raises what the API server answers: `NotFound`, `Conflict`, `AlreadyExists`,
+    `Invalid`, `Forbidden` and other kinds of `kueuelib.errors.ApiError`.
+
+    Args:
+        loop: of the world.
+        service: the verbs of the server.
+        server: whose process handles the calls.
+        actor: in whose name.
+    """
+
+    def __init__(self, loop: StormLoop, service: ApiService, server: Owner, actor: str) -> None:
+        self._loop = loop
+        self._service = service
+        self._server = server
+        self._actor = actor
+
+    async def get(self, resource: str, namespace: str, name: str) -> Obj:
+        """The object."""
+        key = ObjectKey(namespace, name)
+        return await self._handled(self._service.get(self._resource(resource), key))
+
+    async def list(self, resource: str, namespace: str = "") -> list[Obj]:
+        """The objects of one namespace, or of all."""
+        found = await self._handled(self._service.list(self._resource(resource), namespace))
+        return list(found.items)
+
+    async def create(self, resource: str, obj: Mapping[str, Any]) -> Obj:
+        """Store a new object."""
+        namespace = obj["metadata"].get("namespace") or ""
+        kind = self._resource(resource)
+        return await self._handled(self._service.create(kind, obj, namespace=namespace))
+
+    async def replace(self, resource: str, obj: Mapping[str, Any], subresource: str = "") -> Obj:
+        """Replace an object, or a part of it; a resource version in it must be the stored one."""
+        kind = self._resource(resource)
+        return await self._handled(self._service.update(kind, obj, subresource=subresource))
+
+    async def patch(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        body: Any,
+        subresource: str = "",
+        kind: str = "merge",
+    ) -> Obj:
+        """Change an object.
+
+        Args:
+            resource: of the object.
+            namespace: empty for objects of the cluster.
+            name: of the object.
+            body: the patch.
+            subresource: empty, or `status`.
+            kind: `merge`, `json` or `strategic`.
+        """
+        call = self._service.patch(
+            self._resource(resource),
+            ObjectKey(namespace, name),
+            body,
+            _PATCHES[kind],
+            subresource=subresource,
+            options=WriteOptions(field_manager=self._actor),
+        )
+        return await self._handled(call)
+
+    async def delete(
+        self, resource: str, namespace: str, name: str, propagation: str = "Background"
+    ) -> None:
+        """Delete an object; `propagation` is `Background`, `Foreground` or `Orphan`."""
+        options = DeleteOptions(propagation=Propagation(propagation))
+        key = ObjectKey(namespace, name)
+        await self._handled(self._service.delete(self._resource(resource), key, options))
+
+    def _resource(self, resource: str) -> Resource:
+        plural, _, group = resource.partition(".")
+        kind = self._service.registry.by_plural(group, plural)
+        if kind is None:
+            raise NotFound(f"the server has no {resource}")
+        return kind.resource(kind.storage)
+
+    async def _handled(self, call: Coroutine[Any, Any, T]) -> T:
+        """Let the server's process handle a call."""
+        task: asyncio.Task[T] = self._loop.spawn(self._server, call, self._actor)
+        return await task

@@ -1,0 +1,128 @@
+"""Disasters as data: processes that die, stand still or lose the time, servers that restart."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from .draws import Draws
+from .profiles import Weather
+
+__all__ = ["Disaster", "Stage", "disasters", "perform"]
+
+RESTART_AFTER = (0.0, 30.0)
+"""Seconds between the death of a manager and its restart."""
+
+
+@attrs.frozen
+class Disaster:
+    """One scheduled disaster.
+
+    Attributes:
+        at: Seconds after the start of the storm.
+        label: Names it for suppression.
+        kind: The kind of fault.
+        target: The process that it strikes.
+        seconds: How long it lasts; 0 for what has no length.
+        offset: By how many seconds a clock is wrong.
+        rate: How many seconds a clock counts in one second.
+    """
+
+    at: float
+    label: str
+    kind: str
+    target: str
+    seconds: float = 0.0
+    offset: float = 0.0
+    rate: float = 1.0
+
+
+class Stage(Protocol):
+    """The part of the world that disasters strike."""
+
+    def kill(self, name: str) -> None:
+        """End a process at once."""
+        ...
+
+    def pause(self, name: str) -> None:
+        """Hold a process."""
+        ...
+
+    def resume(self, name: str) -> None:
+        """Let a process continue."""
+        ...
+
+    def skew(self, name: str, offset: float, rate: float) -> None:
+        """Set the clock of a process."""
+        ...
+
+    def alive(self, name: str) -> bool:
+        """Return whether a process runs."""
+        ...
+
+    async def start_manager(self, name: str) -> None:
+        """Start a manager."""
+        ...
+
+    async def restart_server(self, *, history: bool) -> None:
+        """Restart the API server."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait in virtual time."""
+        ...
+
+
+def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
+    """Draw the disasters of one seed, in the order of time."""
+    found = []
+    profile = weather.profile
+    for kind in ("kill", "pause", "skew", "server-restart", "server-amnesia"):
+        if kind not in weather.rates:
+            continue
+        for number in range(draws.integer(f"{kind}/count", *profile.disasters)):
+            label = f"disaster/{kind}/{number}"
+            manager = f"manager-{draws.integer(f'{label}/target', 1, weather.managers)}"
+            disaster = Disaster(
+                at=draws.uniform(f"{label}/at", 0.0, weather.seconds),
+                label=label,
+                kind=kind,
+                target="server" if kind.startswith("server") else manager,
+            )
+            if kind == "kill":
+                seconds = draws.uniform(f"{label}/seconds", *RESTART_AFTER)
+                disaster = attrs.evolve(disaster, seconds=seconds)
+            elif kind == "pause":
+                seconds = draws.scaled(f"{label}/seconds", *profile.pauses)
+                disaster = attrs.evolve(disaster, seconds=seconds)
+            elif kind == "skew":
+                disaster = attrs.evolve(
+                    disaster,
+                    offset=draws.uniform(f"{label}/offset", -profile.skew, profile.skew),
+                    rate=1 + draws.uniform(f"{label}/rate", -profile.rate, profile.rate),
+                )
+            found.append(disaster)
+    return tuple(sorted(found, key=lambda disaster: (disaster.at, disaster.label)))
+
+
+async def perform(disaster: Disaster, stage: Stage) -> None:
+    """Let one disaster happen, to its end."""
+    match disaster.kind:
+        case "kill":
+            stage.kill(disaster.target)
+            await stage.sleep(disaster.seconds)
+            if not stage.alive(disaster.target):
+                await stage.start_manager(disaster.target)
+        case "pause":
+            stage.pause(disaster.target)
+            await stage.sleep(disaster.seconds)
+            stage.resume(disaster.target)
+        case "skew":
+            stage.skew(disaster.target, disaster.offset, disaster.rate)
+        case "server-restart":
+            await stage.restart_server(history=True)
+        case "server-amnesia":
+            await stage.restart_server(history=False)
+        case kind:
+            raise ValueError(f"disaster {disaster.label}: unknown kind {kind!r}")

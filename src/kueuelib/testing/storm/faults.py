@@ -1,0 +1,231 @@
+"""The faults of the hostile world as data: what may happen to a call or an event, and why.
+
+Nothing here injects anything. The adversary chooses a fate, the wire carries it out. Each kind of
+fault in `CATALOGUE` names the guarantee, or the lack of one, that makes it legal in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Literal, Protocol
+
+import attrs
+
+from .exchange import Call
+
+__all__ = [
+    "CATALOGUE",
+    "FINE",
+    "FLOWING",
+    "READS",
+    "WRITES",
+    "Adversary",
+    "Answer",
+    "EventFate",
+    "Fate",
+    "Kind",
+    "refusal",
+]
+
+READS: Final = frozenset({"get", "list", "watch"})
+WRITES: Final = frozenset({"create", "update", "patch", "apply", "delete", "deletecollection"})
+
+Place = Literal["connect", "call", "watch", "webhook", "event", "disaster"]
+
+
+@attrs.frozen
+class Answer:
+    """An HTTP response that the adversary sends instead of the server.
+
+    Attributes:
+        status: The HTTP status code.
+        body: The bytes of the body.
+        headers: Pairs of names and values besides the length of the body.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
+
+
+@attrs.frozen
+class Fate:
+    """What happens to one connection or call; the default is: nothing.
+
+    Attributes:
+        delay: Seconds before the server receives the request.
+        refuse: The answer that is sent instead of the server's, which never sees the request. For
+            a connection, any answer means that it is refused.
+        answer_delay: Seconds before the answer sets out for the client.
+        lose_answer: The server handles the request; the connection is reset before the answer.
+        cut_answer: The connection is reset after this share (0 to 1) of the answer's bytes.
+        silent: The server handles the request, but no byte arrives: the client has to time out.
+        instead: The server handles the request; this answer arrives instead of its own.
+        stale_list: Answer from the state this many seconds ago; only for a list or get with
+            `resourceVersion=0`.
+        faults: The names of the injected faults, for counting.
+    """
+
+    delay: float = 0.0
+    refuse: Answer | None = None
+    answer_delay: float = 0.0
+    lose_answer: bool = False
+    cut_answer: float | None = None
+    silent: bool = False
+    instead: Answer | None = None
+    stale_list: float | None = None
+    faults: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class EventFate:
+    """What happens to one event of a watch stream; the order within a watch never changes.
+
+    Attributes:
+        delay: Seconds before this event and all that follow it move on.
+        close: The stream ends in an orderly way before this event.
+        cut: The connection is reset in the middle of this event.
+        silence: Neither this event nor a later one arrives; the connection stays open.
+        gone: An ERROR event with code 410 arrives instead, then the stream ends.
+        drop: The event does not arrive; only for a bookmark, which is best effort.
+        faults: The names of the injected faults, for counting.
+    """
+
+    delay: float = 0.0
+    close: bool = False
+    cut: bool = False
+    silence: bool = False
+    gone: bool = False
+    drop: bool = False
+    faults: tuple[str, ...] = ()
+
+
+FINE: Final = Fate()
+FLOWING: Final = EventFate()
+
+
+class Adversary(Protocol):
+    """Decides the fate of everything on the wire; pure: the same question has one answer."""
+
+    def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
+        """Return the fate of the attempt number `ordinal` of `owner` to connect to `peer`."""
+        ...
+
+    def call(self, call: Call, now: float) -> Fate:
+        """Return the fate of a request that is about to reach its server."""
+        ...
+
+    def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
+        """Return the fate of event `number` of a watch, counted from 0 for each stream."""
+        ...
+
+
+@attrs.frozen
+class Kind:
+    """One kind of fault.
+
+    Attributes:
+        name: The name under which it is counted.
+        place: What it strikes.
+        legal: Why Kubernetes permits it.
+        verbs: The verbs it may strike; empty for faults that do not strike calls.
+    """
+
+    name: str
+    place: Place
+    legal: str
+    verbs: frozenset[str] = frozenset()
+
+
+_CALLS: Final = WRITES | {"get", "list"}
+_ALL: Final = _CALLS | {"watch"}
+_TIMEOUT: Final = "a timeout or reset says nothing about the outcome"
+_PROXY: Final = "replicas restart and proxies drop connections"
+_WATCHES: Final = "each watch has its own pace; only the order within one is guaranteed"
+
+CATALOGUE: Final[dict[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind("refused", "connect", "a server that restarts accepts no connection"),
+        Kind("slow-connect", "connect", "the network gives no bound for a handshake"),
+        Kind("delay", "call", "the network gives no bound for a request", _ALL),
+        Kind("slow-answer", "call", "the network gives no bound for an answer", _CALLS),
+        Kind("lost-answer", "call", _TIMEOUT, _CALLS),
+        Kind("cut-answer", "call", _PROXY, _CALLS),
+        Kind("silence", "call", "a half-open connection stays silent", _CALLS),
+        Kind(
+            "409",
+            "call",
+            "optimistic concurrency: an update or patch may conflict",
+            frozenset({"update", "patch"}),
+        ),
+        Kind("429", "call", "priority and fairness rejects any call, Lease renewals too", _ALL),
+        Kind("500", "call", "a replica fails before it handles the request", _ALL),
+        Kind("503", "call", "no replica is available", _ALL),
+        Kind("504", "call", _TIMEOUT, _CALLS),
+        Kind("late-504", "call", "the server commits, then its own deadline passes", _CALLS),
+        Kind("outage", "call", "the conversion webhook of one kind is down for a while", _ALL),
+        Kind(
+            "stale-list",
+            "call",
+            "resourceVersion=0 means any version: another replica may lag",
+            frozenset({"get", "list"}),
+        ),
+        Kind(
+            "too-large-version",
+            "call",
+            "a lagging replica gives up after three seconds with a retry hint",
+            frozenset({"list"}),
+        ),
+        Kind("410", "watch", "history is kept for minutes only", frozenset({"watch"})),
+        Kind("webhook-away", "webhook", "a webhook is a server and may be away"),
+        Kind("webhook-slow", "webhook", "a webhook answers late or not at all"),
+        Kind("webhook-garbage", "webhook", "a proxy answers in place of the webhook"),
+        Kind("event-delay", "event", _WATCHES),
+        Kind("event-close", "event", "a server ends a watch at any time"),
+        Kind("event-cut", "event", _PROXY),
+        Kind("event-silence", "event", "a half-open connection stays silent"),
+        Kind("event-gone", "event", "history is kept for minutes only; a relist is due"),
+        Kind("no-bookmarks", "event", "bookmarks are best effort"),
+        Kind("kill", "disaster", "a process crashes between any two writes"),
+        Kind("kill-after-write", "disaster", "a process crashes right after a write"),
+        Kind("pause", "disaster", "a machine suspends a process for any time"),
+        Kind("skew", "disaster", "clocks of machines differ in offset and rate"),
+        Kind("server-restart", "disaster", "an API server restarts and keeps its history"),
+        Kind("server-amnesia", "disaster", "an API server restarts and etcd is compacted"),
+    )
+}
+"""Every kind of fault, by name."""
+
+
+def refusal(
+    code: int, reason: str, message: str, *, retry_after: int | None = None, cause: str = ""
+) -> Answer:
+    """Return the answer of an API server that refuses a call, with a `Status` as its body.
+
+    Args:
+        code: The HTTP status code.
+        reason: The machine-readable reason, for example `Conflict`.
+        message: The sentence for people.
+        retry_after: Seconds after which to retry, or `None` for no hint.
+        cause: The reason of a cause in the details, for example `ResourceVersionTooLarge`.
+    """
+    details: dict[str, object] = {}
+    if cause:
+        details["causes"] = [{"reason": cause, "message": message}]
+    if retry_after is not None:
+        details["retryAfterSeconds"] = retry_after
+    status: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+        "details": details,
+    }
+    headers = [("Content-Type", "application/json")]
+    if retry_after is not None:
+        headers.append(("Retry-After", str(retry_after)))
+    return Answer(code, json.dumps(status).encode(), tuple(headers))

@@ -1,0 +1,139 @@
+"""Many runs from one world: it is booted once, and every run happens in a copy of the process.
+
+A copy shares the memory of the booted world until it changes it, so that a run costs what it does
+and not what importing, compiling schemas and filling caches cost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, NoReturn, TypeVar
+
+import attrs
+
+J = TypeVar("J")
+S = TypeVar("S")
+_PIECE = 1 << 16
+_FREEZE = gc.freeze  # a world replaces what it finds in the module
+
+
+@attrs.frozen
+class Outcome(Generic[J]):
+    """What became of one run.
+
+    Attributes:
+        job: what was to be done.
+        value: what the run returned.
+        error: why there is none: a traceback, or how the process ended; empty if all went well.
+        cpu: seconds of processor time that the run took.
+    """
+
+    job: J
+    value: Any
+    error: str
+    cpu: float
+
+
+@attrs.define
+class _Child(Generic[J]):
+    job: J
+    pid: int
+    data: bytearray = attrs.field(factory=bytearray)
+
+
+def run_all(
+    state: S,
+    jobs: Iterable[J],
+    play: Callable[[S, J], Any],
+    *,
+    workers: int = 2,
+    limit: float = 120.0,
+) -> Iterator[Outcome[J]]:
+    """Do every job in a copy of this process; outcomes come in the order in which they end.
+
+    Args:
+        state: what every run begins with, for example a booted world.
+        jobs: what is to be done; taken one by one.
+        play: does a job; what it returns is pickled.
+        workers: how many copies there are at once.
+        limit: real seconds after which a copy is killed.
+    """
+    _FREEZE()
+    waiting = iter(jobs)
+    running: dict[int, _Child[J]] = {}
+    try:
+        while True:
+            while len(running) < workers:
+                for job in waiting:
+                    pipe, child = _start(state, job, play, limit)
+                    running[pipe] = child
+                    break
+                else:
+                    break
+            if not running:
+                return
+            for pipe in select.select(list(running), [], [])[0]:
+                piece = os.read(pipe, _PIECE)
+                if piece:
+                    running[pipe].data += piece
+                    continue
+                os.close(pipe)
+                yield _ended(running.pop(pipe), limit)
+    finally:
+        for pipe, child in running.items():
+            os.close(pipe)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+
+
+def _start(state: S, job: J, play: Callable[[S, J], Any], limit: float) -> tuple[int, _Child[J]]:
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+    else:
+        os.close(reading)
+        _play(state, job, play, limit, writing)
+    return reading, _Child(job, pid)
+
+
+def _play(state: S, job: J, play: Callable[[S, J], Any], limit: float, writing: int) -> NoReturn:
+    """Do a job and end this process, whatever happens, without the farewells of a normal end."""
+    code = 1
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        try:
+            answer = pickle.dumps((play(state, job), ""))
+        except BaseException:  # noqa: BLE001 - is told to the parent
+            answer = pickle.dumps((None, traceback.format_exc()))
+        with open(writing, "wb") as pipe:
+            pipe.write(answer)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _ended(child: _Child[J], limit: float) -> Outcome[J]:
+    _, status, usage = os.wait4(child.pid, 0)
+    cpu = usage.ru_utime + usage.ru_stime
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGALRM:
+        return Outcome(child.job, None, f"took longer than {limit:g} s", cpu)
+    if code:
+        return Outcome(child.job, None, f"the process ended with {code}", cpu)
+    value, error = pickle.loads(child.data)  # noqa: S301 - from our own copy
+    return Outcome(child.job, value, error, cpu)

@@ -1,0 +1,54 @@
+"""What was committed, as raw JSON: all that the laws ever see of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+Obj = dict[str, Any]
+"""A raw Kubernetes object."""
+
+
+@attrs.frozen
+class Commit:
+    """One write that the store accepted.
+
+    Attributes:
+        at: seconds since the epoch, by the server's clock.
+        revision: the store's revision, unique and growing.
+        actor: the process that sent the request (`manager-1`, `user`, ...); `server` is the
+            simulated cluster.
+        resource: plural and group, for example `workloads.kueue.x-k8s.io`, `jobs.batch`, `pods`.
+        namespace: empty for objects of the cluster.
+        name: of the object.
+        old: the stored state before, None: the object was created.
+        new: the stored state after, None: the object was removed.
+    """
+
+    at: float
+    revision: int
+    actor: str
+    resource: str
+    namespace: str
+    name: str
+    old: Obj | None
+    new: Obj | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Resource, namespace and name."""
+        return (self.resource, self.namespace, self.name)
+
+    @property
+    def present(self) -> Obj:
+        """The newest state that is known: the last one of an object that was removed."""
+        found = self.new if self.new is not None else self.old
+        assert found is not None, "a commit has a state before or after it"
+        return found
+
+    @property
+    def title(self) -> str:
+        """How messages name the object: `jobs.batch default/one`."""
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.resource} {place}"

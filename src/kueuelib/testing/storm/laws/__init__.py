@@ -1,0 +1,77 @@
+"""What must hold, judged by code that shares nothing with the product: raw JSON in, violations out.
+
+Nothing in this package imports anything of kueuelib but the package itself and the history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+
+from kueuelib.testing.storm.history import Commit, Obj
+from kueuelib.testing.storm.laws.law import Law, Tolerance, Violation
+from kueuelib.testing.storm.laws.memory import Memory
+from kueuelib.testing.storm.laws.rest import REST_LAWS, Rest
+from kueuelib.testing.storm.laws.safety import SAFETY, SafetyLaw
+from kueuelib.testing.storm.laws.sometimes import SITUATIONS, never, situations
+
+__all__ = ["LAWS", "SITUATIONS", "Law", "Laws", "Tolerance", "Violation", "never"]
+
+LAWS: tuple[Law, ...] = (*(one.law for one in SAFETY), *(one.law for one in REST_LAWS))
+"""All of them, for documentation and reports."""
+
+
+class Laws:
+    """Follows one history and says where a law is broken.
+
+    Args:
+        tolerance: what the adversary of this run makes legal.
+
+    Attributes:
+        sometimes: how often each situation of `SITUATIONS` was reached.
+        memory: what is known so far.
+    """
+
+    def __init__(self, tolerance: Tolerance | None = None) -> None:
+        self.memory = Memory(tolerance or Tolerance())
+        self.sometimes: Counter[str] = Counter()
+        self._by_resource: Mapping[str, list[SafetyLaw]] = _by_resource()
+
+    def commit(self, commit: Commit) -> list[Violation]:
+        """Judges the next commit; call it once for each, in the order of revisions.
+
+        Returns:
+            what it breaks, empty if nothing.
+        """
+        memory = self.memory
+        memory.store(commit)
+        found = [
+            Violation(one.law.name, commit.at, commit.title, text)
+            for one in self._by_resource.get(commit.resource, ())
+            for text in one.check(memory, commit)
+        ]
+        self.sometimes.update(situations(memory, commit))
+        memory.learn(commit)
+        return found
+
+    def at_rest(self, objects: Callable[[str], list[Obj]], now: float) -> list[Violation]:
+        """Judges a state that no longer changes.
+
+        Args:
+            objects: gives all stored objects of a resource, for example of `jobs.batch`.
+            now: virtual seconds since the epoch.
+        """
+        rest = Rest(objects, now)
+        return [
+            Violation(one.law.name, now, subject, text)
+            for one in REST_LAWS
+            for subject, text in one.check(rest)
+        ]
+
+
+def _by_resource() -> Mapping[str, list[SafetyLaw]]:
+    found: dict[str, list[SafetyLaw]] = defaultdict(list)
+    for one in SAFETY:
+        for resource in one.resources:
+            found[resource].append(one)
+    return dict(found)

@@ -1,0 +1,243 @@
+"""The oracle: Workloads that wait although nothing can stand in their way.
+
+It is sound, not complete: it speaks only where every reading of the rules agrees. It says nothing
+about pods that could rule a flavor out, about selectors, limits of a namespace, or a queue whose
+head is not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+from kueuelib.testing.storm.history import Obj
+from kueuelib.testing.storm.laws.amounts import (
+    ZERO,
+    Amounts,
+    Usage,
+    add,
+    is_simple,
+    pod_request,
+    reclaimed,
+    usage_of,
+)
+from kueuelib.testing.storm.laws.quota_law import preempts_late
+from kueuelib.testing.storm.laws.quotas import Ledger, Pair, Queue
+from kueuelib.testing.storm.laws.reading import (
+    WORKLOADS,
+    condition,
+    denied,
+    leaving,
+    meta,
+    name,
+    namespace,
+    queue_of,
+    reserving,
+    seconds,
+    spec,
+    status,
+)
+from kueuelib.testing.storm.laws.still import Finding, Rest, title
+
+Need = list[Amounts]
+"""What each pod set asks for in total."""
+
+Room = Callable[[Pair], Fraction]
+"""How much of a pair is surely to be had."""
+
+
+def admissible_runs(rest: Rest) -> Iterator[Finding]:
+    """Nothing waits whose request surely fits, alone or in place of what it may preempt."""
+    for workload in rest.pending():
+        raw = rest.queue(workload)
+        if raw is None or not _eligible(rest, workload, raw) or not _is_head(rest, workload, raw):
+            continue
+        queue = rest.ledger.queues[name(raw)]
+        need = _need(workload, queue)
+        if need is None:
+            continue
+        if _fits(need, queue, _free_room(rest, queue)):
+            yield (
+                title(WORKLOADS, workload),
+                f"it waits, but it fits into ClusterQueue {queue.name}",
+            )
+        elif _fits(need, queue, _room_by_preemption(rest, workload, raw)):
+            text = f"it waits, but it can preempt what is in its way in {queue.name}"
+            yield title(WORKLOADS, workload), text
+
+
+# ---- who is asked
+
+
+def _eligible(rest: Rest, workload: Obj, raw: Obj) -> bool:
+    """Whether nothing but quota can keep a Workload from being admitted."""
+    local = rest.local_queue(workload)
+    state = status(workload)
+    checks = state.get("admissionChecks") or ()
+    return (
+        local is not None
+        and not leaving(local)
+        and spec(local).get("stopPolicy", "None") == "None"
+        and rest.can_admit(raw)
+        and spec(raw).get("namespaceSelector") == {}
+        and not denied(workload, "Requeued")
+        and not (state.get("requeueState") or {}).get("requeueAt")
+        and all(entry.get("state") not in ("Retry", "Rejected") for entry in checks)
+        and not any(namespace(one) == namespace(workload) for one in rest.objects("limitranges"))
+    )
+
+
+def _is_head(rest: Rest, workload: Obj, raw: Obj) -> bool:
+    """Whether a Workload is surely tried: always with best effort, else if it is the head."""
+    if spec(raw).get("queueingStrategy") != "StrictFIFO":
+        return True
+    for other in rest.pending():
+        found = rest.queue(other)
+        if other is workload or found is None or name(found) != name(raw):
+            continue
+        if not _before(workload, other):
+            return False
+    return True
+
+
+def _priority(workload: Obj) -> int:
+    return int(spec(workload).get("priority") or 0)
+
+
+def _before(one: Obj, other: Obj) -> bool:
+    """Whether one is surely queued before the other, whatever counts as its time."""
+    if _priority(one) != _priority(other):
+        return _priority(one) > _priority(other)
+    return _times(one)[1] < _times(other)[0]
+
+
+def _times(workload: Obj) -> tuple[float, float]:
+    """The earliest and the latest instant that can count as the one it was queued at."""
+    created = seconds(meta(workload).get("creationTimestamp"))
+    evicted = seconds(condition(workload, "Evicted").get("lastTransitionTime"))
+    return created, max(created, evicted)
+
+
+# ---- what it needs
+
+
+def _need(workload: Obj, queue: Queue) -> Need | None:
+    """What its pod sets ask for; None if that, or the choice of flavors, is not certain."""
+    done = reclaimed(workload)
+    found: Need = []
+    covered = {resource for _flavor, resource in queue.quotas}
+    pod_sets = spec(workload)["podSets"]
+    if len(pod_sets) > 1 and any(len(flavors) > 1 for _resources, flavors in _groups(queue)):
+        return None
+    for pod_set in pod_sets:
+        template = pod_set["template"].get("spec") or {}
+        if not is_simple(template):
+            return None
+        count = max(0, int(pod_set.get("count", 1)) - done.get(pod_set["name"], 0))
+        need = {key: amount * count for key, amount in pod_request(template).items() if amount}
+        if "pods" in covered:
+            need["pods"] = Fraction(count)
+        if not set(need) <= covered:
+            return None
+        found.append(need)
+    return found
+
+
+def _groups(queue: Queue) -> list[tuple[list[str], list[str]]]:
+    """Resources and flavors of each resource group, for a resource is in one group only."""
+    flavors: dict[str, list[str]] = {}
+    for flavor, resource in queue.quotas:
+        flavors.setdefault(resource, []).append(flavor)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for resource, names in flavors.items():
+        found.setdefault(tuple(names), []).append(resource)
+    return [(resources, list(names)) for names, resources in found.items()]
+
+
+def _fits(need: Need, queue: Queue, room: Room) -> bool:
+    """Whether every pod set finds a flavor."""
+    taken: Usage = {}
+    for asked in need:
+        for resources, flavors in _groups(queue):
+            part = {resource: asked[resource] for resource in resources if resource in asked}
+            for flavor in flavors:
+                pairs = {(flavor, resource): amount for resource, amount in part.items()}
+                if all(
+                    amount + taken.get(pair, ZERO) <= room(pair) for pair, amount in pairs.items()
+                ):
+                    add(taken, pairs)
+                    break
+            else:
+                return False
+    return True
+
+
+# ---- how much room there surely is
+
+
+def _no_room(_pair: Pair) -> Fraction:
+    return Fraction(-1)
+
+
+def _free_room(rest: Rest, queue: Queue) -> Room:
+    """What is free now, less what the heads of other queues of the cohort may hold back."""
+    ledger = rest.ledger
+    if _alone(rest, queue):
+        return lambda pair: ledger.free(queue, pair)
+    if _nobody_borrows(ledger, queue):
+        return lambda pair: queue.quota(pair).nominal - ledger.used(queue, pair)
+    return _no_room
+
+
+def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
+    """What is free once all that surely may be preempted has left.
+
+    Own Workloads of lower priority leave. With `reclaimWithinCohort: Any` nobody in the cohort
+    keeps anything beyond its nominal quota, so all of the own nominal quota can be had.
+    """
+    queue = rest.ledger.queues[name(raw)]
+    members = [rest.queues[one.name] for one in rest.ledger.members(queue)]
+    checks = list(rest.checks.values())
+    if any(preempts_late(one, checks) or not rest.can_admit(one) for one in members):
+        return _no_room
+    policy: Mapping[str, str] = spec(raw).get("preemption") or {}
+    victims = [
+        one
+        for one in rest.workloads
+        if policy.get("withinClusterQueue", "Never") != "Never"
+        and reserving(one)
+        and queue_of(one) == queue.name
+        and _priority(one) < _priority(workload)
+    ]
+    usage = {key: dict(amounts) for key, amounts in rest.ledger.usage.items()}
+    for one in victims:
+        add(usage[queue.name], usage_of(one), -1)
+    after = Ledger(rest.ledger.queues, usage)
+
+    def own(pair: Pair) -> Fraction:
+        return queue.quota(pair).nominal - after.used(queue, pair)
+
+    if queue.cohort and policy.get("reclaimWithinCohort") == "Any":
+        return own
+    if victims and not queue.cohort:
+        return own
+    if victims and _nobody_borrows(rest.ledger, queue):
+        return own
+    return _no_room
+
+
+def _alone(rest: Rest, queue: Queue) -> bool:
+    """Whether nobody waits in another queue of the cohort and holds quota back."""
+    members = {one.name for one in rest.ledger.members(queue)} - {queue.name}
+    waiting = [rest.queue(other) for other in rest.pending()]
+    return not any(found is not None and name(found) in members for found in waiting)
+
+
+def _nobody_borrows(ledger: Ledger, queue: Queue) -> bool:
+    """Whether every other queue of the cohort stays within its nominal quota."""
+    return all(
+        used <= one.quota(pair).nominal
+        for one in ledger.members(queue)
+        if one.name != queue.name
+        for pair, used in ledger.usage.get(one.name, {}).items()
+    )

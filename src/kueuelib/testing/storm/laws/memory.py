@@ -1,0 +1,270 @@
+"""What the laws remember of a history: the present state, and the facts that are for ever."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import attrs
+
+from kueuelib.testing.storm.history import Commit, Obj
+from kueuelib.testing.storm.laws.law import Tolerance
+from kueuelib.testing.storm.laws.reading import (
+    CHECKS,
+    CLUSTER_QUEUES,
+    FLAVORS,
+    JOBS,
+    LEASES,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOADS,
+    admitted,
+    condition,
+    finalizers,
+    group_of,
+    is_group,
+    job_end,
+    may_run,
+    reserving,
+    spec,
+    status,
+    subject_of,
+    subject_of_workload,
+    suspended,
+    terminal,
+    uid,
+)
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+LIFE = ("QuotaReserved", "Admitted", "Evicted", "Finished")
+"""The conditions whose change is a step in the life of a Workload."""
+
+
+def is_manager(actor: str) -> bool:
+    """Whether an actor is a manager, by the names that the world gives."""
+    return actor.startswith("manager")
+
+
+@attrs.define
+class Admissions:
+    """What is known about the admissions of one job, pod or group.
+
+    Attributes:
+        ever: how often a Workload of it became Admitted.
+        unused: whether an admission, or a user who suspended an admitted job, is a reason for one
+            start that did not happen yet.
+        live: UIDs of the Workloads that let it run now.
+        ended: when the last of them ceased to, minus infinity if none ever did.
+    """
+
+    ever: int = 0
+    unused: bool = False
+    live: set[str] = attrs.field(factory=set)
+    ended: float = -math.inf
+
+
+@attrs.define
+class Term:
+    """Who leads by a Lease: the actor that wrote it, since when, and as whom."""
+
+    actor: str
+    identity: str
+    since: float
+
+
+@attrs.define
+class Budget:
+    """Steps of managers in the life of one Workload, and what caused them.
+
+    Attributes:
+        steps: how many since it last reserved quota.
+        causes: commits of others to the Workload, its job or its pods since then.
+        turn: the number of changes of queues at that time.
+    """
+
+    steps: int = 0
+    causes: int = 0
+    turn: int = 0
+
+
+class Memory:
+    """The fold of all commits so far.
+
+    Laws are asked with the memory as it was *before* the commit that they judge, except for
+    `objects`, which already has it.
+
+    Attributes:
+        tolerance: what the adversary makes legal.
+        objects: the stored objects by resource and key.
+        uids: every UID that ever was, with resource, namespace and name.
+        ended: UIDs of jobs and pods that ended by themselves.
+        groups: UIDs of all pods that ever were in a group, by `namespace/group`.
+        admissions: by the subject of `reading.subject_of`.
+        by_owner: live Workloads by the UID of their controller.
+        reserved_by: who wrote the reservation of a Workload that holds one, and when, by UID.
+        cut: when the quota of a ClusterQueue or cohort may last have shrunk. Keys are
+            `queue:NAME`, `cohort:NAME`, and `all` for changes of flavors and checks.
+        required: when the checks that a ClusterQueue requires last changed, by name.
+        terms: the leader by Lease.
+        leaderless: when a Lease was given up, by Lease.
+        turns: changes of queues, flavors and checks by users.
+        budgets: steps of managers since a Workload last reserved quota, by subject.
+        recent: instants of recent commits of managers by object.
+    """
+
+    def __init__(self, tolerance: Tolerance) -> None:
+        self.tolerance = tolerance
+        self.objects: dict[str, dict[Key, Obj]] = defaultdict(dict)
+        self.uids: dict[str, tuple[str, str, str]] = {}
+        self.ended: set[str] = set()
+        self.groups: dict[str, set[str]] = defaultdict(set)
+        self.admissions: dict[str, Admissions] = defaultdict(Admissions)
+        self.by_owner: dict[str, set[Key]] = defaultdict(set)
+        self.reserved_by: dict[str, tuple[str, float]] = {}
+        self.cut: dict[str, float] = {}
+        self.required: dict[str, float] = {}
+        self.terms: dict[Key, Term] = {}
+        self.leaderless: dict[Key, float] = {}
+        self.turns = 0
+        self.budgets: dict[str, Budget] = defaultdict(Budget)
+        self.recent: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+
+    def get(self, resource: str, namespace: str, name: str) -> Obj | None:
+        """A stored object."""
+        return self.objects[resource].get((namespace, name))
+
+    def all(self, resource: str) -> list[Obj]:
+        """All stored objects of a kind."""
+        return list(self.objects[resource].values())
+
+    def within_lag(self, then: float, now: float) -> bool:
+        """Whether a decision made before `then` may still be committed `now`."""
+        lag = self.tolerance.lag
+        return lag > 0 and now - then <= lag
+
+    # ---- the fold
+
+    def store(self, commit: Commit) -> None:
+        """Takes over the state that the commit leads to; before the laws are asked."""
+        key = (commit.namespace, commit.name)
+        if commit.new is None:
+            self.objects[commit.resource].pop(key, None)
+        else:
+            self.objects[commit.resource][key] = commit.new
+
+    def learn(self, commit: Commit) -> None:
+        """Draws conclusions from a commit; after the laws were asked."""
+        self.uids.setdefault(uid(commit.present), commit.key)
+        resource, ours = commit.resource, is_manager(commit.actor)
+        if resource == WORKLOADS:
+            self._learn_workload(commit, ours)
+        elif resource == JOBS:
+            self._learn_job(commit, ours)
+        elif resource == PODS:
+            self._learn_pod(commit, ours)
+        elif resource == CLUSTER_QUEUES:
+            self._learn_queue(commit)
+        elif resource == LEASES and ours:
+            self._learn_lease(commit)
+        if not ours and resource in (CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS, CHECKS):
+            self.turns += 1
+            if resource in (FLAVORS, CHECKS):
+                self.cut["all"] = commit.at
+
+    def _learn_workload(self, commit: Commit, ours: bool) -> None:
+        old, new, identity = commit.old, commit.new, uid(commit.present)
+        subject = subject_of_workload(commit.present)
+        self._spend(subject, commit, ours)
+        found = self.admissions[subject]
+        if admitted(new) and not admitted(old):
+            found.ever += 1
+            found.unused = True
+        if new is not None and may_run(new):
+            found.live.add(identity)
+        elif identity in found.live:
+            found.live.discard(identity)
+            found.ended = commit.at
+        if reserving(new) and not reserving(old):
+            self.reserved_by[identity] = (commit.actor, commit.at)
+        elif not reserving(new):
+            self.reserved_by.pop(identity, None)
+        for owner in _controllers(old):
+            self.by_owner[owner].discard((commit.namespace, commit.name))
+        for owner in _controllers(new):
+            self.by_owner[owner].add((commit.namespace, commit.name))
+
+    def _spend(self, subject: str, commit: Commit, ours: bool) -> None:
+        budget = self.budgets[subject]
+        if commit.new is None or (reserving(commit.new) and not reserving(commit.old)):
+            self.budgets[subject] = Budget(turn=self.turns)
+        elif not ours:
+            budget.causes += 1
+        elif life(commit.old) != life(commit.new):
+            budget.steps += 1
+
+    def _learn_job(self, commit: Commit, ours: bool) -> None:
+        old, new = commit.old, commit.new
+        if not ours:
+            self.budgets[subject_of(commit.present)].causes += 1
+        if new is not None and job_end(new):
+            self.ended.add(uid(new))
+        if old is None or new is None or suspended(old) == suspended(new):
+            return
+        found = self.admissions[f"uid:{uid(new)}"]
+        if not suspended(new):
+            found.unused = found.unused and not ours
+        elif not ours:
+            found.unused = True
+
+    def _learn_pod(self, commit: Commit, ours: bool) -> None:
+        pod = commit.present
+        if not ours:
+            self.budgets[subject_of(pod)].causes += 1
+        if terminal(pod):
+            self.ended.add(uid(pod))
+        if group := group_of(pod):
+            self.groups[f"{commit.namespace}/{group}"].add(uid(pod))
+
+    def _learn_queue(self, commit: Commit) -> None:
+        before, after = spec(commit.old or {}), spec(commit.new or {})
+        if before == after:
+            return
+        parts = ("resourceGroups", "cohortName")
+        if commit.old is None or any(before.get(part) != after.get(part) for part in parts):
+            self.cut[f"queue:{commit.name}"] = commit.at
+            for state in (before, after):
+                if cohort := state.get("cohortName"):
+                    self.cut[f"cohort:{cohort}"] = commit.at
+        if before.get("admissionChecksStrategy") != after.get("admissionChecksStrategy"):
+            self.required[commit.name] = commit.at
+
+    def _learn_lease(self, commit: Commit) -> None:
+        key = (commit.namespace, commit.name)
+        holder = str(spec(commit.new or {}).get("holderIdentity") or "")
+        term = self.terms.get(key)
+        if not holder:
+            self.terms.pop(key, None)
+            self.leaderless.setdefault(key, commit.at)
+        elif term is None or term.identity != holder:
+            self.terms[key] = Term(commit.actor, holder, commit.at)
+            self.leaderless.pop(key, None)
+
+
+def life(workload: Obj | None) -> object:
+    """What a step in the life of a Workload changes."""
+    if workload is None:
+        return None
+    conditions = [condition(workload, kind).get("status") for kind in LIFE]
+    return conditions, status(workload).get("admission"), spec(workload), finalizers(workload)
+
+
+def _controllers(workload: Obj | None) -> list[str]:
+    """UIDs of the controllers of a Workload that is alive and one of a single job."""
+    if workload is None or workload["metadata"].get("deletionTimestamp"):
+        return []
+    if is_group(workload):
+        return []
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return [owner["uid"] for owner in owners if owner.get("controller")]

@@ -1,0 +1,57 @@
+"""The table of laws that hold in every stored state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.laws import bounds, conditions, identity, leaders, quota_law, starts
+from kueuelib.testing.storm.laws.law import COMMIT, Law
+from kueuelib.testing.storm.laws.memory import Memory
+from kueuelib.testing.storm.laws.reading import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOADS,
+)
+
+Check = Callable[[Memory, Commit], Iterator[str]]
+
+
+@attrs.frozen
+class SafetyLaw:
+    """A law with the kinds that it is about and the function that finds where it is broken."""
+
+    law: Law
+    resources: tuple[str, ...]
+    check: Check
+
+
+def _law(name: str, check: Check, *resources: str) -> SafetyLaw:
+    """The first line of the function is the sentence of the law."""
+    sentence = (check.__doc__ or "").partition("\n")[0]
+    return SafetyLaw(Law(name, COMMIT, sentence), resources, check)
+
+
+LED = (WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES)
+"""What only the leader writes."""
+
+SAFETY = (
+    _law("one-workload-per-job", identity.one_workload_per_job, WORKLOADS),
+    _law("owners-are-real", identity.owners_are_real, WORKLOADS),
+    _law("finished-with-cause", identity.finished_with_cause, WORKLOADS),
+    _law("finished-for-ever", conditions.finished_for_ever, WORKLOADS),
+    _law("consistent-conditions", conditions.consistent_conditions, WORKLOADS),
+    _law("admission-not-edited", conditions.admission_not_edited, WORKLOADS),
+    _law("checks-before-admission", conditions.checks_before_admission, WORKLOADS),
+    _law("started-by-admission", starts.started_by_admission, JOBS, PODS),
+    _law("one-start-per-admission", starts.one_start_per_admission, JOBS),
+    _law("quota-not-exceeded", quota_law.quota_not_exceeded, WORKLOADS),
+    _law("only-the-leader-writes", leaders.only_the_leader_writes, *LED),
+    _law("bounded-steps", bounds.bounded_steps, WORKLOADS),
+    _law("no-burst", bounds.no_burst, *LED),
+)
+"""In the order in which they are asked."""

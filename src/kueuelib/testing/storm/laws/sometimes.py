@@ -1,0 +1,153 @@
+"""What a run should reach now and then: situations that are counted, not judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.laws.memory import Memory, is_manager
+from kueuelib.testing.storm.laws.quotas import queue_of_raw
+from kueuelib.testing.storm.laws.reading import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LEASES,
+    PODS,
+    WORKLOADS,
+    active,
+    admitted,
+    condition,
+    finished,
+    gated,
+    holds,
+    is_group,
+    leaving,
+    queue_of,
+    reserving,
+    spec,
+    status,
+    suspended,
+    uid,
+)
+
+SERVER = "server"
+"""The simulated cluster, which collects garbage."""
+
+SITUATIONS = (
+    "reserved",
+    "reserved in two phases",
+    "admitted",
+    "admitted a group",
+    "admitted while borrowing",
+    "admitted again",
+    "evicted",
+    "preempted",
+    "check failed",
+    "queue drained",
+    "deactivated",
+    "reservation lost before admission",
+    "finished",
+    "job started",
+    "job stopped",
+    "pod ungated",
+    "job recreated under its name",
+    "workload deleted by a user",
+    "quota changed while it was used",
+    "queue deleted while it was used",
+    "leader changed",
+)
+"""All that are known; a run that never reaches one of them tests less than it seems to."""
+
+
+def situations(memory: Memory, commit: Commit) -> Iterator[str]:
+    """The situations that a commit brings about; the memory is as for laws."""
+    if commit.resource == WORKLOADS:
+        yield from _of_workload(memory, commit)
+    elif commit.resource in (JOBS, PODS):
+        yield from _of_job(memory, commit)
+    elif commit.resource == CLUSTER_QUEUES:
+        yield from _of_queue(memory, commit)
+    elif commit.resource == LEASES and is_manager(commit.actor):
+        term = memory.terms.get((commit.namespace, commit.name))
+        holder = spec(commit.new or {}).get("holderIdentity")
+        if term is not None and holder and holder != term.identity:
+            yield "leader changed"
+
+
+def _of_workload(memory: Memory, commit: Commit) -> Iterator[str]:
+    old, new = commit.old, commit.new
+    if new is None or leaving(new):
+        hidden = is_manager(commit.actor) or commit.actor == SERVER
+        if not hidden and old is not None and not leaving(old):
+            yield "workload deleted by a user"
+        return
+    if reserving(new) and not reserving(old):
+        yield "reserved" if admitted(new) else "reserved in two phases"
+    if admitted(new) and not admitted(old):
+        yield "admitted"
+        if is_group(new):
+            yield "admitted a group"
+        if holds(new, "Preempted") or condition(new, "Evicted"):
+            yield "admitted again"
+        queue = memory.get(CLUSTER_QUEUES, "", queue_of(new))
+        if queue is not None and _borrows(queue):
+            yield "admitted while borrowing"
+    if holds(new, "Evicted") and not holds(old, "Evicted"):
+        yield "evicted"
+        named = {
+            "Preempted": "preempted",
+            "AdmissionCheck": "check failed",
+            "ClusterQueueStopped": "queue drained",
+        }
+        if found := named.get(str(condition(new, "Evicted").get("reason"))):
+            yield found
+    if old is not None and active(old) and not active(new):
+        yield "deactivated"
+    if reserving(old) and not reserving(new) and not admitted(old) and not finished(new):
+        yield "reservation lost before admission"
+    if finished(new) and not finished(old):
+        yield "finished"
+
+
+def _borrows(raw: dict[str, object]) -> bool:
+    """Whether the status of a ClusterQueue says that it borrows; it may be a second late."""
+    return any(
+        str(resource.get("borrowed", "0")) != "0"
+        for flavor in status(raw).get("flavorsReservation") or ()
+        for resource in flavor.get("resources") or ()
+    )
+
+
+def _of_job(memory: Memory, commit: Commit) -> Iterator[str]:
+    old, new = commit.old, commit.new
+    if old is None and new is not None:
+        earlier = (where for known, where in memory.uids.items() if known != uid(new))
+        if commit.resource == JOBS and commit.key in earlier:
+            yield "job recreated under its name"
+    if old is None or new is None or not is_manager(commit.actor):
+        return
+    if commit.resource == PODS:
+        if gated(old) and not gated(new):
+            yield "pod ungated"
+    elif suspended(old) and not suspended(new):
+        yield "job started"
+    elif suspended(new) and not suspended(old):
+        yield "job stopped"
+
+
+def _of_queue(memory: Memory, commit: Commit) -> Iterator[str]:
+    old, new = commit.old, commit.new
+    if old is None or is_manager(commit.actor):
+        return
+    used = any(queue_of(one) == commit.name for one in memory.all(WORKLOADS) if reserving(one))
+    if not used:
+        return
+    if new is None or (leaving(new) and not leaving(old)):
+        yield "queue deleted while it was used"
+    elif queue_of_raw(old) != queue_of_raw(new):
+        yield "quota changed while it was used"
+
+
+def never(counts: Counter[str]) -> tuple[str, ...]:
+    """The situations that were not reached."""
+    return tuple(found for found in SITUATIONS if not counts[found])

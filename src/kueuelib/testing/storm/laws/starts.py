@@ -1,0 +1,54 @@
+"""Laws about what runs: started by an admission, once, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.laws.memory import Memory, is_manager
+from kueuelib.testing.storm.laws.reading import (
+    JOBS,
+    WORKLOADS,
+    admitted,
+    gated,
+    group_of,
+    subject_of,
+    suspended,
+)
+
+
+def _started(commit: Commit) -> bool:
+    """Whether a manager lets a job or pod run."""
+    old, new = commit.old, commit.new
+    if old is None or new is None or not is_manager(commit.actor):
+        return False
+    if commit.resource == JOBS:
+        return suspended(old) and not suspended(new)
+    return gated(old) and not gated(new)
+
+
+def started_by_admission(memory: Memory, commit: Commit) -> Iterator[str]:
+    """A manager starts a job or pod only while its Workload is admitted."""
+    if not _started(commit) or commit.new is None:
+        return
+    subject = subject_of(commit.new)
+    found = memory.admissions[subject]
+    if found.live or memory.within_lag(found.ended, commit.at):
+        return
+    if group := group_of(commit.new):
+        workload = memory.get(WORKLOADS, commit.namespace, group)
+        if admitted(workload):
+            return
+    if not found.ever:
+        yield "it was started, but it was never admitted"
+    else:
+        yield f"it was started {commit.at - found.ended:g} s after its admission ended"
+
+
+def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
+    """One admission starts a job once, unless a user suspends it again."""
+    if commit.resource != JOBS or not _started(commit) or commit.new is None:
+        return
+    found = memory.admissions[subject_of(commit.new)]
+    if found.ever and not found.unused:
+        yield "it was started again without a new admission"

@@ -1,0 +1,107 @@
+"""Laws at rest about the statuses of queues: they equal what the objects add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.testing.storm.history import Obj
+from kueuelib.testing.storm.laws.amounts import ZERO, Usage, quantity
+from kueuelib.testing.storm.laws.quotas import usage_by_queue
+from kueuelib.testing.storm.laws.reading import (
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    admitted,
+    denied,
+    leaving,
+    name,
+    namespace,
+    queue_of,
+    reserving,
+    spec,
+    status,
+)
+from kueuelib.testing.storm.laws.still import Finding, Rest, title
+
+FIELDS = (("flavorsReservation", reserving), ("flavorsUsage", admitted))
+
+
+def cluster_queue_status(rest: Rest) -> Iterator[Finding]:
+    """Counts and usage in the status of a ClusterQueue equal those of its Workloads."""
+    for queue in rest.queues.values():
+        if leaving(queue):
+            continue
+        mine = [one for one in rest.workloads if queue_of(one) == name(queue)]
+        waiting = [one for one in rest.pending() if _waits_in(rest, one, queue)]
+        for text in (*_counts(queue, mine, waiting), *_usage(queue, mine)):
+            yield title(CLUSTER_QUEUES, queue), text
+        model = rest.ledger.queues[name(queue)]
+        shown = _shown(queue, "flavorsReservation", "borrowed")
+        for pair, amount in shown.items():
+            used = rest.ledger.used(model, pair)
+            nominal = model.quota(pair).nominal
+            borrowed = max(ZERO, used - nominal) if model.cohort else ZERO
+            if amount != borrowed:
+                text = f"{_pair(pair)}: borrowed is {float(amount):g}, not {float(borrowed):g}"
+                yield title(CLUSTER_QUEUES, queue), text
+
+
+def local_queue_status(rest: Rest) -> Iterator[Finding]:
+    """Counts and usage in the status of a LocalQueue equal those of its Workloads."""
+    for key, queue in sorted(rest.local_queues.items()):
+        target = spec(queue).get("clusterQueue")
+        if leaving(queue) or target not in rest.queues:
+            continue
+        here = [
+            one for one in rest.workloads if (namespace(one), spec(one).get("queueName")) == key
+        ]
+        mine = [one for one in here if reserving(one)]
+        if any(queue_of(one) != target for one in mine):
+            continue  # they hold quota of a queue that the LocalQueue no longer leads to
+        waiting = [one for one in rest.pending() if one in here]
+        for text in (*_counts(queue, mine, waiting), *_usage(queue, mine)):
+            yield title(LOCAL_QUEUES, queue), text
+
+
+def _waits_in(rest: Rest, workload: Obj, queue: Obj) -> bool:
+    found = rest.queue(workload)
+    return found is not None and name(found) == name(queue)
+
+
+def _counts(queue: Obj, mine: list[Obj], waiting: list[Obj]) -> Iterator[str]:
+    shown = status(queue)
+    expected = {
+        "reservingWorkloads": sum(map(reserving, mine)),
+        "admittedWorkloads": sum(map(admitted, mine)),
+    }
+    for field, count in expected.items():
+        if shown.get(field, 0) != count:
+            yield f"{field} is {shown.get(field, 0)}, not {count}"
+    most = len(waiting)
+    least = sum(not denied(one, "Requeued") for one in waiting)
+    pending = shown.get("pendingWorkloads", 0)
+    if not least <= pending <= most:
+        yield f"pendingWorkloads is {pending}, not {most}"
+
+
+def _usage(queue: Obj, mine: list[Obj]) -> Iterator[str]:
+    for field, counts in FIELDS:
+        expected: Usage = {}
+        for usage in usage_by_queue([one for one in mine if counts(one)]).values():
+            expected.update(usage)
+        shown = _shown(queue, field, "total")
+        for pair, amount in sorted(shown.items()):
+            right = expected.get(pair, ZERO)
+            if amount != right:
+                yield f"{field}: {_pair(pair)} is {float(amount):g}, not {float(right):g}"
+
+
+def _shown(queue: Obj, field: str, part: str) -> Usage:
+    return {
+        (flavor["name"], resource["name"]): quantity(resource.get(part, 0))
+        for flavor in status(queue).get(field) or ()
+        for resource in flavor.get("resources") or ()
+    }
+
+
+def _pair(pair: tuple[str, str]) -> str:
+    return f"{pair[1]} in flavor {pair[0]}"

@@ -1,0 +1,71 @@
+"""Laws at rest about Workloads that wait, and about those that should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.testing.storm.history import Obj
+from kueuelib.testing.storm.laws.reading import (
+    WORKLOADS,
+    active,
+    admitted,
+    condition,
+    denied,
+    holds,
+    queue_of,
+    reserving,
+    spec,
+    status,
+)
+from kueuelib.testing.storm.laws.still import Finding, Rest, title
+
+
+def waiting_says_why(rest: Rest) -> Iterator[Finding]:
+    """Every Workload that waits for quota says why."""
+    for workload in rest.pending():
+        found = condition(workload, "QuotaReserved")
+        if not denied(workload, "QuotaReserved"):
+            yield title(WORKLOADS, workload), "it waits, but has no condition QuotaReserved=False"
+        elif not found.get("reason") or not found.get("message"):
+            yield title(WORKLOADS, workload), "it waits, but QuotaReserved=False gives no reason"
+
+
+def no_unfinished_eviction(rest: Rest) -> Iterator[Finding]:
+    """An eviction or a deactivation ends with quota released."""
+    for workload in rest.workloads:
+        if not reserving(workload):
+            continue
+        if holds(workload, "Evicted"):
+            reason = condition(workload, "Evicted").get("reason")
+            yield title(WORKLOADS, workload), f"it was evicted ({reason}), but holds its quota"
+        elif not active(workload):
+            yield title(WORKLOADS, workload), "it is not active, but holds its quota"
+
+
+def no_reservation_in_vain(rest: Rest) -> Iterator[Finding]:
+    """A Workload with quota whose checks are all Ready is admitted; a failed check takes quota."""
+    for workload in rest.workloads:
+        if not reserving(workload) or not active(workload):
+            continue
+        states = [entry.get("state") for entry in status(workload).get("admissionChecks") or ()]
+        if any(state in ("Retry", "Rejected") for state in states):
+            yield title(WORKLOADS, workload), "a check of it failed, but it holds its quota"
+        elif not admitted(workload) and all(state == "Ready" for state in states):
+            yield title(WORKLOADS, workload), "it holds quota and all checks are Ready: admit it"
+
+
+def stopped_queues(rest: Rest) -> Iterator[Finding]:
+    """A stopped queue keeps only what was admitted, a drained one nothing."""
+    for workload in rest.workloads:
+        if not reserving(workload):
+            continue
+        for queue in (rest.queues.get(queue_of(workload)), rest.local_queue(workload)):
+            policy = _policy(queue)
+            if policy == "HoldAndDrain" or (policy == "Hold" and not admitted(workload)):
+                text = f"it holds quota, but its queue has the stop policy {policy}"
+                yield title(WORKLOADS, workload), text
+                break
+
+
+def _policy(queue: Obj | None) -> str:
+    return str(spec(queue or {}).get("stopPolicy") or "None")

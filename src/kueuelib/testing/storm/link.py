@@ -1,0 +1,410 @@
+"""One connection: two ends, and in between the exchanges with what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from kueuelib.testing.storm.exchange import (
+    LAST_CHUNK,
+    Call,
+    Lines,
+    chunk,
+    head_length,
+    is_chunked,
+    message_length,
+    response,
+    status_of,
+)
+from kueuelib.testing.storm.faults import Fate
+from kueuelib.testing.storm.owners import Owner
+
+if TYPE_CHECKING:
+    from kueuelib.testing.storm.wire import Wire
+
+LATENCY: Final = 0.0005
+"""Seconds that bytes travel in each direction."""
+_HIGH: Final = 64 * 1024
+_GONE: Final = (
+    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},'
+    b'"status":"Failure","message":"The resourceVersion for the provided watch is too old.",'
+    b'"reason":"Expired","code":410}}\n'
+)
+Running = tuple[Owner, contextvars.Context]
+
+
+class End(asyncio.Transport):
+    """One end of a connection, as a transport for the protocol there.
+
+    Args:
+        link: the connection.
+        running: whose end it is, and the context in which its protocol is called.
+        names: what `get_extra_info` knows.
+    """
+
+    def __init__(self, link: Link, running: Running, names: dict[str, Any]) -> None:
+        super().__init__(names)
+        self.owner, self.context = running
+        self.gone = False
+        self.link = link
+        self._protocol: Any = None
+        self._closing = False
+        self._arriving: deque[Callable[[], None]] = deque()
+        self._last = 0.0
+        self._reading = True
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._unread = 0
+        self._high = _HIGH
+        self._stopped = False
+
+    # ---- what protocols call
+
+    def write(self, data: Any) -> None:
+        """Send bytes."""
+        if not self._closing and data:
+            self.link.sent(self, bytes(data))
+
+    def close(self) -> None:
+        """Say good-bye, and end."""
+        if not self._closing:
+            self._closing = True
+            self.link.finished(self)
+            self._lose(None)
+
+    def abort(self) -> None:
+        """End without good-bye."""
+        if not self._closing:
+            self._closing = True
+            self.link.other(self).arrive_error()
+            self._lose(None)
+
+    def is_closing(self) -> bool:
+        """Whether it ends or has ended."""
+        return self._closing
+
+    def pause_reading(self) -> None:
+        """Let what comes wait."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """Take what waits, and what comes."""
+        self._reading = True
+        self.link.wire.loop.call_soon(self._catch_up, context=self.context)
+
+    def is_reading(self) -> bool:
+        """Whether it takes what comes."""
+        return self._reading
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Bytes that the other end may leave unread before this one is told to wait."""
+        del low
+        self._high = _HIGH if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the other end has not read."""
+        return self.link.other(self)._unread  # noqa: SLF001 - of the same class
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Choose who is told."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who is told."""
+        found: asyncio.BaseProtocol = self._protocol
+        return found
+
+    # ---- what comes
+
+    def arrive(self, what: Callable[[], None], seconds: float = 0.0) -> None:
+        """Let something happen here, after what came before, when it has travelled."""
+        loop = self.link.wire.loop
+        due = max(self._last, loop.now + LATENCY + seconds)
+        self._last = due
+        self._arriving.append(what)
+        loop.after(due - loop.now, self._take, context=self.context)
+
+    def arrive_data(self, data: bytes, seconds: float = 0.0) -> None:
+        """Let bytes come."""
+        self.arrive(lambda: self._data(data), seconds)
+
+    def arrive_end(self, seconds: float = 0.0) -> None:
+        """Let the good-bye of the other end come."""
+        self.arrive(self._end, seconds)
+
+    def arrive_error(self, seconds: float = 0.0) -> None:
+        """Let a reset come."""
+        self.arrive(self._reset, seconds)
+
+    def open(self, factory: Callable[[], Any]) -> None:
+        """Let the connection come."""
+
+        def opened() -> None:
+            self._protocol = factory()
+            self._protocol.connection_made(self)
+
+        self.arrive(opened)
+
+    def _take(self) -> None:
+        what = self._arriving.popleft()
+        if self._reading and not self._waiting:
+            what()
+        else:
+            self._waiting.append(what)
+
+    def _catch_up(self) -> None:
+        while self._reading and self._waiting:
+            self._waiting.popleft()()
+        if not self._waiting:
+            self._unread = 0
+            self.link.other(self).carry_on()
+
+    def _data(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self._protocol.data_received(data)
+
+    def _end(self) -> None:
+        if not self._closing and not self._protocol.eof_received():
+            self.close()
+
+    def _reset(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+
+    def _lose(self, error: Exception | None) -> None:
+        self.gone = True
+        if self._protocol is not None:
+            loop = self.link.wire.loop
+            loop.call_soon(self._protocol.connection_lost, error, context=self.context)
+        self.link.forget()
+
+    # ---- back pressure
+
+    def crowd(self, size: int) -> None:
+        """Count bytes that come while nobody reads; the sender may have to wait."""
+        if not self._reading:
+            self._unread += size
+            self.link.other(self).hold_on(self._unread)
+
+    def hold_on(self, unread: int) -> None:
+        """Ask the protocol here to stop writing, if the other end has too much to read."""
+        if unread > self._high and not self._stopped and not self._closing:
+            self._stopped = True
+            self.link.wire.loop.call_soon(self._protocol.pause_writing, context=self.context)
+
+    def carry_on(self) -> None:
+        """Let the protocol here write again."""
+        if self._stopped and not self._closing:
+            self._stopped = False
+            self.link.wire.loop.call_soon(self._protocol.resume_writing, context=self.context)
+
+
+@attrs.define(eq=False)
+class _Exchange:
+    """A call that waits for its answer."""
+
+    call: Call
+    fate: Fate
+    answer: bytearray = attrs.field(factory=bytearray)
+    lines: Lines | None = None
+    events: int = 0
+
+
+class Link:
+    """A connection between a client and a server.
+
+    Args:
+        wire: it belongs to.
+        number: of the connection.
+        peer: what calls name the server.
+        client: who connects.
+        server: who listens.
+    """
+
+    def __init__(
+        self, wire: Wire, number: int, peer: str, client: Running, server: Running
+    ) -> None:
+        self.wire = wire
+        self.number = number
+        self.peer = peer
+        address = (f"10.0.1.{1 + number % 250}", 40_000 + number % 20_000)
+        self.client = End(self, client, {"peername": ("10.0.0.1", 6443), "sockname": address})
+        self.server = End(self, server, {"peername": address, "sockname": ("10.0.0.1", 6443)})
+        self._request = bytearray()
+        self._exchange: _Exchange | None = None
+        self._mute = False
+
+    def open(self, protocol: Any, factory: Callable[[], Any]) -> None:
+        """Connect both ends."""
+        self.client.set_protocol(protocol)
+        protocol.connection_made(self.client)
+        self.server.open(factory)
+
+    def other(self, end: End) -> End:
+        """The end on the other side."""
+        return self.server if end is self.client else self.client
+
+    def forget(self) -> None:
+        """Nobody uses it any more."""
+        if self.client.gone and self.server.gone:
+            self.wire.links.pop(self.number, None)
+
+    # ---- what ends say
+
+    def sent(self, end: End, data: bytes) -> None:
+        """Bytes of one end set out."""
+        if end is self.client:
+            self._request += data
+            self._next()
+        else:
+            self._answered(data)
+
+    def finished(self, end: End) -> None:
+        """One end has said good-bye."""
+        if end is self.server and self._exchange is not None and self._exchange.answer:
+            self._give(bytes(self._exchange.answer))
+        if not (end is self.server and self._mute):
+            self.other(end).arrive_end()
+
+    def died(self, owner: Owner) -> None:
+        """The process of one end has died."""
+        for end in (self.client, self.server):
+            if end.owner is owner and not end.gone:
+                end.gone = end._closing = True  # noqa: SLF001 - it cannot do so itself
+                self.wire.loop.bury(end)
+                self.other(end).arrive_error()
+        self.forget()
+
+    def reset(self, seconds: float = 0.0) -> None:
+        """The connection breaks."""
+        self._mute = True
+        self.client.arrive_error(seconds)
+        self.server.arrive_error(seconds)
+
+    # ---- requests
+
+    def _next(self) -> None:
+        """Send the next request if it is complete and nothing else is under way."""
+        while self._exchange is None and self._request:
+            length = message_length(self._request)
+            if not length:
+                return
+            raw = bytes(self._request[:length])
+            del self._request[:length]
+            self._begin(raw)
+
+    def _begin(self, raw: bytes) -> None:
+        call = self.wire.calls.recognise(self.client.owner.name, self.peer, raw)
+        fate = self.wire.fate(call)
+        if self.wire.tell is not None:
+            marks = f" [{' '.join(fate.faults)}]" if fate.faults else ""
+            self.wire.note(f"{call.owner} -> {call.peer}: {call.title} #{call.ordinal}{marks}")
+        if fate.refuse is not None:
+            answer = fate.refuse
+            self._give(response(answer.status, answer.headers, answer.body), fate.delay + LATENCY)
+            return
+        if fate.stale_list is not None:
+            body = self.wire.stale(call, fate.stale_list)
+            if body is not None:
+                headers = (("Content-Type", "application/json"),)
+                self._give(response(200, headers, body), fate.delay + LATENCY)
+                return
+        self._exchange = _Exchange(call, fate)
+        self.server.arrive_data(raw, fate.delay)
+
+    # ---- answers
+
+    def _give(self, data: bytes, seconds: float = 0.0) -> None:
+        if not self._mute:
+            self.client.crowd(len(data))
+            self.client.arrive_data(data, seconds)
+
+    def _answered(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            self._give(data)
+            return
+        if exchange.lines is not None:
+            self._stream(exchange, data)
+            return
+        exchange.answer += data
+        start = head_length(exchange.answer)
+        if not start:
+            return
+        call, fate = exchange.call, exchange.fate
+        if call.verb == "watch" and is_chunked(bytes(exchange.answer[:start])):
+            rest = bytes(exchange.answer[start:])
+            exchange.lines = Lines()
+            self._pass(bytes(exchange.answer[:start]), fate)
+            self._tell(exchange, "open")
+            self._stream(exchange, rest)
+            return
+        if message_length(exchange.answer, bodiless=call.method == "HEAD"):
+            self._exchange = None
+            self._tell(exchange, f"{status_of(exchange.answer)} {len(exchange.answer)} bytes")
+            self._pass(bytes(exchange.answer), fate)
+            self._next()
+
+    def _tell(self, exchange: _Exchange, what: str) -> None:
+        if self.wire.tell is not None:
+            call = exchange.call
+            self.wire.note(f"{call.owner} <- {call.peer}: {call.title} #{call.ordinal}: {what}")
+
+    def _pass(self, data: bytes, fate: Fate) -> None:
+        """Let an answer go its way, as far as it gets."""
+        if fate.silent:
+            self._mute = True
+        elif fate.lose_answer:
+            self.reset(fate.answer_delay)
+        elif fate.cut_answer is not None:
+            self._give(data[: int(len(data) * fate.cut_answer)], fate.answer_delay)
+            self.reset(fate.answer_delay)
+        else:
+            self._give(data, fate.answer_delay)
+
+    # ---- watches
+
+    def _stream(self, exchange: _Exchange, data: bytes) -> None:
+        assert exchange.lines is not None
+        for line in exchange.lines.lines(data):
+            if not self._event(exchange, line):
+                return
+        if exchange.lines.ended:
+            self._give(LAST_CHUNK)
+            self._tell(exchange, "end")
+            self._exchange = None
+            self._next()
+
+    def _event(self, exchange: _Exchange, line: bytes) -> bool:
+        """Let an event go its way; False when it was the last one."""
+        if self._mute:
+            return False
+        number = exchange.events
+        exchange.events += 1
+        fate = self.wire.event_fate(exchange.call, number, line)
+        if self.wire.tell is not None and fate.faults:
+            self._tell(exchange, f"event {number} [{' '.join(fate.faults)}]")
+        if fate.silence:
+            self._mute = True
+            return False
+        if fate.gone or fate.close:
+            self._give((chunk(_GONE) if fate.gone else b"") + LAST_CHUNK, fate.delay)
+            self._mute = True
+            self.client.arrive_end(fate.delay)
+            self.server.arrive_error()
+            return False
+        if fate.cut:
+            framed = chunk(line)
+            self._give(framed[: len(framed) // 2], fate.delay)
+            self.reset(fate.delay)
+            return False
+        self._give(chunk(line), fate.delay)
+        return True

@@ -1,0 +1,344 @@
+"""An event loop in virtual time: no selector, no threads, one history per seed.
+
+Ready callbacks run in their order, or in one that a seed chooses; timers run by instant and by the
+order in which they were set. When nothing is ready, time jumps to the next timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+import random
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from kueuelib.errors import KueuelibError
+from kueuelib.testing.storm.owners import OWNER, STORM, Owner, context_of, owner_of
+
+if TYPE_CHECKING:
+    from kueuelib.testing.storm.wire import Wire
+
+COST = 2e-5
+"""Seconds that every callback takes."""
+_CANCELLED_KEPT = 512
+
+
+class Stuck(KueuelibError):
+    """The simulation cannot go on: nothing will ever happen again, or far too much happens."""
+
+
+class StormFuture(asyncio.Future[Any]):
+    """A future with the same place in a set in every run."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class StormTask(asyncio.Task[Any]):
+    """A task with the same place in a set in every run.
+
+    Attributes:
+        owner: the process it belongs to.
+    """
+
+    def __init__(self, number: int, coro: Any, loop: StormLoop, **options: Any) -> None:
+        self._number = number
+        context = options.get("context")
+        self.owner = OWNER.get() if context is None else context.get(OWNER, STORM)
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class StormLoop(asyncio.BaseEventLoop):
+    """The loop of a simulated world.
+
+    Args:
+        seed: of the order of callbacks.
+        disorder: the share of steps (0 to 1) that take any ready callback instead of the first.
+
+    Attributes:
+        now: seconds since the beginning of the world.
+        steps: callbacks that were run.
+        limit: how many may be.
+        wire: carries connections; set by who makes it.
+        problems: what callbacks and tasks raised that nobody caught, as text.
+    """
+
+    def __init__(self, seed: int = 0, disorder: float = 0.0) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.steps = 0
+        self.limit = 50_000_000
+        self.disorder = disorder
+        self.schedule = random.Random(seed)
+        self.wire: Wire | None = None
+        self.problems: list[str] = []
+        self._queue: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._cancelled = 0
+        self._numbers = itertools.count(1)
+        self._graveyard: list[Any] = []
+        self.set_task_factory(_new_task)
+        self.set_exception_handler(_note)
+
+    # ---- time
+
+    def time(self) -> float:
+        """Seconds by the monotonic clock of the process whose code runs."""
+        return OWNER.get().monotonic(self.now)
+
+    def wall(self) -> float:
+        """Seconds since the epoch by the clock of the process whose code runs."""
+        return OWNER.get().wall(self.now)
+
+    def after(
+        self, seconds: float, callback: Callable[..., object], *args: Any, context: Any
+    ) -> asyncio.TimerHandle:
+        """Call back after so many seconds of the world, whatever clocks say."""
+        instant = self.now + max(seconds, 0.0)
+        own = context.get(OWNER, STORM).monotonic(instant)
+        handle = asyncio.TimerHandle(own, callback, args, self, context)
+        return self._push(instant, handle)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call back when the clock of the calling process shows `when`."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        return self._push(owner_of(handle).instant(when), handle)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call back after so many seconds of the calling process' clock."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def retime(self, owner: Owner) -> None:
+        """Move the timers of a process whose clock was changed."""
+        timers = [
+            (owner.instant(handle.when()) if owner_of(handle) is owner else at, number, handle)
+            for at, number, handle in self._timers
+        ]
+        heapq.heapify(timers)
+        self._timers = timers
+
+    def _push(self, instant: float, handle: asyncio.TimerHandle) -> asyncio.TimerHandle:
+        handle._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - as BaseEventLoop does
+        heapq.heappush(self._timers, (instant, next(self._numbers), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        del handle
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_KEPT and self._cancelled * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    # ---- callbacks
+
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Call back at the present instant."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return StormFuture(next(self._numbers), self)
+
+    def new_number(self) -> int:
+        """A number that nobody else has in this world."""
+        return next(self._numbers)
+
+    def spawn(self, owner: Owner, work: Coroutine[Any, Any, Any], actor: str = "") -> StormTask:
+        """Start a task that belongs to a process."""
+        context = context_of(owner, actor)
+        task: StormTask = self.create_task(work, context=context)  # type: ignore[assignment]
+        return task
+
+    def kill(self, owner: Owner) -> None:
+        """Let nothing of a process ever run again.
+
+        What it was doing is kept, so that no `finally` of it runs when memory is freed.
+        """
+        owner.alive = False
+        self._graveyard.append(owner.held)
+        tasks = asyncio.all_tasks(self)
+        self._graveyard += [task for task in tasks if getattr(task, "owner", STORM) is owner]
+        self._graveyard += [handle for handle in self._queue if owner_of(handle) is owner]
+        self._graveyard += [entry for entry in self._timers if owner_of(entry[2]) is owner]
+        owner.held = []
+        self._queue = deque(handle for handle in self._queue if owner_of(handle) is not owner)
+        self._timers = [entry for entry in self._timers if owner_of(entry[2]) is not owner]
+        heapq.heapify(self._timers)
+
+    def bury(self, *things: Any) -> None:
+        """Keep what must not be freed before the process ends."""
+        self._graveyard += things
+
+    def resume(self, owner: Owner) -> None:
+        """End the pause of a process: what became ready meanwhile runs."""
+        owner.paused = False
+        held, owner.held = owner.held, []
+        self._queue.extend(held)
+
+    def _run_once(self) -> None:
+        """Run callbacks until the loop is asked to stop."""
+        while not self._stopping:  # type: ignore[attr-defined]
+            timers = self._timers
+            while timers and timers[0][0] <= self.now:
+                self._take_timer()
+            if not self._queue:
+                while timers and timers[0][2].cancelled():
+                    self._take_timer()
+                if not timers:
+                    raise Stuck("nothing will ever happen again: no callback and no timer is left")
+                self.now = max(self.now, timers[0][0])
+                continue
+            self._step()
+
+    def _take_timer(self) -> None:
+        _, _, handle = heapq.heappop(self._timers)
+        handle._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 - as BaseEventLoop does
+        if handle.cancelled():
+            self._cancelled = max(self._cancelled - 1, 0)
+        else:
+            self._queue.append(handle)
+
+    def _step(self) -> None:
+        queue = self._queue
+        if self.disorder and len(queue) > 1 and self.schedule.random() < self.disorder:
+            index = self.schedule.randrange(len(queue))
+            if not _is_step(queue[index]):
+                index = 0
+            handle = queue[index]
+            del queue[index]
+        else:
+            handle = queue.popleft()
+        if handle.cancelled():
+            return
+        owner = owner_of(handle)
+        if not owner.alive:
+            self._graveyard.append(handle)
+            return
+        if owner.paused:
+            owner.held.append(handle)
+            return
+        self.steps += 1
+        if self.steps > self.limit:
+            raise Stuck(f"more than {self.limit} callbacks were run")
+        self.now += COST
+        handle._run()  # noqa: SLF001 - as BaseEventLoop does
+
+    # ---- what other loops do with threads, sockets and signals
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, function: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Call a function at once: there are no threads here."""
+        del executor
+        ended = self.create_future()
+        try:
+            result = function(*args)
+        except Exception as error:  # noqa: BLE001 - is told to who waits
+            ended.set_exception(error)
+        else:
+            ended.set_result(result)
+        return ended
+
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        """Nobody sends signals here."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Nobody sends signals here."""
+        del sig
+        return False
+
+    async def getaddrinfo(
+        self,
+        host: Any,
+        port: Any,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Any]:
+        """The address itself: there are no names here."""
+        del family, flags
+        return [(socket.AF_INET, type or socket.SOCK_STREAM, proto or 6, "", (host, port))]
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Reach a listener on the wire."""
+        assert self.wire is not None, "a world has a wire"
+        await self.wire.reach(sock, address)
+
+    async def create_connection(  # type: ignore[override]
+        self, factory: Any, *args: Any, **options: Any
+    ) -> Any:
+        """Connect a protocol with the listener that its socket has reached; `ssl` is ignored."""
+        del args
+        assert self.wire is not None, "a world has a wire"
+        return self.wire.connect(factory, options["sock"])
+
+    async def create_server(  # type: ignore[override]
+        self, factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        """Listen on the wire, at the address of the process; `ssl` is ignored."""
+        del host
+        assert self.wire is not None, "a world has a wire"
+        sock = options.get("sock")
+        return self.wire.listen(factory, sock.getsockname()[1] if sock is not None else port)
+
+    def _process_events(self, event_list: Any) -> None:
+        """There is no selector, so there are no events."""
+
+    def _write_to_self(self) -> None:
+        """There is no selector to wake."""
+
+
+def _is_step(handle: asyncio.Handle) -> bool:
+    """Whether a handle is a step of a task.
+
+    Only tasks overtake others: asyncio promises that plain callbacks, for example those of a
+    transport to its protocol, run in the order in which they were registered.
+    """
+    callback = getattr(handle, "_callback", None)
+    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
+
+
+def _new_task(loop: Any, coro: Any, **options: Any) -> asyncio.Future[Any]:
+    return StormTask(loop.new_number(), coro, loop, **options)
+
+
+def _note(loop: Any, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    loop.problems.append(f"{OWNER.get().name}: {context.get('message')}: {error!r}")

@@ -1,0 +1,107 @@
+"""The simulated processes: whose code runs now, by whose clock, with whose chance.
+
+A context variable names the owner of the code that runs. Tasks, callbacks and timers inherit it
+with their context, so that a whole process can be killed or held, and has a clock of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import random
+from typing import Any
+
+EPOCH = 1_790_000_000.0
+"""Seconds since the epoch at which every world begins, by a clock that nobody has set wrong."""
+UPTIME = 10_000.0
+"""What monotonic clocks show at that moment."""
+
+
+class Owner:
+    """One simulated process: what it is called, whether it runs, its clocks and its chance.
+
+    A process that is started again is another owner with the same name.
+
+    Args:
+        name: for example `manager-1`.
+        life: which start of a process of that name this is, from 0.
+
+    Attributes:
+        alive: False once it was killed: nothing of it runs any more.
+        paused: whether its callbacks are held back.
+        held: what waits for the end of the pause, in the order in which it became ready.
+        rate: seconds of its clocks in one second of the world.
+        offset: seconds by which its wall clock is ahead.
+        chance: where its random numbers come from.
+    """
+
+    def __init__(self, name: str, life: int = 0) -> None:
+        self.name = name
+        self.life = life
+        self.alive = True
+        self.paused = False
+        self.held: list[asyncio.Handle] = []
+        self.rate = 1.0
+        self.offset = 0.0
+        self.chance = random.Random(0)
+        self._world_anchor = 0.0
+        self._own_anchor = UPTIME
+        self.reseed(0)
+
+    def __repr__(self) -> str:
+        return f"{self.name}/{self.life}"
+
+    def reseed(self, seed: int) -> None:
+        """Begin a new sequence of random numbers, which depends on the name and the life, too."""
+        text = f"{seed}/{self.name}/{self.life}".encode()
+        self.chance.seed(int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big"))
+
+    def monotonic(self, world: float) -> float:
+        """What its monotonic clock shows, in seconds.
+
+        Args:
+            world: seconds since the beginning of the world.
+        """
+        return self._own_anchor + (world - self._world_anchor) * self.rate
+
+    def wall(self, world: float) -> float:
+        """What its wall clock shows, in seconds since the epoch."""
+        return EPOCH - UPTIME + self.monotonic(world) + self.offset
+
+    def instant(self, monotonic: float) -> float:
+        """When its monotonic clock shows this, in seconds since the beginning of the world."""
+        return self._world_anchor + (monotonic - self._own_anchor) / self.rate
+
+    def skew(self, world: float, offset: float, rate: float) -> None:
+        """Set the wall clock wrong by `offset` seconds, and let both clocks run at `rate`.
+
+        Raises:
+            ValueError: a clock would stand still or run backwards.
+        """
+        if rate <= 0:
+            raise ValueError(f"a clock cannot run at {rate!r}: give a rate above 0")
+        self._own_anchor, self._world_anchor = self.monotonic(world), world
+        self.rate, self.offset = rate, offset
+
+
+STORM = Owner("storm")
+"""Whoever runs outside of all simulated processes: the test and the wire."""
+OWNER: contextvars.ContextVar[Owner] = contextvars.ContextVar("storm_owner", default=STORM)
+ACTOR: contextvars.ContextVar[str] = contextvars.ContextVar("storm_actor", default="")
+"""Inside the server: who sent the request that is being handled; empty for its own doing."""
+
+
+def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
+    """An otherwise empty context in which code of a process runs."""
+    context = contextvars.Context()
+    context.run(OWNER.set, owner)
+    if actor:
+        context.run(ACTOR.set, actor)
+    return context
+
+
+def owner_of(handle: Any) -> Owner:
+    """Whose callback this is."""
+    found: Owner = handle._context.get(OWNER, STORM)  # noqa: SLF001 - a handle tells nobody
+    return found

@@ -1,0 +1,60 @@
+"""What another replica of the server would answer that lags behind: lists from the past."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from kueuelib.embedded.storage.table import Compacted
+from kueuelib.testing.storm.exchange import Call
+
+if TYPE_CHECKING:
+    from kueuelib.testing.storm.world import World
+
+_PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeoutSeconds"})
+
+
+def past_list(world: World, call: Call, seconds: float) -> bytes | None:
+    """The body of a list as it would have been answered so many seconds ago.
+
+    Only for calls that allow any version of everything of a kind, in the version in which it is
+    stored; None for all others, and when the past is no longer known.
+    """
+    query = parse_qs(call.query)
+    if call.verb != "list" or query.get("resourceVersion") != ["0"] or not query.keys() <= _PLAIN:
+        return None
+    plural, _, group = call.resource.partition(".")
+    service = world.server.service
+    kind = service.registry.by_plural(group, plural)
+    if kind is None:
+        return None
+    index = bisect_right(world.revisions, (world.now - seconds, 2**62))
+    if not index:
+        return None
+    revision = world.revisions[index - 1][1]
+    table = service.storage.table(kind.table)
+    version = call.path.split("/")[3 if group else 2]
+    try:
+        past = table.as_of(revision)
+    except Compacted:
+        return None
+    present = {entry.key: entry for entry in table.entries(call.namespace)}
+    for key, entry in past.items():
+        if call.namespace and key.namespace != call.namespace:
+            continue
+        if entry is None:
+            present.pop(key, None)
+        else:
+            present[key] = entry
+    if any(entry.version != version for entry in present.values()):
+        return None
+    body: dict[str, Any] = {
+        "kind": f"{kind.kind}List",
+        "apiVersion": kind.api_version(version),
+        "metadata": {"resourceVersion": str(revision)},
+        "items": [orjson.Fragment(present[key].raw) for key in sorted(present)],
+    }
+    return orjson.dumps(body)

@@ -1,0 +1,349 @@
+"""One seed from its plan to its report: the storm, the calm after it, a restart of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from kueuelib.checks.reconciler import LAST_PAUSE
+from kueuelib.jobs.plan import INVALID_RETRY
+from kueuelib.machinery.reflector import ReflectorOptions
+from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
+
+from .adversary import Hostile, Injection
+from .disasters import Disaster, Stage, perform
+from .draws import Draws
+from .faults import Adversary
+from .history import Commit
+from .laws import Laws, Violation
+from .plan import Plan, Report
+from .users import Act, Api
+from .users import perform as perform_act
+
+__all__ = ["LIMIT", "QUIET", "Theatre", "storm"]
+
+QUIET: Final = BOOKMARK_IDLE + 20.0
+"""Seconds without a write after which the cluster may be at rest: a silent watch ends sooner."""
+LIMIT: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE + INVALID_RETRY + LAST_PAUSE
+"""Seconds of calm within which everything has to be right: the longest waits, one after another."""
+GRACE: Final = 120.0
+"""Seconds that acts and disasters may take beyond the end of the storm."""
+REVIVAL: Final = 20.0
+"""The most seconds between the death of a manager and its next life."""
+READY: Final = 120.0
+"""Seconds within which a manager has to be ready on a clean wire."""
+MOST_COMMITS: Final = 6_000
+"""Writes after which a storm counts as a hot loop."""
+MOST_OF_ONE_LAW: Final = 5
+"""Violations of one law that a report lists."""
+EXPECTED: Final = (
+    "LeadershipLost",
+    "TransportError",
+    "NotConnected",
+    "ServerError",
+    "Unavailable",
+    "TooManyRequests",
+    "ServerTimeout",
+)
+"""Errors with which a manager may end."""
+UNLISTED: Final = "could not be listed in time"
+"""In the error of a manager that could not read a kind while it started."""
+PASSING: Final = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
+"""Kinds that may be written at rest."""
+
+
+class Theatre(Stage, Protocol):
+    """The world, as far as a run needs it."""
+
+    trace: Callable[[str], None] | None
+    listeners: list[Callable[[Commit], None]]
+    endings: list[str]
+
+    @property
+    def now(self) -> float:
+        """The virtual time in seconds."""
+        ...
+
+    @property
+    def managers(self) -> Mapping[str, object]:
+        """The managers that were started, dead ones too."""
+        ...
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What nobody caught."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """Write a line into the trace."""
+        ...
+
+    async def ready(self, name: str, limit: float) -> None:
+        """Wait until a manager is ready."""
+        ...
+
+    def set_adversary(self, adversary: Adversary | None) -> None:
+        """Hand the wire over, or heal it."""
+        ...
+
+    def user(self) -> Api:
+        """Return clean calls."""
+        ...
+
+    def objects(self, resource: str) -> list[dict[str, Any]]:
+        """Return the stored objects of a resource."""
+        ...
+
+    async def quiet(self, seconds: float, limit: float) -> bool:
+        """Wait until nothing was committed for some time."""
+        ...
+
+
+async def storm(world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool = False) -> Report:
+    """Play one seed in a world that was booted, and judge it.
+
+    Args:
+        world: A booted world with one manager.
+        plan: What is going to happen.
+        laws: Fresh laws.
+        keep_lines: Whether the report contains the trace.
+    """
+    run = _Run(world, plan, laws, keep_lines=keep_lines)
+    try:
+        await run.play()
+    except asyncio.CancelledError:
+        if not run.over:
+            raise
+    return run.report()
+
+
+class _Run:
+    def __init__(self, world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool) -> None:
+        self._world = world
+        self._plan = plan
+        self._laws = laws
+        self._start = world.now
+        self._lines: list[str] | None = [] if keep_lines else None
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._violations: list[Violation] = []
+        self._counts: Counter[str] = Counter()
+        self._labels: list[str] = []
+        self.over = False
+        self._commits = 0
+        self._writes: list[Commit] = []
+        self._storming = False
+        self._draws = Draws(plan.seed).stream("run")
+        self._hostile = Hostile(
+            Draws(plan.seed).stream("faults"),
+            plan.weather,
+            start=world.now,
+            only=plan.only,
+            seen=self._injected,
+        )
+        self._context = contextvars.copy_context()
+        main = asyncio.current_task()
+        assert main is not None, "a storm runs in a task"
+        self._main: asyncio.Task[Any] = main
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def play(self) -> None:
+        """Play all parts, one after another."""
+        world = self._world
+        world.trace = self._write
+        world.listeners.append(self._committed)
+        await self._set_up()
+        self._note(f"storm: begins, {self._forecast()}")
+        self._storming = True
+        world.set_adversary(self._hostile)
+        await self._rage()
+        self._storming = False
+        world.set_adversary(None)
+        await self._calm()
+        if await self._come_to_rest():
+            await self._restart()
+        for text in world.endings:
+            why = text.partition(": ")[2]
+            if not why.startswith(EXPECTED) and UNLISTED not in why:
+                self._accuse("a manager ends only when it may", "", text)
+        for text in world.problems:
+            self._accuse("every error is handled", "", text)
+
+    def report(self) -> Report:
+        """Return what came of it."""
+        return Report(
+            seed=self._plan.seed,
+            profile=self._plan.profile.name,
+            violations=tuple(self._violations),
+            faults=dict(sorted(self._counts.items())),
+            sometimes=dict(sorted(self._laws.sometimes.items())),
+            labels=tuple(dict.fromkeys(self._labels)),
+            trace=self._hash.hexdigest(),
+            lines=tuple(self._lines or ()),
+            commits=self._commits,
+            seconds=self._world.now - self._start,
+        )
+
+    async def _set_up(self) -> None:
+        user = self._world.user()
+        for act in self._plan.scenario.setup:
+            self._note(f"setup: {act.label}: {await perform_act(act, user)}")
+        for number in range(2, self._plan.weather.managers + 1):
+            name = f"manager-{number}"
+            await self._world.start_manager(name)
+
+    async def _rage(self) -> None:
+        """Play acts and disasters in their time; keep managers alive."""
+        plan = self._plan
+        acts = [act for act in plan.scenario.acts if plan.permits(act.label)]
+        strikes = [one for one in plan.disasters if plan.permits(one.label)]
+        self._labels.extend(act.label for act in acts)
+        end = max([plan.weather.seconds, *(act.at for act in acts), *(one.at for one in strikes)])
+        for act in acts:
+            self._spawn(act.label, self._act(act))
+        for one in strikes:
+            self._spawn(one.label, self._strike(one))
+        await self._world.sleep(end)
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=GRACE)
+            for task in sorted(late, key=asyncio.Task.get_name):
+                self._note(f"storm: {task.get_name()} did not end in time")
+                task.cancel()
+        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                self._accuse("the storm itself works", "", repr(outcome))
+
+    async def _calm(self) -> None:
+        """Heal everything and let users put right what is needed."""
+        world = self._world
+        self._note("calm: begins")
+        for name in world.managers:
+            world.resume(name)
+            world.skew(name, 0.0, 1.0)
+        user = world.user()
+        for act in self._plan.scenario.calm:
+            self._note(f"calm: {act.label}: {await perform_act(act, user)}")
+        await self._revive()
+
+    async def _come_to_rest(self) -> bool:
+        """Wait until all is quiet and right; note what is wrong when the time is up."""
+        world = self._world
+        end = world.now + LIMIT
+        while True:
+            left = end - world.now
+            quiet = await world.quiet(QUIET, max(left, 0.0) + QUIET + 1.0)
+            wrong = self._laws.at_rest(world.objects, world.now)
+            if quiet and not wrong:
+                self._note("calm: at rest")
+                return True
+            if world.now >= end or self._commits > MOST_COMMITS:
+                break
+        if not quiet:
+            self._accuse("comes to rest", "", f"still writing {LIMIT:g} s after the storm")
+        self._judge(wrong)
+        return False
+
+    async def _restart(self) -> None:
+        """Restart every manager: nothing may change."""
+        world = self._world
+        before = self._commits
+        self._writes.clear()
+        for name in world.managers:
+            world.kill(name)
+        await self._revive()
+        await world.quiet(QUIET, LIMIT)
+        for commit in self._writes:
+            self._accuse(
+                "a restart changes nothing",
+                f"{commit.resource} {commit.namespace}/{commit.name}",
+                f"{commit.actor} wrote revision {commit.revision}",
+            )
+        self._judge(self._laws.at_rest(world.objects, world.now))
+        self._note(f"calm: {self._commits - before} commits after the restart")
+
+    async def _act(self, act: Act) -> None:
+        await self._world.sleep(act.at)
+        self._note(f"user: {act.label}: {act.verb} {act.resource} {act.namespace}/{act.name}")
+        outcome = await perform_act(act, self._world.user())
+        self._counts["user-act"] += 1
+        self._note(f"user: {act.label}: {outcome}")
+
+    async def _strike(self, disaster: Disaster) -> None:
+        await self._world.sleep(disaster.at)
+        self._injected(Injection(disaster.label, disaster.kind, self._world.now))
+        await perform(disaster, self._world)
+
+    async def _revive(self) -> None:
+        """Start every manager that is dead and wait until all are ready."""
+        world = self._world
+        for name in sorted(world.managers):
+            if not world.alive(name):
+                await world.start_manager(name)
+
+    async def _die(self, name: str, label: str) -> None:
+        """End a process right after its write, and start it again a little later."""
+        await self._world.sleep(self._draws.uniform(label, 0.0, REVIVAL))
+        if not self._world.alive(name):
+            await self._world.start_manager(name)
+
+    def _committed(self, commit: Commit) -> None:
+        self._commits += 1
+        self._judge(self._laws.commit(commit))
+        if commit.resource not in PASSING:
+            self._writes.append(commit)
+        if self._commits == MOST_COMMITS:
+            self._accuse("writes are bounded", commit.title, f"{MOST_COMMITS} writes, this is one")
+            self.over = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._main.cancel, context=self._context)
+        manager = commit.actor in self._world.managers
+        if (
+            self._storming
+            and manager
+            and self._hostile.wrote(
+                commit.actor, commit.resource, commit.namespace, commit.name, self._world.now
+            )
+        ):
+            self._world.kill(commit.actor)
+            label = f"revival/{len(self._tasks)}"
+            self._spawn(label, self._die(commit.actor, label))
+
+    def _injected(self, injection: Injection) -> None:
+        self._counts[injection.kind] += 1
+        self._labels.append(injection.label)
+        self._note(f"fault: {injection.kind}: {injection.label}")
+
+    def _judge(self, found: list[Violation]) -> None:
+        for violation in found:
+            self._note(f"violation: {violation.law}: {violation.object}: {violation.text}")
+            same = sum(other.law == violation.law for other in self._violations)
+            if same < MOST_OF_ONE_LAW:
+                self._violations.append(violation)
+
+    def _accuse(self, law: str, obj: str, text: str) -> None:
+        self._judge([Violation(law=law, at=self._world.now, object=obj, text=text)])
+
+    def _note(self, text: str) -> None:
+        self._world.tell(text)
+
+    def _write(self, line: str) -> None:
+        self._hash.update(line.encode())
+        self._hash.update(b"\n")
+        if self._lines is not None:
+            self._lines.append(line)
+
+    def _forecast(self) -> str:
+        drawn = self._plan.weather
+        rates = ", ".join(f"{name} {rate:.3f}" for name, rate in drawn.rates.items())
+        return (
+            f"{drawn.managers} managers, delays up to {drawn.longest:g} s, {rates or 'no faults'}"
+        )
+
+    def _spawn(self, name: str, part: Coroutine[Any, Any, None]) -> None:
+        """Run something as the storm, even when the server's code asks for it."""
+        self._tasks.append(
+            asyncio.get_running_loop().create_task(part, name=name, context=self._context)
+        )

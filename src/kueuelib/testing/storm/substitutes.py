@@ -1,0 +1,166 @@
+"""What replaces time, chance and cryptography in a process that simulates.
+
+All of it is process-wide and for good: a process that has simulated is not used for anything else.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType
+from typing import Any
+
+import attrs
+import structlog
+from aiohttp.client_proto import ResponseHandler
+
+from kueuelib.embedded import tls
+from kueuelib.embedded.admission import hook_client
+from kueuelib.runtime.webhook import trust
+from kueuelib.runtime.webhook.certs import Certificates, Names
+from kueuelib.testing.storm.loop import StormLoop
+from kueuelib.testing.storm.owners import OWNER
+
+_CHANCE = (
+    *("betavariate", "choice", "choices", "expovariate", "gauss", "getrandbits", "normalvariate"),
+    *("randbytes", "randint", "random", "randrange", "sample", "shuffle", "triangular", "uniform"),
+)
+_PEM = b"-----BEGIN CERTIFICATE-----\nc3Rvcm0=\n-----END CERTIFICATE-----\n"
+_LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+Tell = Callable[[str], None]
+
+
+def install(loop: StormLoop, tell: Tell | None = None) -> None:
+    """Make this process simulate.
+
+    Args:
+        loop: whose time it is.
+        tell: gets every line that simulated processes log; None: they log nothing.
+    """
+    _replace_clocks(loop)
+    _replace_chance()
+    _replace_cryptography()
+    _number_connections(loop)
+    _quiet(tell)
+    # Whatever ends when memory is freed ends at the same step in every run: never by itself.
+    gc.disable()
+    for name in ("collect", "freeze", "set_threshold", "enable"):
+        setattr(gc, name, lambda *_: 0)
+
+
+def _replace_clocks(loop: StormLoop) -> None:
+    """Replace clocks, also where a module has imported one by its name."""
+    clocks: dict[Any, Callable[..., Any]] = {
+        time.time: loop.wall,
+        time.monotonic: loop.time,
+        time.perf_counter: loop.time,
+        time.time_ns: lambda: int(loop.wall() * 1e9),
+        time.monotonic_ns: lambda: int(loop.time() * 1e9),
+        time.perf_counter_ns: lambda: int(loop.time() * 1e9),
+    }
+    for module in list(sys.modules.values()):
+        if module is sys.modules[__name__] or getattr(module, "__name__", "") == "selectors":
+            continue
+        for name, value in list(vars(module).items()) if hasattr(module, "__dict__") else ():
+            if type(value) is BuiltinFunctionType and value in clocks:
+                setattr(module, name, clocks[value])
+
+
+def _replace_chance() -> None:
+    def bytes_of(size: int) -> bytes:
+        return OWNER.get().chance.randbytes(size)
+
+    os.urandom = bytes_of
+    random._urandom = bytes_of  # type: ignore[attr-defined]  # noqa: SLF001 - of SystemRandom
+    for name in _CHANCE:
+        setattr(random, name, _drawing(name))
+    socket.gethostname = lambda: OWNER.get().name
+
+
+def _drawing(name: str) -> Callable[..., Any]:
+    def draw(*args: Any, **options: Any) -> Any:
+        return getattr(OWNER.get().chance, name)(*args, **options)
+
+    return draw
+
+
+@attrs.frozen
+class _PlainCredentials(tls.Credentials):
+    """Credentials of a server without TLS."""
+
+    def server_context(self) -> ssl.SSLContext:
+        """A context that nobody will use."""
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+def _replace_cryptography() -> None:
+    """TLS is tested elsewhere, and its keys are different each time."""
+    certificates = Certificates(_PEM, b"ca key", _PEM, b"key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def renewed(
+        present: Certificates | None, names: Names, now: float, *, organisation: str = ""
+    ) -> Certificates:
+        del names, now, organisation
+        return present or certificates
+
+    def credentials(*_: object) -> tls.Credentials:
+        return _PlainCredentials(_PEM, _PEM, b"key", _PEM, b"key")
+
+    for home, name, substitute in (
+        (trust, "renewed", renewed),
+        (trust, "load", lambda *_: None),
+        (tls, "credentials", credentials),
+        (hook_client.HookClient, "_context", lambda *_: context),
+    ):
+        setattr(home, name, substitute)
+
+
+def _number_connections(loop: StormLoop) -> None:
+    """Give aiohttp's connections, which it keeps in sets, the same place in every run."""
+    begin = ResponseHandler.__init__
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        self.storm_number = loop.new_number()
+        begin(self, *args, **options)
+
+    def number(self: Any) -> int:
+        found: int = self.storm_number
+        return found
+
+    ResponseHandler.__init__ = init  # type: ignore[method-assign]
+    ResponseHandler.__hash__ = number  # type: ignore[method-assign]
+
+
+def _quiet(tell: Tell | None) -> None:
+    """Hand log lines over, or write none."""
+    if tell is None:
+        structlog.configure(
+            processors=[_drop],
+            wrapper_class=structlog.make_filtering_bound_logger(50),
+            cache_logger_on_first_use=False,
+        )
+        return
+
+    def hand_over(_: Any, level: str, event: Mapping[str, Any]) -> Any:
+        said = {key: value for key, value in event.items() if key not in ("event", "component")}
+        words = " ".join(f"{key}={value}" for key, value in said.items())
+        tell(f"{level} {event.get('component', '')}: {event.get('event')} {words}".rstrip())
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, hand_over],
+        wrapper_class=structlog.make_filtering_bound_logger(_LOG_LEVELS["info"]),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _drop(*_: Any) -> Any:
+    raise structlog.DropEvent

@@ -1,0 +1,12 @@
+"""Users of the simulated cluster: what they set up, what they submit, and how they interfere.
+
+All of it is data, drawn from a seed, so that a run can be stored, repeated and shrunk.
+"""
+
+from __future__ import annotations
+
+from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
+from kueuelib.testing.storm.users.performing import Api, perform
+from kueuelib.testing.storm.users.scenario import scenario
+
+__all__ = ["Act", "Api", "Draws", "Family", "Scenario", "perform", "scenario"]

@@ -1,0 +1,115 @@
+"""What users do, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import attrs
+
+from kueuelib.testing.storm.history import Obj
+
+T = TypeVar("T")
+
+CREATE = "create"
+PATCH = "patch"
+PATCH_STATUS = "patch-status"
+DELETE = "delete"
+RESTORE = "restore"
+PATCH_WORKLOAD = "patch-workload"
+DELETE_WORKLOAD = "delete-workload"
+DELETE_PODS = "delete-pods"
+ANSWER = "answer"
+
+VERBS = (
+    CREATE,
+    PATCH,
+    PATCH_STATUS,
+    DELETE,
+    RESTORE,
+    PATCH_WORKLOAD,
+    DELETE_WORKLOAD,
+    DELETE_PODS,
+    ANSWER,
+)
+"""All verbs.
+
+`restore` creates an object, or merges its body into the one that is there. `patch-workload` and
+`delete-workload` are for the Workload of the Job or Pod that the act names, `delete-pods` for the
+pods of a Job. `answer` gives every Workload that waits for an admission check the state of the
+body.
+"""
+
+
+class Draws(Protocol):
+    """Random decisions, each by a label of its own."""
+
+    def chance(self, label: str, probability: float, /) -> bool:
+        """True with a probability."""
+        ...
+
+    def uniform(self, label: str, low: float, high: float, /) -> float:
+        """A number between two bounds."""
+        ...
+
+    def integer(self, label: str, low: int, high: int, /) -> int:
+        """A whole number between two inclusive bounds."""
+        ...
+
+    def choice(self, label: str, options: Sequence[T], /) -> T:
+        """One of the options."""
+        ...
+
+
+class Family(Protocol):
+    """What a profile says about users."""
+
+    @property
+    def jobs(self) -> tuple[int, int]:
+        """The least and the largest number of jobs."""
+        ...
+
+    @property
+    def users(self) -> bool:
+        """Whether users interfere."""
+        ...
+
+
+@attrs.frozen
+class Act:
+    """One thing that a user does.
+
+    Attributes:
+        at: virtual seconds since the start.
+        label: unique in a scenario, and the same when other acts are left out.
+        verb: one of `VERBS`.
+        resource: plural and group.
+        namespace: empty for objects of the cluster.
+        name: of the object.
+        body: the object, the merge patch or the answer; None if the verb needs none.
+    """
+
+    at: float
+    label: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    body: Obj | None = None
+
+
+@attrs.frozen
+class Scenario:
+    """All that users do in one run.
+
+    Attributes:
+        setup: before anything happens, in this order.
+        acts: while it storms, ordered by time.
+        calm: when it is over: queues, flavors and checks are as at the start again, but without
+            admission checks. What can run then is up to the objects: jobs that users suspended
+            run all the same, Workloads that were deactivated do not.
+    """
+
+    setup: tuple[Act, ...]
+    acts: tuple[Act, ...]
+    calm: tuple[Act, ...]

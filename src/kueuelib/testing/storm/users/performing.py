@@ -1,0 +1,138 @@
+"""Performs acts by calls that the adversary leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kueuelib.errors import ApiError
+from kueuelib.testing.storm.history import Obj
+from kueuelib.testing.storm.users import acts
+from kueuelib.testing.storm.users.acts import Act
+
+WORKLOADS = "workloads.kueue.x-k8s.io"
+PODS = "pods"
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+
+class Api(Protocol):
+    """Raw calls; resources are named `plural.group`."""
+
+    async def get(self, resource: str, namespace: str, name: str, /) -> Obj:
+        """An object."""
+        ...
+
+    async def list(self, resource: str, namespace: str = "", /) -> list[Obj]:
+        """The objects of a namespace, or of all."""
+        ...
+
+    async def create(self, resource: str, obj: Mapping[str, Any], /) -> Obj:
+        """Stores a new object."""
+        ...
+
+    async def patch(
+        self, resource: str, namespace: str, name: str, body: Any, subresource: str = "", /
+    ) -> Obj:
+        """Merges a patch into an object."""
+        ...
+
+    async def delete(self, resource: str, namespace: str, name: str, /) -> None:
+        """Requests the deletion of an object, and of its dependents in the background."""
+        ...
+
+
+async def perform(act: Act, api: Api) -> str:
+    """Does what an act says.
+
+    Returns:
+        the outcome in a word: `done`, `nothing` if there was nothing to do it to, or the name of
+        the error that the API server answered.
+    """
+    try:
+        return await _perform(act, api)
+    except ApiError as error:
+        return type(error).__name__
+
+
+async def _perform(act: Act, api: Api) -> str:
+    where = (act.resource, act.namespace, act.name)
+    match act.verb:
+        case acts.CREATE:
+            await api.create(act.resource, act.body or {})
+        case acts.PATCH:
+            await api.patch(*where, act.body)
+        case acts.PATCH_STATUS:
+            await api.patch(*where, {"status": act.body}, "status")
+        case acts.DELETE:
+            await api.delete(*where)
+        case acts.RESTORE:
+            return await _restore(act, api)
+        case acts.PATCH_WORKLOAD | acts.DELETE_WORKLOAD:
+            return await _to_workload(act, api)
+        case acts.DELETE_PODS:
+            return await _delete_pods(act, api)
+        case acts.ANSWER:
+            return await _answer(act, api)
+        case unknown:
+            raise ValueError(f"act {act.label}: unknown verb {unknown!r}")
+    return "done"
+
+
+async def _restore(act: Act, api: Api) -> str:
+    body = act.body or {}
+    spec = {key: value for key, value in body["spec"].items() if value is not None}
+    try:
+        await api.create(act.resource, {**body, "spec": spec})
+    except ApiError:
+        await api.patch(act.resource, act.namespace, act.name, {"spec": body["spec"]})
+    return "done"
+
+
+async def _to_workload(act: Act, api: Api) -> str:
+    """To the Workloads of the object that the act names, by its UID."""
+    owner = (await api.get(act.resource, act.namespace, act.name))["metadata"]["uid"]
+    outcome = "nothing"
+    for workload in await api.list(WORKLOADS, act.namespace):
+        meta = workload["metadata"]
+        if owner not in [one["uid"] for one in meta.get("ownerReferences") or ()]:
+            continue
+        outcome = "done"
+        if act.verb == acts.DELETE_WORKLOAD:
+            await api.delete(WORKLOADS, act.namespace, meta["name"])
+        else:
+            await api.patch(WORKLOADS, act.namespace, meta["name"], act.body)
+    return outcome
+
+
+async def _delete_pods(act: Act, api: Api) -> str:
+    outcome = "nothing"
+    for pod in await api.list(PODS, act.namespace):
+        meta = pod["metadata"]
+        if (meta.get("labels") or {}).get(JOB_NAME) == act.name:
+            await api.delete(PODS, act.namespace, meta["name"])
+            outcome = "done"
+    return outcome
+
+
+async def _answer(act: Act, api: Api) -> str:
+    state = (act.body or {})["state"]
+    outcome = "nothing"
+    for workload in await api.list(WORKLOADS):
+        status = workload.get("status") or {}
+        states = status.get("admissionChecks") or []
+        waits = [one for one in states if one["name"] == act.name and one["state"] == "Pending"]
+        if not status.get("admission") or not waits:
+            continue
+        outcome = "done"
+        answered = [
+            {**one, "state": state, "message": "answered by a user"} if one in waits else one
+            for one in states
+        ]
+        meta = workload["metadata"]
+        # The version keeps the answer from overwriting what happened since it was read.
+        body = {
+            "metadata": {"resourceVersion": meta["resourceVersion"]},
+            "status": {"admissionChecks": answered},
+        }
+        await api.patch(WORKLOADS, meta["namespace"], meta["name"], body, "status")
+    return outcome

@@ -1,0 +1,178 @@
+"""The queues of a scenario: flavors, ClusterQueues, LocalQueues, priorities, a check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from kueuelib.testing.storm.history import Obj
+from kueuelib.testing.storm.users import acts
+from kueuelib.testing.storm.users.acts import Act, Draws
+
+API = "kueue.x-k8s.io/v1beta2"
+NAMESPACE = "default"
+FLAVORS = "resourceflavors.kueue.x-k8s.io"
+CHECKS = "admissionchecks.kueue.x-k8s.io"
+CLUSTER_QUEUES = "clusterqueues.kueue.x-k8s.io"
+LOCAL_QUEUES = "localqueues.kueue.x-k8s.io"
+PRIORITIES = "workloadpriorityclasses.kueue.x-k8s.io"
+
+POOL = "kueuelib.dev/pool"
+POOLS = ("on-demand", "spot")
+CHECK = "approval"
+LEVELS = {"low": 10, "high": 1000}
+ACTIVE = {
+    "type": "Active",
+    "status": "True",
+    "reason": "Active",
+    "message": "a user answers",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@attrs.frozen
+class Cluster:
+    """What a scenario starts with.
+
+    Attributes:
+        flavors: raw objects.
+        queues: raw ClusterQueues.
+        local_queues: raw LocalQueues.
+        check: a raw AdmissionCheck, if one is required.
+    """
+
+    flavors: tuple[Obj, ...]
+    queues: tuple[Obj, ...]
+    local_queues: tuple[Obj, ...]
+    check: Obj | None
+
+    def setup(self) -> tuple[Act, ...]:
+        """The acts that make it."""
+        found = [
+            _act(acts.CREATE, PRIORITIES, _object("WorkloadPriorityClass", name, value=value))
+            for name, value in LEVELS.items()
+        ]
+        found += [_act(acts.CREATE, FLAVORS, one) for one in self.flavors]
+        if self.check is not None:
+            found += [_act(acts.CREATE, CHECKS, self.check), activate(CHECK)]
+        found += [_act(acts.CREATE, CLUSTER_QUEUES, one) for one in self.queues]
+        found += [_act(acts.CREATE, LOCAL_QUEUES, one) for one in self.local_queues]
+        return tuple(found)
+
+    def calm(self) -> tuple[Act, ...]:
+        """The acts that put it right again; nobody answers checks any more."""
+        found = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
+        if self.check is not None:
+            found += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
+        for queue in self.queues:
+            spec = {**queue["spec"], "admissionChecksStrategy": None}
+            found.append(_act(acts.RESTORE, CLUSTER_QUEUES, {**queue, "spec": spec}))
+        found += [_act(acts.RESTORE, LOCAL_QUEUES, one) for one in self.local_queues]
+        return tuple(found)
+
+
+def _object(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": API, "kind": kind, "metadata": meta, **parts}
+
+
+def _act(verb: str, resource: str, obj: Obj) -> Act:
+    meta = obj["metadata"]
+    label = f"{resource.partition('.')[0]}/{meta['name']}/{verb}"
+    return Act(0.0, label, verb, resource, meta.get("namespace", ""), meta["name"], obj)
+
+
+def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool = True) -> Act:
+    """Says that the controller of a check is alive, or not."""
+    condition = {**ACTIVE, "status": "True" if active else "False"}
+    label = f"admissionchecks/{check}/{when}-{'active' if active else 'inactive'}"
+    body = {"conditions": [condition]}
+    return Act(at, label, acts.PATCH_STATUS, CHECKS, "", check, body)
+
+
+def draw_cluster(draws: Draws) -> Cluster:
+    """Draws 1 to 3 ClusterQueues with what they need."""
+    count = draws.integer("queues", 1, 3)
+    cohort = "cohort" if count > 1 and draws.chance("cohort", 0.7) else ""
+    names = POOLS[: draws.integer("flavors", 1, len(POOLS))]
+    flavors = tuple(_flavor(draws, name) for name in names)
+    check = None
+    if draws.chance("check", 0.25):
+        controller = {"controllerName": "storm.example/approval", "retryDelayMinutes": 1}
+        check = _object("AdmissionCheck", CHECK, spec=controller)
+    queues = []
+    for number in range(1, count + 1):
+        label = f"queue-{number}"
+        required = check is not None and (number == 1 or draws.chance(f"{label}/check", 0.3))
+        queues.append(_queue(draws, label, names, cohort, required=required))
+    local = [
+        _local(f"{letter}-{number}", number)
+        for number in range(1, count + 1)
+        for letter in ("team", "side")
+        if letter == "team" or draws.chance(f"side-{number}", 0.3)
+    ]
+    return Cluster(flavors, tuple(queues), tuple(local), check)
+
+
+def _flavor(draws: Draws, name: str) -> Obj:
+    labels = {POOL: name} if draws.chance(f"flavor/{name}/labels", 0.5) else {}
+    return _object("ResourceFlavor", name, spec={"nodeLabels": labels})
+
+
+def _local(name: str, number: int) -> Obj:
+    spec = {"clusterQueue": f"queue-{number}", "stopPolicy": "None"}
+    return _object("LocalQueue", name, NAMESPACE, spec=spec)
+
+
+def _queue(
+    draws: Draws, name: str, flavors: tuple[str, ...], cohort: str, *, required: bool
+) -> Obj:
+    used = flavors if draws.chance(f"{name}/all-flavors", 0.7) else flavors[:1]
+    spec: Obj = {
+        "namespaceSelector": {},
+        "stopPolicy": "None",
+        "queueingStrategy": draws.choice(f"{name}/strategy", ("BestEffortFIFO", "StrictFIFO")),
+        "resourceGroups": [
+            {
+                "coveredResources": ["cpu"],
+                "flavors": [
+                    {"name": flavor, "resources": [_quota(draws, f"{name}/{flavor}", cohort)]}
+                    for flavor in used
+                ],
+            }
+        ],
+        "preemption": _preemption(draws, name, cohort),
+        "flavorFungibility": {
+            "whenCanBorrow": draws.choice(f"{name}/borrow", ("MayStopSearch", "TryNextFlavor")),
+            "whenCanPreempt": draws.choice(f"{name}/preempt", ("MayStopSearch", "TryNextFlavor")),
+        },
+    }
+    if cohort:
+        spec["cohortName"] = cohort
+    if required:
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": CHECK}]}
+    return _object("ClusterQueue", name, spec=spec)
+
+
+def _quota(draws: Draws, label: str, cohort: str) -> Obj:
+    nominal = draws.integer(f"{label}/nominal", 1, 5)
+    found: Obj = {"name": "cpu", "nominalQuota": str(nominal)}
+    if cohort and draws.chance(f"{label}/borrowing", 0.3):
+        found["borrowingLimit"] = str(draws.integer(f"{label}/borrowing-limit", 0, 3))
+    if cohort and draws.chance(f"{label}/lending", 0.3):
+        found["lendingLimit"] = str(draws.integer(f"{label}/lending-limit", 0, nominal))
+    return found
+
+
+def _preemption(draws: Draws, name: str, cohort: str) -> Obj:
+    within = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+    reclaim = ("Never", "LowerPriority", "Any")
+    chosen = draws.choice(f"{name}/reclaim", reclaim) if cohort else "Never"
+    found: Obj = {
+        "withinClusterQueue": draws.choice(f"{name}/within", within),
+        "reclaimWithinCohort": chosen,
+    }
+    if chosen != "Never" and draws.chance(f"{name}/borrow-within", 0.3):
+        found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+    return found

@@ -1,0 +1,52 @@
+"""Draws a whole scenario."""
+
+from __future__ import annotations
+
+from kueuelib.testing.storm.users import acts
+from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
+from kueuelib.testing.storm.users.hostility import draw_hostility
+from kueuelib.testing.storm.users.queues import CHECK, CHECKS, draw_cluster
+from kueuelib.testing.storm.users.work import draw_work
+
+SECONDS = 180.0
+"""Virtual seconds within which users act."""
+APPROVAL_SECONDS = 15.0
+"""Seconds between two looks at Workloads that wait for approval."""
+TRICKS = (3, 10)
+
+
+def scenario(draws: Draws, profile: Family) -> Scenario:
+    """Draws queues, jobs and hostile acts.
+
+    Args:
+        draws: decisions by label; the same labels give the same scenario.
+        profile: how many jobs there are, and whether users interfere.
+    """
+    cluster = draw_cluster(draws)
+    queues = tuple(one["metadata"]["name"] for one in cluster.local_queues)
+    works = draw_work(draws, draws.integer("works", *profile.jobs), queues, SECONDS * 0.7)
+    found = [act for work in works for act in work.submit(work.at)]
+    if profile.users and works:
+        count = draws.integer("tricks", *TRICKS)
+        found += draw_hostility(draws, works, cluster, count, SECONDS)
+    if cluster.check is not None:
+        found += _approvals()
+    found.sort(key=lambda act: (act.at, act.label))
+    return Scenario(cluster.setup(), tuple(found), cluster.calm())
+
+
+def _approvals() -> list[Act]:
+    count = int(SECONDS / APPROVAL_SECONDS)
+    body = {"state": "Ready"}
+    return [
+        Act(
+            APPROVAL_SECONDS * (number + 1),
+            f"approval-{number}",
+            acts.ANSWER,
+            CHECKS,
+            "",
+            CHECK,
+            body,
+        )
+        for number in range(count)
+    ]

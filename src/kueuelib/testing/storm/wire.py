@@ -1,0 +1,232 @@
+"""The network of a simulated world: connections in memory, which an adversary owns.
+
+Every connection carries HTTP exchanges, one after the other. A request is held until it is
+complete; then the adversary says what happens to it and to its answer. Watches are taken apart into
+events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.testing.storm.exchange import Call, Calls
+from kueuelib.testing.storm.faults import FINE, FLOWING, Adversary, EventFate, Fate
+from kueuelib.testing.storm.link import LATENCY, End, Link
+from kueuelib.testing.storm.loop import StormLoop
+from kueuelib.testing.storm.owners import OWNER, Owner, context_of
+
+SERVER_HOST: Final = "10.0.0.1"
+"""Where the API server is."""
+WEBHOOK_HOST: Final = "10.0.0.2"
+"""Where the Service of the webhooks is: any other process that listens."""
+SERVER: Final = "server"
+
+
+@attrs.define(eq=False)
+class Listener(asyncio.AbstractServer):
+    """What listens on a port of a process."""
+
+    owner: Owner
+    port: int
+    factory: Callable[[], Any]
+    wire: Wire
+    open: bool = True
+
+    @property
+    def sockets(self) -> list[Place]:
+        """One stand-in that knows its address."""
+        return [Place(SERVER_HOST if self.owner.name == SERVER else WEBHOOK_HOST, self.port)]
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self.open = False
+        self.wire.listeners = [each for each in self.wire.listeners if each is not self]
+
+    async def wait_closed(self) -> None:
+        """It is closed at once."""
+
+    async def start_serving(self) -> None:
+        """It takes connections from the beginning."""
+
+    async def serve_forever(self) -> None:
+        """Wait until cancelled; connections are taken anyway."""
+        await self.wire.loop.create_future()
+
+    def is_serving(self) -> bool:
+        """Whether it takes connections."""
+        return self.open
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the world."""
+        return self.wire.loop
+
+
+@attrs.frozen
+class Place:
+    """An address, in the form of a listening socket."""
+
+    host: str
+    port: int
+    family: int = socket.AF_INET
+
+    def getsockname(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Wire:
+    """All connections of a world.
+
+    Args:
+        loop: of the world.
+
+    Attributes:
+        adversary: decides what happens; None: nothing does.
+        clean: names of processes whose calls are left alone.
+        down: whether the server takes no connections.
+        links: the open connections, oldest first.
+        stale: the body of an answer from the past (seconds ago), or None if it cannot be had.
+        tell: gets a line about every call, answer and event.
+    """
+
+    def __init__(self, loop: StormLoop) -> None:
+        self.loop = loop
+        self.adversary: Adversary | None = None
+        self.clean: set[str] = set()
+        self.down = False
+        self.links: dict[int, Link] = {}
+        self.listeners: list[Listener] = []
+        self.calls = Calls()
+        self.stale: Callable[[Call, float], bytes | None] = lambda _call, _seconds: None
+        self.tell: Callable[[str], None] | None = None
+        self.requests = 0
+        self._reached: dict[int, tuple[Listener, str]] = {}
+        self._attempts: Counter[tuple[str, str]] = Counter()
+        loop.wire = self
+
+    # ---- what the loop asks for
+
+    def listen(self, factory: Callable[[], Any], port: int) -> Listener:
+        """Take connections for the process whose code runs.
+
+        Raises:
+            OSError: it listens on that port already.
+        """
+        owner = OWNER.get()
+        if any(each.owner is owner and each.port == port for each in self.listeners):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        found = Listener(owner, port, factory, self)
+        self.listeners.append(found)
+        return found
+
+    async def reach(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Find who listens.
+
+        Raises:
+            ConnectionRefusedError: nobody does, or the adversary says so.
+        """
+        host, port = address[0], address[1]
+        owner = OWNER.get()
+        peer = SERVER if host == SERVER_HOST else "webhook"
+        ordinal = self._attempts[owner.name, peer]
+        self._attempts[owner.name, peer] += 1
+        found = self._listener(host, port, ordinal)
+        if peer != SERVER and found is not None:
+            peer = f"{peer}@{found.owner.name}"
+        fate = FINE
+        if self.adversary is not None and owner.name not in self.clean:
+            fate = self.adversary.connect(owner.name, peer, ordinal, self.loop.now)
+        arrived = self.loop.create_future()
+        if not fate.silent:
+            context = contextvars.copy_context()
+            self.loop.after(2 * LATENCY + fate.delay, _arrive, arrived, context=context)
+        await arrived
+        if fate.refuse is not None or found is None or not self._accepts(found):
+            self.note(f"{owner.name} -> {peer}: connection refused")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self._reached[sock.fileno()] = (found, peer)
+
+    def connect(self, factory: Callable[[], Any], sock: socket.socket) -> tuple[End, Any]:
+        """Open the connection that a socket has reached.
+
+        Raises:
+            ConnectionResetError: who listened is gone.
+        """
+        listener, peer = self._reached.pop(sock.fileno())
+        sock.close()
+        if not self._accepts(listener):
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        owner = OWNER.get()
+        number = self.loop.new_number()
+        client_context = contextvars.copy_context()
+        server_context = context_of(listener.owner, owner.name)
+        link = Link(self, number, peer, (owner, client_context), (listener.owner, server_context))
+        self.links[number] = link
+        protocol = factory()
+        link.open(protocol, listener.factory)
+        return link.client, protocol
+
+    def _listener(self, host: str, port: int, ordinal: int) -> Listener | None:
+        wanted = host == SERVER_HOST
+        found = [
+            each
+            for each in self.listeners
+            if each.port == port and (each.owner.name == SERVER) is wanted and each.owner.alive
+        ]
+        return found[ordinal % len(found)] if found else None
+
+    def _accepts(self, listener: Listener) -> bool:
+        if self.down and listener.owner.name == SERVER:
+            return False
+        return listener.open and listener.owner.alive
+
+    # ---- what links ask
+
+    def fate(self, call: Call) -> Fate:
+        """What happens to a call."""
+        self.requests += 1
+        if self.adversary is None or call.owner in self.clean:
+            return FINE
+        return self.adversary.call(call, self.loop.now)
+
+    def event_fate(self, watch: Call, number: int, event: bytes) -> EventFate:
+        """What happens to an event."""
+        if self.adversary is None or watch.owner in self.clean:
+            return FLOWING
+        return self.adversary.event(watch, number, event, self.loop.now)
+
+    def note(self, line: str) -> None:
+        """Tell whoever listens what happened."""
+        if self.tell is not None:
+            self.tell(line)
+
+    # ---- disasters
+
+    def drop(self, owner: Owner) -> None:
+        """A process has died: whoever it was connected with is told by a reset."""
+        self.listeners = [each for each in self.listeners if each.owner is not owner]
+        for link in list(self.links.values()):
+            link.died(owner)
+
+    def reset(self, owner: Owner) -> None:
+        """All connections of a process break; it lives on."""
+        for link in list(self.links.values()):
+            if owner in (link.client.owner, link.server.owner):
+                link.reset()
+
+
+def _arrive(arrived: asyncio.Future[Any]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)

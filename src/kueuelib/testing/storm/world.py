@@ -1,0 +1,403 @@
+"""A world: the real API server and real managers on one wire, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from kueuelib.api.kinds import EVENTS, LEASES
+from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.installation import Plan, install
+from kueuelib.app.wiring import assemble_manager, once
+from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.server import ApiServer
+from kueuelib.embedded.storage import Change
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.lives import Life, lives
+from kueuelib.runtime.manager import Manager
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.transport import Transport
+from kueuelib.testing.storm import substitutes
+from kueuelib.testing.storm.api import Api
+from kueuelib.testing.storm.faults import Adversary
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.loop import StormLoop
+from kueuelib.testing.storm.owners import ACTOR, OWNER, STORM, Owner
+from kueuelib.testing.storm.past import past_list
+from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, WEBHOOK_HOST, Place, Wire
+
+SERVER_PORT: Final = 6443
+WEBHOOK_PORT: Final = 9443
+NAMESPACE: Final = "kueue-system"
+RESPAWN_SECONDS: Final = 1.0
+"""After which a manager that ended by itself is started again."""
+INSTALLER: Final = "installer"
+USER: Final = "user"
+CONFIGURATION: Final[Mapping[str, Any]] = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+    "kind": "Configuration",
+    "namespace": NAMESPACE,
+    "health": {"healthProbeBindAddress": "0"},
+    "metrics": {"bindAddress": "0"},
+    "webhook": {"port": WEBHOOK_PORT},
+    "leaderElection": {"leaderElect": True},
+    "controller": {
+        "groupKindConcurrency": {"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 5}
+    },
+    "integrations": {"frameworks": ["batch/job", "pod"]},
+}
+
+
+class _Server(ApiServer):
+    """The API server, on the wire instead of a socket."""
+
+    def _listen(self) -> Any:
+        return Place(SERVER_HOST, SERVER_PORT)
+
+
+@attrs.define(eq=False)
+class Running:
+    """One start of a manager.
+
+    Attributes:
+        owner: its process.
+        life: ends it.
+        manager: None until its parts are known.
+        telemetry: what it measures.
+        task: runs it.
+    """
+
+    owner: Owner
+    life: Life
+    manager: Manager | None = None
+    telemetry: Telemetry | None = None
+    task: asyncio.Task[Any] | None = None
+
+
+class World:
+    """One simulated cluster; there is one in a process, and it is the last thing it does.
+
+    Args:
+        seed: of all chance.
+        disorder: the share of callbacks that do not wait for their turn.
+        configuration: of the managers, decoded; None for the usual one.
+        log: whether log lines of the managers get into the trace.
+
+    Attributes:
+        loop: the event loop.
+        wire: the network.
+        history: every write that the store accepted.
+        listeners: called with every commit.
+        trace: gets what happens, line by line; None: nobody reads it.
+        endings: how managers ended by themselves, as text.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        disorder: float = 0.0,
+        configuration: Mapping[str, Any] | None = None,
+        log: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.loop = StormLoop(seed, disorder)
+        asyncio.set_event_loop(self.loop)
+        self.wire = Wire(self.loop)
+        self.wire.clean |= {INSTALLER, USER}
+        self.wire.stale = lambda call, seconds: past_list(self, call, seconds)
+        self.history: list[Commit] = []
+        self.listeners: list[Callable[[Commit], None]] = []
+        self.trace: Callable[[str], None] | None = None
+        self.endings: list[str] = []
+        self.revisions: list[tuple[float, int]] = []
+        self._configuration: Configuration = parse_configuration(
+            dict(configuration or CONFIGURATION), "storm"
+        )
+        self._decoded: dict[tuple[str, str, str], Any] = {}
+        self._lives: dict[str, int] = {}
+        self._owners: list[Owner] = []
+        self.managers: dict[str, Running] = {}
+        self._server_owner = self._new_owner(SERVER)
+        substitutes.install(self.loop, self._logged if log else None)
+        services = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
+        self.server: ApiServer = _Server(port=SERVER_PORT, simulate=True, services=services)
+        self._endpoint: Endpoint | None = None
+        self._last_write = 0.0
+
+    # ---- the run
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run something as the storm until it ends."""
+        return self.loop.run_until_complete(work)
+
+    def reseed(self, seed: int, disorder: float = 0.0) -> None:
+        """Let all chance begin anew, with another seed."""
+        self.seed = seed
+        self.loop.schedule.seed(seed)
+        self.loop.disorder = disorder
+        for owner in (STORM, *self._owners):
+            owner.reseed(seed)
+
+    async def boot(self, *managers: str) -> None:
+        """Start the server, install everything, and start managers until they are ready."""
+        self.wire.tell = self.tell
+        await self.loop.spawn(self._server_owner, self.server.__aenter__())
+        self.server.service.commits.listen(self._committed)
+        self._endpoint = Endpoint(
+            url=f"http://{SERVER_HOST}:{SERVER_PORT}",
+            authorization=f"Bearer {self.server.token}",
+            source="storm",
+        )
+        await self.loop.spawn(self._new_owner(INSTALLER), self._install())
+        for name in managers or ("manager-1",):
+            await self.start_manager(name)
+            await self.ready(name)
+
+    async def _install(self) -> None:
+        assert self._endpoint is not None
+        async with Client(Transport(self._endpoint), field_manager="kueue") as client:
+            await install(client, Plan(NAMESPACE), 60.0)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning of the world."""
+        return self.loop.now
+
+    def tell(self, line: str) -> None:
+        """Write a line into the trace."""
+        if self.trace is not None:
+            self.trace(f"{self.loop.now:12.6f} {line}")
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def quiet(self, seconds: float, limit: float) -> bool:
+        """Wait until nothing but Leases and Events was written for so long.
+
+        Args:
+            seconds: without a write.
+            limit: after which it is given up, in seconds.
+
+        Returns:
+            whether it became quiet.
+        """
+        end = self.now + limit
+        begun = self.now
+        while self.now < end:
+            last = max(self._last_write, begun)
+            if self.now - last >= seconds:
+                return True
+            await self.sleep(min(last + seconds, end) - self.now + 0.001)
+        return False
+
+    # ---- managers
+
+    async def start_manager(self, name: str) -> None:
+        """Start a manager; the one of that name must be dead, or there was none."""
+        found = self.managers.get(name)
+        if found is not None and found.owner.alive:
+            raise ValueError(f"{name} runs already")
+        running = Running(self._new_owner(name), Life())
+        self.managers[name] = running
+        self.tell(f"{name} starts")
+        running.task = self.loop.spawn(running.owner, self._manage(running))
+
+    async def ready(self, name: str, limit: float = 120.0) -> None:
+        """Wait until all parts of a manager that may run do.
+
+        Raises:
+            TimeoutError: they do not within so many seconds.
+        """
+        end = self.now + limit
+        while (manager := self.managers[name].manager) is None or not manager.ready:
+            if self.now > end:
+                raise TimeoutError(f"{name} is not ready after {limit:g} s")
+            await self.sleep(0.05)
+
+    async def _manage(self, running: Running) -> None:
+        """Run a manager, again when it ended by itself, as a kubelet does."""
+
+        async def assemble(
+            manager: Manager,
+            configuration: Configuration,
+            client: Client,
+            telemetry: Telemetry,
+            version: str,
+            source: str,
+        ) -> None:
+            running.manager, running.telemetry = manager, telemetry
+            await assemble_manager(manager, configuration, client, telemetry, version, source)
+
+        name = running.owner.name
+        while not running.life.stopped:
+            try:
+                program = once(self._configuration, "storm", self._endpoint, assemble)
+                await lives(program, math.inf, running.life)
+                why = "stopped"
+            except Exception as error:  # noqa: BLE001 - a program that ends is reported
+                why = f"{type(error).__name__}: {error}"
+                self.endings.append(f"{name}: {why}")
+            self.tell(f"{name} ended: {why}")
+            running.manager = None
+            await asyncio.sleep(RESPAWN_SECONDS)
+
+    # ---- disasters
+
+    def kill(self, name: str) -> None:
+        """End a process at whatever await it is; nothing of it runs any more."""
+        owner = self.owner(name)
+        self.tell(f"{name} is killed")
+        self.wire.drop(owner)
+        self.loop.kill(owner)
+
+    def pause(self, name: str) -> None:
+        """Hold back everything that a process would do; its connections stay open."""
+        self.tell(f"{name} is paused")
+        self.owner(name).paused = True
+
+    def resume(self, name: str) -> None:
+        """Let a paused process go on."""
+        self.tell(f"{name} goes on")
+        self.loop.resume(self.owner(name))
+
+    def skew(self, name: str, offset: float, rate: float) -> None:
+        """Set the clock of a process wrong.
+
+        Args:
+            name: of the process.
+            offset: seconds by which its wall clock is ahead.
+            rate: seconds of its clocks in one of the world.
+        """
+        self.tell(f"the clock of {name} is {offset:+g} s off and runs at {rate:g}")
+        owner = self.owner(name)
+        owner.skew(self.now, offset, rate)
+        self.loop.retime(owner)
+
+    async def stop_manager(self, name: str, limit: float = 60.0) -> bool:
+        """End a manager with grace; whether it ended in so many seconds."""
+        running = self.managers[name]
+        self.tell(f"{name} is asked to stop")
+        self.loop.call_soon(running.life.stop)
+        assert running.task is not None
+        done, _ = await asyncio.wait((running.task,), timeout=limit)
+        self.kill(name)
+        return bool(done)
+
+    async def restart_server(self, *, history: bool, down: float = 0.5) -> None:
+        """Break all connections of the server, and take none for a while.
+
+        Args:
+            history: whether watches can be resumed; else all old resource versions are gone.
+            down: seconds for which connections are refused.
+        """
+        self.tell(f"the server restarts {'with' if history else 'without'} its history")
+        self.wire.down = True
+        self.wire.reset(self._server_owner)
+        await self.sleep(down)
+        if not history:
+            self.compact()
+        self.wire.down = False
+        self.tell("the server is back")
+
+    def compact(self) -> None:
+        """Forget all old resource versions, as etcd does; open watches go on where they can."""
+        self.server.service.storage.compact()
+
+    def set_adversary(self, adversary: Adversary | None) -> None:
+        """Choose who owns the wire; None: nothing happens to anybody."""
+        self.wire.adversary = adversary
+
+    # ---- looking
+
+    def alive(self, name: str) -> bool:
+        """Whether a manager was started and not killed since."""
+        return self.managers[name].owner.alive
+
+    @property
+    def problems(self) -> list[str]:
+        """What callbacks and tasks raised that nobody caught."""
+        return self.loop.problems
+
+    def owner(self, name: str) -> Owner:
+        """The present process of that name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        for owner in reversed(self._owners):
+            if owner.name == name:
+                return owner
+        raise ValueError(f"there is no process {name}")
+
+    def user(self, name: str = USER) -> Api:
+        """Calls without faults, in the name of a user."""
+        return Api(self.loop, self.server.service, self._server_owner, name)
+
+    def objects(self, resource: str) -> list[dict[str, Any]]:
+        """What is stored of one kind, as `plural.group`."""
+        plural, _, group = resource.partition(".")
+        kind = self.server.service.registry.by_plural(group, plural)
+        if kind is None:
+            return []
+        return [entry.obj() for entry in self.server.service.storage.table(kind.table).entries()]
+
+    def metrics(self, name: str) -> dict[str, float]:
+        """What a manager measures: `name{label="value"}` to a number."""
+        telemetry = self.managers[name].telemetry
+        found: dict[str, float] = {}
+        for line in telemetry.render().decode().splitlines() if telemetry else ():
+            if line and not line.startswith("#"):
+                key, _, value = line.rpartition(" ")
+                found[key] = float(value)
+        return found
+
+    def _new_owner(self, name: str) -> Owner:
+        life = self._lives.get(name, 0)
+        self._lives[name] = life + 1
+        owner = Owner(name, life)
+        owner.reseed(self.seed)
+        self._owners.append(owner)
+        return owner
+
+    def _committed(self, kind: Kind, change: Change) -> None:
+        resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        namespace, name = change.after.key
+        key = (resource, namespace, name)
+        new = orjson.loads(change.after.raw)
+        old = self._decoded.get(key)
+        if old is None and change.before is not None:
+            old = change.before.obj()
+        if change.removed:
+            self._decoded.pop(key, None)
+        else:
+            self._decoded[key] = new
+        commit = Commit(
+            self._server_owner.wall(self.now),
+            change.revision,
+            ACTOR.get() or SERVER,
+            resource,
+            namespace,
+            name,
+            old,
+            None if change.removed else new,
+        )
+        self.history.append(commit)
+        self.revisions.append((self.now, change.revision))
+        if kind.plural not in (LEASES.plural, EVENTS.plural):
+            self._last_write = self.now
+        if self.trace is not None:
+            verb = "removes" if change.removed else "changes" if old is not None else "creates"
+            self.tell(f"= {commit.actor} {verb} {commit.title} at {change.revision}")
+        for listener in self.listeners:
+            listener(commit)
+
+    def _logged(self, line: str) -> None:
+        self.tell(f"{OWNER.get().name}: {line}")

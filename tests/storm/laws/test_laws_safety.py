@@ -1,0 +1,374 @@
+"""Every law about stored states is silent about what is right, and speaks of what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from histories import (
+    ADMITTED,
+    CHECKS,
+    CLUSTER_QUEUES,
+    JOBS,
+    LEASES,
+    PODS,
+    WORKLOADS,
+    Story,
+    cluster_queue,
+    conditions,
+    job,
+    lease,
+    owner,
+    pod,
+    quota,
+    thing,
+    with_status,
+    workload,
+)
+
+from kueuelib.testing.storm.laws import LAWS
+from kueuelib.testing.storm.laws.law import COMMIT
+
+Tale = Callable[[Story], None]
+BROKEN: list[tuple[str, Tale]] = []
+
+
+def breaks(law: str) -> Callable[[Tale], Tale]:
+    def add(tale: Tale) -> Tale:
+        BROKEN.append((law, tale))
+        return tale
+
+    return add
+
+
+def run_once(story: Story) -> None:
+    """A job from its submission to its end."""
+    story.put(CLUSTER_QUEUES, cluster_queue(), "user")
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine))
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(JOBS, job(suspend=False))
+    story.put(JOBS, with_status(job(suspend=False), conditions=conditions(Complete=True)), "server")
+    done = workload(mine, **ADMITTED, Finished=True)
+    done["status"]["conditions"][-1]["reason"] = "Succeeded"
+    story.put(WORKLOADS, done)
+
+
+def test_a_job_that_runs_once_breaks_nothing() -> None:
+    story = Story()
+    run_once(story)
+    assert story.broken == []
+    assert story.laws.sometimes["finished"] == story.laws.sometimes["job started"] == 1
+
+
+def test_a_job_that_is_evicted_and_admitted_again_breaks_nothing() -> None:
+    story = Story()
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(JOBS, job(suspend=False))
+    story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True))
+    story.put(JOBS, job())
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Admitted=False, Evicted=True))
+    story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=False))
+    story.put(JOBS, job(suspend=False))
+    assert story.broken == []
+
+
+@breaks("one-workload-per-job")
+def two_workloads(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine))
+    story.put(WORKLOADS, workload(mine, name="other"))
+
+
+@breaks("owners-are-real")
+def an_owner_that_never_was(story: Story) -> None:
+    story.put(WORKLOADS, workload(owner(thing("nobody"))))
+
+
+@breaks("owners-are-real")
+def a_pod_of_another_group(story: Story) -> None:
+    story.submit(pod(group="other"), PODS)
+    story.put(WORKLOADS, workload(owner(pod(), "Pod", controller=False), name="grp", group=True))
+
+
+@breaks("owners-are-real")
+def a_workload_that_changes_hands(story: Story) -> None:
+    story.put(WORKLOADS, workload(story.submit(job())))
+    story.put(WORKLOADS, workload(story.submit(job(uid="uid-two"))))
+
+
+@breaks("finished-with-cause")
+def finished_although_another_job_of_the_name_ended(story: Story) -> None:
+    ended = with_status(job(uid="uid-old"), conditions=conditions(Complete=True))
+    story.put(JOBS, ended, "server")
+    story.drop(JOBS, ended, "user")
+    mine = story.submit(job())
+    done = workload(mine, Finished=True)
+    done["status"]["conditions"][0]["reason"] = "Succeeded"
+    story.put(WORKLOADS, workload(mine))
+    story.put(WORKLOADS, done)
+
+
+@breaks("finished-with-cause")
+def a_group_that_finished_before_any_pod_did(story: Story) -> None:
+    story.submit(pod(group="grp"), PODS)
+    done = workload(owner(pod(), "Pod", controller=False), name="grp", group=True, Finished=True)
+    done["status"]["conditions"][0]["reason"] = "Failed"
+    story.put(WORKLOADS, done)
+
+
+@breaks("finished-for-ever")
+def finished_is_taken_back(story: Story) -> None:
+    run_once(story)
+    story.put(WORKLOADS, workload(owner(job()), **ADMITTED))
+
+
+@breaks("finished-for-ever")
+def quota_after_the_end(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, Finished=True), "user")
+    story.put(WORKLOADS, workload(mine, **ADMITTED, Finished=True))
+
+
+@breaks("consistent-conditions")
+def admitted_without_quota(story: Story) -> None:
+    story.put(WORKLOADS, workload(story.submit(job()), Admitted=True))
+
+
+@breaks("consistent-conditions")
+def quota_without_an_admission(story: Story) -> None:
+    found = workload(story.submit(job()), QuotaReserved=True)
+    del found["status"]["admission"]
+    story.put(WORKLOADS, found)
+
+
+@breaks("consistent-conditions")
+def an_admission_without_quota(story: Story) -> None:
+    found = workload(story.submit(job()), QuotaReserved=True)
+    found["status"]["conditions"] = conditions(QuotaReserved=False)
+    story.put(WORKLOADS, found)
+
+
+@breaks("consistent-conditions")
+def a_condition_that_is_there_twice(story: Story) -> None:
+    found = workload(story.submit(job()))
+    found["status"]["conditions"] = 2 * conditions(QuotaReserved=False)
+    story.put(WORKLOADS, found)
+
+
+@breaks("consistent-conditions")
+def reserved_while_evicted(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True))
+    story.put(WORKLOADS, workload(mine, QuotaReserved=True, Evicted=True))
+
+
+@breaks("admission-not-edited")
+def another_flavor_while_quota_is_held(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(WORKLOADS, workload(mine, **ADMITTED, flavor="spot"))
+
+
+@breaks("checks-before-admission")
+def admitted_while_a_check_is_pending(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, checks={"budget": "Pending"}, QuotaReserved=True))
+    story.put(WORKLOADS, workload(mine, checks={"budget": "Pending"}, **ADMITTED))
+
+
+@breaks("checks-before-admission")
+def admitted_without_a_check(story: Story) -> None:
+    strategy = {"admissionChecks": [{"name": "budget"}]}
+    story.put(CLUSTER_QUEUES, cluster_queue(admissionChecksStrategy=strategy), "user")
+    story.put(WORKLOADS, workload(story.submit(job()), **ADMITTED))
+
+
+@breaks("started-by-admission")
+def a_job_that_was_never_admitted(story: Story) -> None:
+    story.put(WORKLOADS, workload(story.submit(job())))
+    story.put(JOBS, job(suspend=False))
+
+
+@breaks("started-by-admission")
+def a_new_job_on_the_admission_of_the_old_one(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.drop(JOBS, job(), "user")
+    story.submit(job(uid="uid-new"))
+    story.put(JOBS, job(uid="uid-new", suspend=False))
+
+
+@breaks("started-by-admission")
+def a_pod_that_was_never_admitted(story: Story) -> None:
+    story.submit(pod(), PODS)
+    story.put(PODS, pod(gated=False))
+
+
+@breaks("started-by-admission")
+def a_pod_of_a_group_that_was_not_admitted(story: Story) -> None:
+    story.submit(pod(group="grp"), PODS)
+    story.put(WORKLOADS, workload(owner(pod(), "Pod", controller=False), name="grp", group=True))
+    story.put(PODS, pod(group="grp", gated=False))
+
+
+@breaks("started-by-admission")
+def a_start_long_after_the_admission_ended(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Admitted=False))
+    story.put(JOBS, job(suspend=False))
+
+
+@breaks("one-start-per-admission")
+def stopped_and_started_by_a_manager(story: Story) -> None:
+    story.put(WORKLOADS, workload(story.submit(job()), **ADMITTED))
+    for suspend in (False, True, False):
+        story.put(JOBS, job(suspend=suspend))
+
+
+@breaks("quota-not-exceeded")
+def more_than_the_own_quota(story: Story) -> None:
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user")
+    for name in ("one", "two"):
+        mine = story.submit(job(name))
+        story.put(WORKLOADS, workload(mine, name=name, cpu=2, QuotaReserved=True))
+
+
+@breaks("quota-not-exceeded")
+def more_than_the_cohort_lends(story: Story) -> None:
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3, cohort="all"), "user")
+    lender = cluster_queue("lender", quota(3, lendingLimit=1), cohort="all")
+    story.put(CLUSTER_QUEUES, lender, "user")
+    story.put(WORKLOADS, workload(story.submit(job()), cpu=5, QuotaReserved=True))
+
+
+@breaks("quota-not-exceeded")
+def more_than_may_be_borrowed(story: Story) -> None:
+    borrower = cluster_queue("cq", quota(1, borrowingLimit=1), cohort="all")
+    story.put(CLUSTER_QUEUES, borrower, "user")
+    story.put(CLUSTER_QUEUES, cluster_queue("lender", nominal=9, cohort="all"), "user")
+    story.put(WORKLOADS, workload(story.submit(job()), cpu=3, QuotaReserved=True))
+
+
+@breaks("quota-not-exceeded")
+def admitted_before_the_victims_have_left(story: Story) -> None:
+    late = thing("budget", "", spec={"preemptionPolicy": "AfterCheckPassedOrOnDemand"})
+    story.put(CHECKS, late, "user")
+    strategy = {"admissionChecks": [{"name": "budget"}]}
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=2, admissionChecksStrategy=strategy), "user")
+    for name in ("one", "two"):
+        mine = story.submit(job(name))
+        ready = workload(mine, name=name, cpu=2, checks={"budget": "Ready"}, QuotaReserved=True)
+        story.put(WORKLOADS, ready)
+        assert story.broken == []
+    for name in ("one", "two"):
+        ready = workload(owner(job(name)), name=name, cpu=2, checks={"budget": "Ready"}, **ADMITTED)
+        story.put(WORKLOADS, ready)
+
+
+@breaks("only-the-leader-writes")
+def the_leader_of_yesterday(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(LEASES, lease("one"))
+    story.put(LEASES, lease("two"), "manager-2")
+    story.put(WORKLOADS, workload(mine))
+
+
+@breaks("only-the-leader-writes")
+def a_leader_that_gave_up_its_lease(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(LEASES, lease("one"))
+    story.put(LEASES, lease(""))
+    story.put(WORKLOADS, workload(mine))
+
+
+@breaks("bounded-steps")
+def evicted_again_and_again(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    for _ in range(20):
+        story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True), after=100)
+        story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=False), after=100)
+
+
+@breaks("no-burst")
+def a_status_that_is_written_all_the_time(story: Story) -> None:
+    for count in range(60):
+        story.put(CLUSTER_QUEUES, cluster_queue(status={"pendingWorkloads": count}), after=0.1)
+
+
+@pytest.mark.parametrize(("law", "tale"), BROKEN, ids=[tale.__name__ for _law, tale in BROKEN])
+def test_a_broken_law_is_reported(law: str, tale: Tale) -> None:
+    story = Story()
+    tale(story)
+    assert law in story.names, story.broken
+    assert {"consistent-conditions"} >= story.names - {law}, story.broken
+
+
+def test_every_law_has_a_tale_that_breaks_it() -> None:
+    assert {law.name for law in LAWS if law.when == COMMIT} == {law for law, _tale in BROKEN}
+
+
+def test_every_law_says_what_has_to_hold() -> None:
+    assert all(law.sentence.endswith(".") for law in LAWS)
+    assert len({law.name for law in LAWS}) == len(LAWS)
+
+
+# ---- what the adversary makes legal
+
+
+@pytest.mark.parametrize(
+    "tale", [a_start_long_after_the_admission_ended, the_leader_of_yesterday], ids=str
+)
+def test_a_request_that_was_held_back_may_be_committed_late(tale: Tale) -> None:
+    story = Story(lag=30)
+    tale(story)
+    assert story.broken == []
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(20, False), (40, True)])
+def test_a_quota_cut_excuses_what_was_decided_before(seconds: float, broken: bool) -> None:
+    story = Story(lag=30)
+    mine = story.submit(job())
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user", after=100)
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=1), "user", after=100)
+    story.put(WORKLOADS, workload(mine, cpu=2, **ADMITTED), after=seconds)
+    assert ("quota-not-exceeded" in story.names) is broken
+
+
+def test_the_job_of_another_uid_is_no_excuse_however_late() -> None:
+    story = Story(lag=1000)
+    a_new_job_on_the_admission_of_the_old_one(story)
+    assert story.names == {"started-by-admission"}
+
+
+def test_what_was_reserved_before_a_takeover_is_known_to_the_new_leader() -> None:
+    story = Story(lag=30)
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user")
+    one, two = story.submit(job("one")), story.submit(job("two"))
+    story.put(LEASES, lease("one"), after=100)
+    story.put(WORKLOADS, workload(one, name="one", cpu=2, **ADMITTED))
+    story.put(LEASES, lease("two"), "manager-2")
+    story.put(WORKLOADS, workload(two, name="two", cpu=2, **ADMITTED), "manager-2")
+    assert story.names == {"quota-not-exceeded"}
+
+
+def test_what_the_old_leader_writes_after_a_takeover_excuses_the_new_one() -> None:
+    story = Story(lag=30)
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user")
+    one, two = story.submit(job("one")), story.submit(job("two"))
+    story.put(LEASES, lease("one"), after=100)
+    story.put(LEASES, lease("two"), "manager-2")
+    story.put(WORKLOADS, workload(one, name="one", cpu=2, **ADMITTED))
+    story.put(WORKLOADS, workload(two, name="two", cpu=2, **ADMITTED), "manager-2")
+    assert story.broken == []
+
+
+def test_a_user_may_suspend_a_job_that_is_started_again() -> None:
+    story = Story()
+    story.put(WORKLOADS, workload(story.submit(job()), **ADMITTED))
+    for actor in ("manager-1", "user", "manager-1"):
+        story.put(JOBS, job(suspend=actor == "user"), actor)
+    assert story.broken == []

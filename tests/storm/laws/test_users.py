@@ -1,0 +1,136 @@
+"""Scenarios are data: drawn by labels, sorted, and performed without surprises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+from dice import Dice, Family
+
+from kueuelib.errors import ApiError, Conflict, NotFound
+from kueuelib.testing.storm.users import Act, perform, scenario
+from kueuelib.testing.storm.users.acts import ANSWER, VERBS
+
+SEEDS = range(60)
+
+
+class Memory:
+    """An API server that only knows what it was given."""
+
+    def __init__(self, **lists: list[dict[str, Any]]) -> None:
+        self.lists = lists
+        self.calls: list[tuple[Any, ...]] = []
+        self.failure: ApiError | None = None
+
+    async def _call(self, *call: Any) -> dict[str, Any]:
+        self.calls.append(call)
+        if self.failure is not None:
+            raise self.failure
+        return {"metadata": {"uid": "uid"}}
+
+    async def get(self, *where: str) -> dict[str, Any]:
+        return await self._call("get", *where)
+
+    async def list(self, resource: str, _namespace: str = "") -> list[dict[str, Any]]:
+        return self.lists.get(resource.partition(".")[0], [])
+
+    async def create(self, resource: str, obj: Any) -> dict[str, Any]:
+        return await self._call("create", resource, obj)
+
+    async def patch(self, *call: Any) -> dict[str, Any]:
+        return await self._call("patch", *call)
+
+    async def delete(self, *where: str) -> None:
+        await self._call("delete", *where)
+
+
+def act(verb: str, body: dict[str, Any] | None = None, resource: str = "jobs.batch") -> Act:
+    return Act(0.0, "label", verb, resource, "ns", "one", body)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_scenario_is_well_formed(seed: int) -> None:
+    found = scenario(Dice(seed), Family())
+    every = (*found.setup, *found.acts, *found.calm)
+    labels = [one.label for one in every]
+    assert len(set(labels)) == len(labels)
+    assert {one.verb for one in every} <= set(VERBS)
+    assert [one.at for one in found.acts] == sorted(one.at for one in found.acts)
+    assert json.loads(json.dumps(attrs.asdict(found))) == json.loads(
+        json.dumps(attrs.asdict(scenario(Dice(seed), Family())))
+    )
+
+
+def test_a_scenario_without_hostile_users_has_submissions_and_approvals_only() -> None:
+    for seed in SEEDS:
+        found = scenario(Dice(seed), Family(users=False))
+        assert {one.verb for one in found.acts} <= {"create", ANSWER}
+
+
+def test_scenarios_reach_every_verb() -> None:
+    seen = {
+        one.verb
+        for seed in range(200)
+        for found in [scenario(Dice(seed), Family())]
+        for one in (*found.setup, *found.acts, *found.calm)
+    }
+    assert seen == set(VERBS)
+
+
+def test_decisions_about_one_job_do_not_depend_on_how_many_there_are() -> None:
+    few = scenario(Dice(7), Family(jobs=(4, 4), users=False))
+    many = scenario(Dice(7), Family(jobs=(9, 9), users=False))
+    assert {one.label for one in few.acts} < {one.label for one in many.acts}
+    assert set(map(str, few.acts)) < set(map(str, many.acts))
+
+
+async def test_an_answer_of_the_api_server_is_an_outcome() -> None:
+    api = Memory()
+    api.failure = NotFound("gone")
+    assert await perform(act("delete"), api) == "NotFound"
+    api.failure = Conflict("changed")
+    assert await perform(act("patch", {}), api) == "Conflict"
+
+
+async def test_an_unknown_verb_is_an_error_of_the_scenario() -> None:
+    with pytest.raises(ValueError, match="unknown verb"):
+        await perform(act("sing"), Memory())
+
+
+async def test_what_is_restored_is_created_without_empty_fields() -> None:
+    api = Memory()
+    body = {"metadata": {}, "spec": {"stopPolicy": "None", "admissionChecksStrategy": None}}
+    assert await perform(act("restore", body), api) == "done"
+    (call,) = api.calls
+    assert call[2]["spec"] == {"stopPolicy": "None"}
+
+
+async def test_a_workload_is_found_by_the_uid_of_its_owner() -> None:
+    mine = {"metadata": {"name": "mine", "ownerReferences": [{"uid": "uid"}]}}
+    other = {"metadata": {"name": "other", "ownerReferences": [{"uid": "another"}]}}
+    api = Memory(workloads=[other, mine])
+    assert await perform(act("delete-workload"), api) == "done"
+    assert [call[3] for call in api.calls if call[0] == "delete"] == ["mine"]
+
+
+async def test_only_workloads_that_hold_quota_and_wait_for_the_check_are_answered() -> None:
+    def waiting(name: str, state: str, admission: dict[str, Any] | None) -> dict[str, Any]:
+        checks = [{"name": "one", "state": state}, {"name": "two", "state": "Pending"}]
+        meta = {"name": name, "namespace": "ns", "resourceVersion": "5"}
+        return {"metadata": meta, "status": {"admissionChecks": checks, "admission": admission}}
+
+    api = Memory(
+        workloads=[
+            waiting("a", "Pending", {"clusterQueue": "cq"}),
+            waiting("b", "Ready", {"clusterQueue": "cq"}),
+            waiting("c", "Pending", None),
+        ]
+    )
+    assert await perform(act("answer", {"state": "Ready"}), api) == "done"
+    (call,) = api.calls
+    assert call[3] == "a"
+    body = call[4]
+    assert body["metadata"]["resourceVersion"] == "5"
+    assert [one["state"] for one in body["status"]["admissionChecks"]] == ["Ready", "Pending"]

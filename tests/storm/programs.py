@@ -1,0 +1,240 @@
+"""Programs that simulate: `programs.py NAME,NAME... SEED DISORDER`, each in a copy of one world.
+
+What they found is printed as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from kueuelib.api.meta import parse_time
+from kueuelib.errors import ServerError
+from kueuelib.testing.storm.fork import run_all
+from kueuelib.testing.storm.world import World
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+SECONDS = "kueuelib.dev/run-seconds"
+KUEUE = "kueue.x-k8s.io/v1beta2"
+
+
+def queue(quota=2):
+    """A flavor, a ClusterQueue and a LocalQueue."""
+    flavor = {"name": "flavor", "resources": [{"name": "cpu", "nominalQuota": str(quota)}]}
+    group = {"coveredResources": ["cpu"], "flavors": [flavor]}
+    return [
+        (
+            "resourceflavors.kueue.x-k8s.io",
+            {
+                "apiVersion": KUEUE,
+                "kind": "ResourceFlavor",
+                "metadata": {"name": "flavor"},
+                "spec": {},
+            },
+        ),
+        (
+            "clusterqueues.kueue.x-k8s.io",
+            {
+                "apiVersion": KUEUE,
+                "kind": "ClusterQueue",
+                "metadata": {"name": "cq"},
+                "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+            },
+        ),
+        (
+            "localqueues.kueue.x-k8s.io",
+            {
+                "apiVersion": KUEUE,
+                "kind": "LocalQueue",
+                "metadata": {"name": "lq", "namespace": "default"},
+                "spec": {"clusterQueue": "cq"},
+            },
+        ),
+    ]
+
+
+def job(name, seconds=5):
+    """A Job of one pod, which runs for so long."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "labels": {QUEUE: "lq"}},
+        "spec": {
+            "template": {
+                "metadata": {"annotations": {SECONDS: str(seconds)}},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            },
+        },
+    }
+
+
+async def fill(world, jobs=5, seconds=5):
+    """Queues, and Jobs in them."""
+    api = world.user()
+    made = [("jobs.batch", job(f"job-{number}", seconds)) for number in range(jobs)]
+    for resource, obj in [*queue(), *made]:
+        while True:
+            try:
+                await api.create(resource, obj)
+            except ServerError:  # the webhooks of a manager that is not there
+                await world.sleep(0.1)
+            else:
+                break
+
+
+def complete(world):
+    """How many Jobs have ended well."""
+    return sum(
+        any(c["type"] == "Complete" and c["status"] == "True" for c in found)
+        for found in (each["status"].get("conditions", ()) for each in world.objects("jobs.batch"))
+    )
+
+
+async def plain(world):
+    """No fault at all."""
+    await fill(world)
+    quiet = await world.quiet(10, 300)
+    leases = [commit for commit in world.history if commit.resource.startswith("leases")]
+    return {
+        "quiet": quiet,
+        "complete": complete(world),
+        "holder": leases[-1].new["spec"]["holderIdentity"],
+        "actors": sorted({commit.actor for commit in world.history}),
+    }
+
+
+async def killed(world):
+    """The leader dies while Jobs run; the other manager takes over; the dead one comes back."""
+    await world.start_manager("manager-2")
+    await world.ready("manager-2")
+    await fill(world, 6)
+    await world.sleep(7)
+    before = len(world.history)
+    world.kill("manager-1")
+    quiet = await world.quiet(40, 300)
+    after = {commit.actor for commit in world.history[before:]}
+    await world.start_manager("manager-1")
+    await world.ready("manager-1")
+    return {"quiet": quiet, "complete": complete(world), "after": sorted(after)}
+
+
+async def killed_anywhere(world):
+    """A lonely manager dies after each few writes, and starts again."""
+    deaths = []
+
+    def watch(commit):
+        if commit.actor == "manager-1" and len(deaths) < 6 and commit.revision % 7 == 0:
+            deaths.append(commit.revision)
+            world.loop.call_soon(dead.set)
+
+    dead = asyncio.Event()
+    world.listeners.append(watch)
+    task = asyncio.ensure_future(fill(world, 6))
+    for _ in range(6):
+        await dead.wait()
+        dead.clear()
+        world.kill("manager-1")
+        await world.sleep(0.2)
+        await world.start_manager("manager-1")
+    await task
+    quiet = await world.quiet(30, 600)
+    return {"quiet": quiet, "complete": complete(world), "deaths": len(deaths)}
+
+
+async def paused(world):
+    """The leader is held beyond its lease, then goes on."""
+    await world.start_manager("manager-2")
+    await world.ready("manager-2")
+    await fill(world, 6)
+    await world.sleep(3)
+    world.pause("manager-1")
+    begun = len(world.history)
+    await world.sleep(60)
+    meanwhile = {commit.actor for commit in world.history[begun:]}
+    world.resume("manager-1")
+    quiet = await world.quiet(30, 300)
+    leases = [commit for commit in world.history if commit.resource.startswith("leases")]
+    return {
+        "quiet": quiet,
+        "complete": complete(world),
+        "meanwhile": sorted(meanwhile),
+        "holder": leases[-1].new["spec"]["holderIdentity"],
+    }
+
+
+async def skewed(world):
+    """The clock of the manager is an hour ahead and runs at double speed."""
+    world.skew("manager-1", 3600.0, 2.0)
+    begun = world.now
+    await world.sleep(30.5)
+    written = [c for c in world.history if c.resource.startswith("leases")]
+    renewals = [c for c in written if c.at > written[0].at + begun]
+    renewed = parse_time(renewals[-1].new["spec"]["renewTime"])
+    ahead = renewed - renewals[-1].at
+    await fill(world, 3)
+    quiet = await world.quiet(20, 300)
+    return {
+        "quiet": quiet,
+        "complete": complete(world),
+        "renewals": len(renewals),
+        "ahead": ahead,
+    }
+
+
+async def restarted(world):
+    """The server restarts twice, the second time without its history."""
+    await fill(world, 6)
+    for history in (True, False):
+        await world.sleep(2)
+        await world.restart_server(history=history)
+    quiet = await world.quiet(40, 300)
+    relists = [line for line in world.lines if "410" in line or "list workloads" in line]
+    return {"quiet": quiet, "complete": complete(world), "relists": len(relists)}
+
+
+async def stopped(world):
+    """A manager is asked to stop: it gives the lease back."""
+    ended = await world.stop_manager("manager-1")
+    holder = world.objects("leases.coordination.k8s.io")
+    mine = [each["spec"] for each in holder if each["metadata"]["namespace"] == "kueue-system"]
+    return {"ended": ended, "holder": mine[0].get("holderIdentity") or ""}
+
+
+PROGRAMS = {
+    each.__name__: each
+    for each in (plain, killed, killed_anywhere, paused, skewed, restarted, stopped)
+}
+
+
+def play(world, job):
+    """Run one program in a booted world; what it found, with what is true of every run."""
+    name, seed, disorder = job
+    world.reseed(seed, disorder)
+    found = world.run(PROGRAMS[name](world))
+    if "KEEP" in os.environ:
+        Path(os.environ["KEEP"], f"{name}-{seed}.txt").write_text("\n".join(world.lines))
+    digest = hashlib.sha256("\n".join(world.lines).encode()).hexdigest()
+    more = {"now": world.now, "problems": world.loop.problems, "endings": world.endings}
+    return {**found, **more, "lines": len(world.lines), "trace": digest}
+
+
+def main(names, seed="0", disorder="0"):
+    world = World(log=True)
+    world.lines = []
+    world.trace = world.lines.append
+    world.run(world.boot())
+    jobs = [(name, int(seed), float(disorder)) for name in names.split(",")]
+    results = {}
+    for outcome in run_all(world, jobs, play):
+        assert not outcome.error, outcome.error
+        results[outcome.job[0]] = {**outcome.value, "cpu": outcome.cpu}
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,54 @@
+"""What an adversary does to calls and events arrives as it is meant, and is survived."""
+
+from __future__ import annotations
+
+import pytest
+
+JOBS = 4
+CALLS = ("late", "late_answers", "lost", "cut", "silent", "refused", "conflicts", "unconnected")
+EVENTS = ("events_late", "events_closed", "events_cut", "events_gone", "events_silent")
+OTHERS = ("stale", "webhook_away")
+
+
+@pytest.fixture(scope="module")
+def found(simulate):
+    return simulate("faulty.py", (*CALLS, *EVENTS, *OTHERS), 3, 0.2)
+
+
+@pytest.mark.parametrize("name", [*CALLS, *EVENTS])
+def test_all_jobs_run_in_the_end(found, name):
+    assert found[name]["complete"] == JOBS
+    assert found[name]["workloads"] == JOBS
+    assert found[name]["quiet"]
+    assert found[name]["hits"] > 0
+    assert found[name]["problems"] == []
+    assert found[name]["endings"] == []
+
+
+def test_delays_take_time(found, simulate):
+    plain = simulate("faulty.py", ("calm",), 3, 0.2)["calm"]
+    assert plain["complete"] == JOBS
+    for name in ("late", "late_answers", "refused", "events_late", "events_silent"):
+        assert found[name]["done"] > plain["done"] + 2, name
+
+
+def test_an_end_of_history_is_answered_by_a_new_list(found):
+    assert found["events_gone"]["lists"] > found["events_closed"]["lists"]
+
+
+def test_a_silent_watch_is_given_up_after_a_while(found):
+    assert 60 < found["events_silent"]["done"] < 900
+
+
+def test_a_list_from_the_past_shows_what_was_then(found):
+    stale = found["stale"]
+    assert stale["hits"] >= 1
+    assert stale["seen"] == 0
+    assert stale["complete"] == 3
+
+
+def test_nothing_is_stored_while_webhooks_are_away(found):
+    away = found["webhook_away"]
+    assert away["hits"] > 5
+    assert away["early"] == 0
+    assert away["complete"] == 2

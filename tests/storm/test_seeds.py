@@ -1,0 +1,63 @@
+"""Storms of the default run: every law holds, and each seed has one history.
+
+`STORM_SEEDS=FIRST:LAST` chooses other seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+SEEDS = os.environ.get("STORM_SEEDS", "1:200")
+DEADLINE = 3600.0
+"""Seconds: only ends a test that hangs."""
+
+
+def storms(*args: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kueuelib.testing.storm", *args],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE)
+def test_no_law_is_broken() -> None:
+    done = storms("--seeds", SEEDS)
+    last = done.stdout.splitlines()[-1] if done.stdout else done.stderr
+    found = re.fullmatch(r"(\d+) seeds, (\d+) faults, 0 violations", last)
+    assert found, done.stdout + done.stderr
+    assert done.returncode == 0
+    seeds, faults = map(int, found.groups())
+    assert faults >= 100 * seeds
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(DEADLINE)
+def test_a_seed_has_one_history_at_any_hash_seed_and_on_any_worker() -> None:
+    args = ("--seeds", "1:12", "--traces")
+    first = storms(*args, hash_seed="1")
+    second = storms(*args, "--workers", "1", hash_seed="2")
+    assert first.stdout == second.stdout
+    assert len(set(re.findall(r"trace ([0-9a-f]{32})", first.stdout))) == 12
+
+
+def test_seeds_or_a_seed_have_to_be_given() -> None:
+    done = storms()
+    assert done.returncode == 2
+    assert "give either --seeds FIRST:LAST or --replay SEED" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["a:b", "1:", "5:1"])
+def test_what_is_not_a_range_of_seeds_is_refused(value: str) -> None:
+    done = storms("--seeds", value)
+    assert done.returncode == 2
+    assert "FIRST:LAST" in done.stderr
