@@ -87,6 +87,7 @@ class EventFate:
         cut: The connection is reset in the middle of this event.
         silence: Neither this event nor a later one arrives; the connection stays open.
         gone: An ERROR event with code 410 arrives instead, then the stream ends.
+        drop: The event does not arrive; only for a bookmark, which is best effort.
         faults: The names of the injected faults, for counting.
     """
 
@@ -95,6 +96,7 @@ class EventFate:
     cut: bool = False
     silence: bool = False
     gone: bool = False
+    drop: bool = False
     faults: tuple[str, ...] = ()
 
 
@@ -184,6 +186,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind("event-cut", "event", _PROXY),
         Kind("event-silence", "event", "a half-open connection stays silent"),
         Kind("event-gone", "event", "history is kept for minutes only; a relist is due"),
+        Kind("no-bookmarks", "event", "bookmarks are best effort"),
         Kind("kill", "disaster", "a process crashes between any two writes"),
         Kind("kill-after-write", "disaster", "a process crashes right after a write"),
         Kind("pause", "disaster", "a machine suspends a process for any time"),

@@ -82,8 +82,13 @@ class End(asyncio.Transport):
         """End without good-bye."""
         if not self._closing:
             self._closing = True
-            self.link.other(self).arrive_error()
+            self.link.aborted(self)
             self._lose(None)
+
+    def vanish(self) -> None:
+        """End because the process here is dead: nobody is told any more."""
+        self.gone = self._closing = True
+        self.link.wire.loop.bury(self)
 
     def is_closing(self) -> bool:
         """Whether it ends or has ended."""
@@ -241,6 +246,7 @@ class Link:
         self._request = bytearray()
         self._exchange: _Exchange | None = None
         self._mute = False
+        self._farewell: Callable[[], None] | None = None
 
     def open(self, protocol: Any, factory: Callable[[], Any]) -> None:
         """Connect both ends."""
@@ -269,19 +275,38 @@ class Link:
 
     def finished(self, end: End) -> None:
         """One end has said good-bye."""
-        if end is self.server and self._exchange is not None and self._exchange.answer:
+        if end is self.client:
+            self._left(self.server.arrive_end)
+            return
+        if self._exchange is not None and self._exchange.answer:
             self._give(bytes(self._exchange.answer))
-        if not (end is self.server and self._mute):
-            self.other(end).arrive_end()
+        if not self._mute:
+            self.client.arrive_end()
+
+    def aborted(self, end: End) -> None:
+        """One end has gone without a word."""
+        if end is self.client:
+            self._left(self.server.arrive_error)
+        else:
+            self.client.arrive_error()
 
     def died(self, owner: Owner) -> None:
         """The process of one end has died."""
         for end in (self.client, self.server):
             if end.owner is owner and not end.gone:
-                end.gone = end._closing = True  # noqa: SLF001 - it cannot do so itself
-                self.wire.loop.bury(end)
-                self.other(end).arrive_error()
+                end.vanish()
+                self.aborted(end)
         self.forget()
+
+    def _left(self, told: Callable[[], None]) -> None:
+        """The client is gone: the server is told once it has done what it was asked.
+
+        So a write may happen long after who asked for it has given up, or has died.
+        """
+        if self._exchange is None or self._exchange.call.verb == "watch":
+            told()
+        else:
+            self._farewell = told
 
     def reset(self, seconds: float = 0.0) -> None:
         """The connection breaks."""
@@ -350,6 +375,9 @@ class Link:
         if message_length(exchange.answer, bodiless=call.method == "HEAD"):
             self._exchange = None
             self._tell(exchange, f"{status_of(exchange.answer)} {len(exchange.answer)} bytes")
+            if self._farewell is not None:
+                self._farewell()
+                return
             self._pass(bytes(exchange.answer), fate)
             self._next()
 
@@ -395,6 +423,8 @@ class Link:
         if fate.silence:
             self._mute = True
             return False
+        if fate.drop:
+            return True
         if fate.gone or fate.close:
             self._give((chunk(_GONE) if fate.gone else b"") + LAST_CHUNK, fate.delay)
             self._mute = True

@@ -317,6 +317,15 @@ class World:
 
     # ---- looking
 
+    def alive(self, name: str) -> bool:
+        """Whether a manager was started and not killed since."""
+        return self.managers[name].owner.alive
+
+    @property
+    def problems(self) -> list[str]:
+        """What callbacks and tasks raised that nobody caught."""
+        return self.loop.problems
+
     def owner(self, name: str) -> Owner:
         """The present process of that name.
 
