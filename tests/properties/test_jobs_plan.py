@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.patch import merge_patch
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import BUNDLE
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.matching import by_age, owned_by
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
+from kueuelib.workload.patches import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"

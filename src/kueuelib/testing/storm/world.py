@@ -13,12 +13,13 @@ import orjson
 from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.installation import Plan, install
-from kueuelib.app.wiring import Life, assemble_manager, live
+from kueuelib.app.wiring import assemble_manager, lives_of
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.storage import Change
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.lives import Life, live_until
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.transport import Transport
@@ -226,9 +227,8 @@ class World:
         name = running.owner.name
         while not running.life.stopped:
             try:
-                await live(
-                    self._configuration, "storm", self._endpoint, math.inf, assemble, running.life
-                )
+                once = lives_of(self._configuration, "storm", self._endpoint, assemble)
+                await live_until(running.life, once, math.inf)
                 why = "stopped"
             except Exception as error:  # noqa: BLE001 - a program that ends is reported
                 why = f"{type(error).__name__}: {error}"
