@@ -34,7 +34,6 @@ _CHANCE = (
 )
 _PEM = b"-----BEGIN CERTIFICATE-----\nc3Rvcm0=\n-----END CERTIFICATE-----\n"
 _LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-_NEVER = 50
 
 Tell = Callable[[str], None]
 
@@ -163,7 +162,7 @@ def _quiet(tell: Tell | None) -> None:
     if tell is None:
         structlog.configure(
             processors=[_drop],
-            wrapper_class=structlog.make_filtering_bound_logger(_NEVER),
+            wrapper_class=structlog.make_filtering_bound_logger(50),
             cache_logger_on_first_use=False,
         )
         return
