@@ -87,29 +87,29 @@ async def run_manager(
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     _check_addresses(configuration, source)
-    await live(once(configuration, source, kubeconfig, assemble), server_timeout)
+    await live(lives_of(configuration, source, kubeconfig, assemble), server_timeout)
 
 
-def once(
+def lives_of(
     configuration: Configuration,
     source: str,
     cluster: Path | Endpoint | None,
     assemble: Assemble | None = None,
 ) -> Callable[[Life, float], Awaitable[None]]:
-    """One life of the manager, or of another program of the same form, as `lives` wants it.
+    """What `live` and `live_until` run: one life of the manager after the other, of one identity.
 
     Args:
         configuration: what the user wants.
         source: what to call the configuration in errors.
-        cluster: where it is: a kubeconfig, an endpoint, or what kubectl's rules find when None.
+        cluster: a kubeconfig, an endpoint, or what kubectl's rules find when None.
         assemble: adds the parts; by default those of the bundled manager.
     """
     identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
 
-    async def run(life: Life, patience: float) -> None:
+    async def once(life: Life, patience: float) -> None:
         await _run_once(configuration, source, cluster, patience, assemble, life, identity)
 
-    return run
+    return once
 
 
 async def _run_once(

@@ -37,16 +37,7 @@ class Life:
 
 
 async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) -> None:
-    """Runs a program until SIGTERM or SIGINT, again after each lost lease; see `lives`."""
-    life = Life()
-    with Signals(life.stop):
-        await lives(once, patience, life)
-
-
-async def lives(
-    once: Callable[[Life, float], Awaitable[None]], patience: float, life: Life
-) -> None:
-    """Runs a program until it is stopped, again after each lost lease.
+    """Runs a program until SIGTERM or SIGINT, again after each lost lease.
 
     Use one identity for all lives (see `ElectionOptions`): then the next one takes the lease of the
     lost one at once, unless somebody else has it.
@@ -55,7 +46,21 @@ async def lives(
         once: one life: connects, sets `Life.manager` while the manager runs, and closes its
             clients. It is given the seconds to wait for the API server.
         patience: these seconds at the start; later there is no limit.
+    """
+    life = Life()
+    with Signals(life.stop):
+        await live_until(life, once, patience)
+
+
+async def live_until(
+    life: Life, once: Callable[[Life, float], Awaitable[None]], patience: float
+) -> None:
+    """As `live`, without a look at signals: for whoever calls `Life.stop` himself.
+
+    Args:
         life: ends it.
+        once: one life.
+        patience: seconds to wait for the API server at the start.
     """
     while not life.stopped:
         with anyio.CancelScope() as life.start:
