@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import yaml
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, is_true, job, queues
 
-from kueuelib.testing.processes import LocalCluster
+from kueuelib.testing.processes import LocalCluster, Processes
 
 
 class Explain:
@@ -46,8 +47,25 @@ def explain(cluster: LocalCluster) -> Explain:
     return Explain(cluster)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A crowded cluster for tests that only ask."""
+    with Processes(tmp_path_factory.mktemp("shared")) as processes:
+        found = LocalCluster(processes)
+        found.start()
+        with Rest(found.kubeconfig) as rest:
+            crowd(rest)
+        yield found
+
+
 @pytest.fixture
-def crowded(rest: Rest) -> None:
+def crowded(shared: LocalCluster) -> Iterator[tuple[Rest, Explain]]:
+    """A client of that cluster, and the command."""
+    with Rest(shared.kubeconfig) as rest:
+        yield rest, Explain(shared)
+
+
+def crowd(rest: Rest) -> None:
     """Two CPUs, both in use, and a Job of two pods that waits."""
     queues(rest, cpu=2)
     rest.create(JOBS, job("first", seconds=600, pods=2))
@@ -79,10 +97,11 @@ def versions(rest: Rest) -> dict[str, str]:
     }
 
 
-@pytest.mark.usefixtures("crowded")
 def test_a_job_that_waits_is_explained_and_the_proposed_quota_admits_it(
     rest: Rest, explain: Explain
 ) -> None:
+    crowd(rest)
+
     def told() -> bool:
         return explain.json("job/second").get("told", {}).get("reason") == "WaitingForQuota"
 
@@ -114,10 +133,10 @@ def test_a_job_that_waits_is_explained_and_the_proposed_quota_admits_it(
     assert (held["verdict"], held["changes"]) == ("holds quota", [])
 
 
-@pytest.mark.usefixtures("crowded")
 def test_a_workload_and_a_pod_of_a_job_lead_to_the_same_answer(
-    rest: Rest, explain: Explain
+    crowded: tuple[Rest, Explain],
 ) -> None:
+    rest, explain = crowded
     (name,) = (
         wl["metadata"]["name"] for wl in rest.items(WORKLOADS) if is_true(wl, "QuotaReserved")
     )
@@ -128,8 +147,8 @@ def test_a_workload_and_a_pod_of_a_job_lead_to_the_same_answer(
     assert of_pod["object"] == f"Pod {pod} of Job first"
 
 
-@pytest.mark.usefixtures("crowded")
-def test_manifests_are_answered_without_being_submitted(rest: Rest, explain: Explain) -> None:
+def test_manifests_are_answered_without_being_submitted(crowded: tuple[Rest, Explain]) -> None:
+    rest, explain = crowded
     before = versions(rest)
     small, lost = job("small", seconds=1), job("lost", seconds=1)
     lost["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "absent"
@@ -143,10 +162,10 @@ def test_manifests_are_answered_without_being_submitted(rest: Rest, explain: Exp
     assert found[1]["reason"]["reason"] == "Misconfigured"
 
 
-@pytest.mark.usefixtures("crowded")
 def test_bad_questions_are_answered_with_the_object_the_field_and_the_fix(
-    explain: Explain,
+    crowded: tuple[Rest, Explain],
 ) -> None:
+    _, explain = crowded
     broken = job("broken", seconds=1)
     del broken["spec"]["template"]["spec"]["containers"]
     unnamed = {**job("x", seconds=1), "metadata": {}}

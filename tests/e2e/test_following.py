@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,29 @@ def job(name: str, cpu: str = "1", seconds: str = "") -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster with queues, which every test leaves without jobs."""
+    with Processes(tmp_path_factory.mktemp("shared")) as processes:
+        found = LocalCluster(processes)
+        found.start()
+        with Rest(found.kubeconfig) as rest:
+            make_queues(rest)
+        yield found
+
+
 @pytest.fixture
-def kubeconfig(cluster: LocalCluster, rest: Rest) -> str:
-    make_queues(rest)
-    return str(cluster.kubeconfig)
+def rest(shared: LocalCluster) -> Iterator[Rest]:
+    with Rest(shared.kubeconfig) as found:
+        yield found
+        for left in found.items(JOBS):
+            found.delete(f"{JOBS}/{left['metadata']['name']}")
+        eventually(lambda: not found.items(WORKLOADS) and not found.items(PODS))
+
+
+@pytest.fixture
+def kubeconfig(shared: LocalCluster, rest: Rest) -> str:
+    return str(shared.kubeconfig)
 
 
 def make_queues(rest: Rest) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 
@@ -113,3 +114,25 @@ async def test_a_throttle_spreads_calls(clock):
     for _ in range(4):
         await throttle()
     assert clock.slept == pytest.approx([0.1, 0.1])
+
+
+async def test_the_socket_of_a_watch_that_is_left_closes_without_a_goodbye(serve):
+    """The goodbye of TLS takes a round trip, which an event loop may not live to see."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await answer.prepare(request)
+        await asyncio.sleep(3600)
+        return answer
+
+    made = renewed(None, host_names(["127.0.0.1"]), time.time())
+    context = server_context()
+    load(context, made)
+    url = await serve(handler, context)
+    tls = client_tls(TlsFiles(ca_data=made.ca_cert), "test")
+    async with client_for(url, tls=tls) as client:
+        stream = await client.transport.watch("/api/v1/pods", timeout=60)
+        found = stream._response.connection.transport.get_extra_info("socket")
+        await stream.aclose()
+        await asyncio.sleep(0)
+        assert found.fileno() == -1
