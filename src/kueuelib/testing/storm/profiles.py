@@ -58,11 +58,11 @@ class Profile:
     kinds: frozenset[str] = frozenset(CATALOGUE)
     active: tuple[float, float] = (0.25, 0.5)
     always: frozenset[str] = frozenset()
-    rates: tuple[float, float] = (0.03, 0.3)
+    rates: tuple[float, float] = (0.1, 0.5)
     longest: tuple[float, ...] = (0.3, 1.0, 4.0, 15.0, 60.0, 120.0)
     managers: tuple[int, ...] = (1, 1, 1, 2)
     users: bool = True
-    jobs: tuple[int, int] = (4, 12)
+    jobs: tuple[int, int] = (6, 14)
     disasters: tuple[int, int] = (1, 3)
     pauses: tuple[float, float] = (0.5, 40.0)
     skew: float = 30.0
@@ -133,7 +133,7 @@ def weather(draws: Draws, profile: Profile) -> Weather:
             rates[name] = draws.scaled(f"rate/{name}", *profile.rates)
     managers = draws.choice("managers", profile.managers)
     spared = set()
-    if "leases" not in profile.name and draws.chance("spare-leases", 0.6):
+    if "leases" not in profile.name and draws.chance("spare-leases", 0.4):
         spared.add("leases.coordination.k8s.io")
     seconds = draws.uniform("seconds", 60.0, 240.0)
     return Weather(
@@ -179,7 +179,7 @@ PROFILES: Final[dict[str, Profile]] = {
             kinds=_DELAYS,
             active=(0.6, 1.0),
             always=frozenset({"delay"}),
-            rates=(0.05, 0.4),
+            rates=(0.1, 0.5),
             managers=(1,),
             users=False,
         ),
@@ -187,19 +187,19 @@ PROFILES: Final[dict[str, Profile]] = {
             "lossy",
             kinds=_WIRE | _WATCH,
             always=frozenset({"lost-answer"}),
-            rates=(0.02, 0.3),
+            rates=(0.06, 0.3),
             managers=(1,),
             users=False,
         ),
         Profile(
             "stale", kinds=_STALE | _DELAYS, always=_STALE, rates=(0.1, 0.5), longest=(15.0, 60.0)
         ),
-        Profile("unobserved", kinds=_UNOBSERVED, always=_UNOBSERVED, rates=(0.05, 0.4)),
+        Profile("unobserved", kinds=_UNOBSERVED, always=_UNOBSERVED, rates=(0.1, 0.5)),
         Profile(
             "intermediate",
             kinds=frozenset({"kill-after-write", "lost-answer"}) | _DELAYS,
             always=frozenset({"kill-after-write"}),
-            rates=(0.01, 0.1),
+            rates=(0.05, 0.2),
         ),
         Profile(
             "leaders",
