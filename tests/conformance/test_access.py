@@ -420,7 +420,7 @@ async def test_every_namespace_of_a_cluster_has_its_default_account(open_api):
 
 
 async def appearing(api, path):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (found := await api.get(path)).status == 404:
             await asyncio.sleep(0.01)
     return found.body["metadata"]

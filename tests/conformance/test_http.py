@@ -275,7 +275,7 @@ async def test_what_is_no_request_is_a_bad_request_in_plain_words(server, line):
     context = ssl.create_default_context(cadata=server.ca.decode())
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     writer.write(line)
-    raw = await asyncio.wait_for(reader.read(), 10)
+    raw = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     head, _, body = raw.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.0 400 ")

@@ -20,6 +20,8 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 WORKLOADS = f"{KUEUE}/namespaces/default/workloads"
 PODS = "/api/v1/namespaces/default/pods"
+PATIENCE = 180.0
+"""Seconds for what takes some on an idle machine; nothing is measured by it."""
 
 
 class Rest:
@@ -78,7 +80,7 @@ class Rest:
                 yield event["type"], event["object"]
 
 
-def eventually(fn: Callable[[], T], seconds: float = 30) -> T:
+def eventually(fn: Callable[[], T], seconds: float = PATIENCE) -> T:
     """Calls `fn` until its result is true; an AssertionError or a failed answer means not yet."""
     deadline = time.monotonic() + seconds
     while True:

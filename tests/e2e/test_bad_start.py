@@ -16,7 +16,7 @@ from kueuelib.testing.processes import LocalCluster, Processes, free_port
 COMMANDS = ["install", "manager"]
 
 
-def kueuelib(*args: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+def kueuelib(*args: object, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kueuelib", *map(str, args)],
         capture_output=True,

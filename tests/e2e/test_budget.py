@@ -160,7 +160,7 @@ def test_the_commands_of_the_readme_do_what_it_says(cluster: LocalCluster, rest:
             env={**os.environ, "HOME": str(folder), "KUBECACHEDIR": str(folder / "cache")},
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
@@ -196,7 +196,7 @@ def test_a_module_without_anything_to_run_is_refused(tmp_path: Path) -> None:
         [sys.executable, "-m", "kueuelib", "run", str(module)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode != 0

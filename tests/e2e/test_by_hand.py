@@ -40,7 +40,7 @@ class Kubectl:
             env=self._env,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
         if check:
@@ -64,11 +64,11 @@ def running(kubectl: Kubectl) -> set[str]:
 def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl) -> None:
     applied = kubectl("apply", "-f", str(SAMPLE / "queues.yaml"))
     assert "clusterqueue.kueue.x-k8s.io/team created" in applied
-    kubectl("wait", "--for=condition=Active", "clusterqueue/team", "--timeout=30s")
+    kubectl("wait", "--for=condition=Active", "clusterqueue/team", "--timeout=180s")
     assert "unchanged" in kubectl("apply", "-f", str(SAMPLE / "queues.yaml"))
     kubectl("apply", "-f", str(SAMPLE / "jobs.yaml"))
 
-    kubectl("wait", "--for=jsonpath={.spec.suspend}=false", "job/first", "--timeout=30s")
+    kubectl("wait", "--for=jsonpath={.spec.suspend}=false", "job/first", "--timeout=180s")
 
     def two_wait() -> bool:
         workloads = kubectl.json("get", "workloads")["items"]
@@ -88,7 +88,7 @@ def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl) -> None:
     assert "RESERVED IN" in listed or "ADMITTED BY" in listed
 
     for name in ("first", "second", "third"):
-        kubectl("wait", "--for=condition=Complete", f"job/{name}", "--timeout=60s")
+        kubectl("wait", "--for=condition=Complete", f"job/{name}", "--timeout=180s")
     runs = sorted(
         (job["status"]["startTime"], job["status"]["completionTime"], job["metadata"]["name"])
         for job in kubectl.json("get", "jobs")["items"]

@@ -76,7 +76,7 @@ def test_a_manager_killed_at_random_moments_loses_nothing(cluster: LocalCluster)
             assert not left, f"not complete: {left}"
             return True
 
-        eventually(all_complete, 100)
+        eventually(all_complete)
 
         def nothing_held() -> bool:
             found = rest.items(WORKLOADS)

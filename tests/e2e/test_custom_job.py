@@ -46,7 +46,7 @@ def manifests(*args: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout
 
@@ -92,9 +92,19 @@ class Trainings:
 
 
 def own_process(trainings: Trainings) -> None:
-    cluster = trainings.cluster
     trainings.start_manager()
     trainings.define()
+    start_own_process(trainings)
+
+
+def own_process_before_its_kind(trainings: Trainings) -> None:
+    trainings.start_manager()
+    start_own_process(trainings)
+    trainings.define()
+
+
+def start_own_process(trainings: Trainings) -> None:
+    cluster = trainings.cluster
     webhook, health = free_port(), free_port()
     module = str(EXAMPLE / "training.py")
     apply(trainings.rest, manifests(module, "--webhook-url", f"https://127.0.0.1:{webhook}"))
@@ -120,7 +130,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
     meta = "Metadata-Version: 2.1\nName: example-training\nVersion: 1\n"
     (package / "METADATA").write_text(meta)
     (package / "entry_points.txt").write_text(ENTRY_POINTS)
-    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{EXAMPLE}")
+    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{EXAMPLE}", prepend=":")
     with Processes(tmp_path) as processes:
         cluster = LocalCluster(processes)
         cluster.start_server()
@@ -129,7 +139,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
             yield Trainings(cluster, rest)
 
 
-@pytest.mark.parametrize("mode", [own_process, plugin])
+@pytest.mark.parametrize("mode", [own_process, own_process_before_its_kind, plugin])
 def test_trainings_wait_run_and_end(trainings: Trainings, mode: Any) -> None:
     mode(trainings)
     trainings.play()

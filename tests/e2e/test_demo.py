@@ -12,7 +12,7 @@ DEMO = [sys.executable, "-m", "kueuelib", "demo", "--plain"]
 
 
 def test_the_demo_ends_by_itself_with_a_summary() -> None:
-    done = subprocess.run(DEMO, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(DEMO, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 of 12 Jobs finished" in done.stdout
     assert "all as expected" in done.stdout

@@ -25,7 +25,7 @@ class Explain:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
 

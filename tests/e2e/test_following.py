@@ -64,15 +64,15 @@ async def test_a_job_is_followed_from_submission_to_its_end(kubeconfig: str) -> 
 
 async def test_what_waits_says_why_and_an_eviction_is_a_state(kubeconfig: str, rest: Rest) -> None:
     first = await kueuelib.submit(job("first"), queue="team", kubeconfig=kubeconfig)
-    found = await kueuelib.wait(first, State.RUNNING, timeout=30, kubeconfig=kubeconfig)
+    found = await kueuelib.wait(first, State.RUNNING, timeout=180, kubeconfig=kubeconfig)
     assert found.state is State.RUNNING
     second = await kueuelib.submit(job("second"), queue="team", kubeconfig=kubeconfig)
     with pytest.raises(TimeoutError, match="it is Queued: .*quota for cpu"):
         await kueuelib.wait(second, timeout=2, kubeconfig=kubeconfig)
     rest.merge(f"{WORKLOADS}/{found.workload}", {"spec": {"active": False}})
-    evicted = await kueuelib.wait(first, State.EVICTED, timeout=30, kubeconfig=kubeconfig)
+    evicted = await kueuelib.wait(first, State.EVICTED, timeout=180, kubeconfig=kubeconfig)
     assert evicted.why.reason == "Deactivated"
-    admitted = await kueuelib.wait(second, State.ADMITTED, timeout=30, kubeconfig=kubeconfig)
+    admitted = await kueuelib.wait(second, State.ADMITTED, timeout=180, kubeconfig=kubeconfig)
     assert admitted.state in (State.ADMITTED, State.RUNNING)
 
 
@@ -81,7 +81,7 @@ async def test_a_deleted_job_is_an_error(kubeconfig: str, rest: Rest) -> None:
     eventually(lambda: rest.items(WORKLOADS))
     rest.delete(f"{JOBS}/big")
     with pytest.raises(kueuelib.JobGone, match="Job default/big is deleted"):
-        await kueuelib.wait(handle, timeout=30, kubeconfig=kubeconfig)
+        await kueuelib.wait(handle, timeout=180, kubeconfig=kubeconfig)
 
 
 def member(name: str, total: int) -> dict[str, Any]:
@@ -105,10 +105,10 @@ async def test_a_pod_of_a_group_stands_for_the_group(tmp_path: Path) -> None:
                 await kueuelib.wait(first, timeout=1, kubeconfig=config)
             second = await kueuelib.submit(member("b", 2), queue="team", kubeconfig=config)
             for handle in (first, second):
-                found = await kueuelib.wait(handle, State.RUNNING, timeout=30, kubeconfig=config)
+                found = await kueuelib.wait(handle, State.RUNNING, timeout=180, kubeconfig=config)
                 assert (found.state, found.workload) == (State.RUNNING, "together")
             for name in "ab":
                 notes = {"kueuelib.dev/run-seconds": "0"}
                 rest.merge(f"{PODS}/{name}", {"metadata": {"annotations": notes}})
-            found = await kueuelib.wait(first, timeout=30, kubeconfig=config)
+            found = await kueuelib.wait(first, timeout=180, kubeconfig=config)
             assert found.state is State.FINISHED

@@ -134,7 +134,7 @@ def job(name: str) -> Obj:
 
 
 def dumped(processes: Processes, kubeconfig: Path, name: str) -> list[Obj]:
-    processes.finish(name, "apiserver", "dump", "--kubeconfig", str(kubeconfig), seconds=60)
+    processes.finish(name, "apiserver", "dump", "--kubeconfig", str(kubeconfig), seconds=300)
     return list(yaml.safe_load_all((processes.folder / f"{name}.log").read_text()))
 
 

@@ -69,7 +69,7 @@ def config(server: ApiServer, tmp_path: Path) -> Path:
     return path
 
 
-async def until(ask: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
+async def until(ask: Callable[[], Awaitable[Any]], seconds: float = 180.0) -> Any:
     """The first answer that is not false."""
     async with asyncio.timeout(seconds):
         while not (found := await ask()):
@@ -98,7 +98,7 @@ async def test_a_watch_of_kubernetes_asyncio_sees_a_pod_live_and_go(kube: Any) -
     core = client.CoreV1Api(kube)
     await core.create_namespaced_pod("default", POD)
     seen = []
-    async with watching.Watch() as watch, asyncio.timeout(30):
+    async with watching.Watch() as watch, asyncio.timeout(180):
         stream = watch.stream(
             core.list_namespaced_pod, "default", label_selector="app=web", timeout_seconds=20
         )
@@ -149,13 +149,13 @@ async def test_kr8s_makes_waits_for_scales_and_deletes(config: Path) -> None:
     api = await kr8s.asyncio.api(kubeconfig=str(config))
     pod = await Pod(POD, api=api)
     await pod.create()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         await pod.wait("condition=Ready")
     await pod.label({"tier": "front"})
     found = [each async for each in api.get("pods", label_selector={"tier": "front"})]
     assert [each.name for each in found] == ["web"]
     await pod.delete()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         await pod.wait("delete")
     body = {"metadata": {"name": "m", "namespace": "default"}, "data": {"x": "1"}}
     settings = await ConfigMap(body, api=api)

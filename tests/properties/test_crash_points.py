@@ -25,7 +25,6 @@ from test_pod_groups_life import (
     crashing,
 )
 
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.commands import Count, Emit, Wait
@@ -34,6 +33,7 @@ from kueuelib.jobs.pods.reading import Stage
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.situation import Situation
 from kueuelib.testing.job_world import JobWorld
+from kueuelib.workload import states
 
 SILENT = (Emit, Count, Wait)
 

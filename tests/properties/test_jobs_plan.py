@@ -10,15 +10,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.api.meta import ObjectKey, format_time, key_of
 from kueuelib.api.patch import merge_patch
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import BUNDLE
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.matching import by_age, owned_by
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
+from kueuelib.workload.patches import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"
@@ -59,7 +59,7 @@ class Server:
                 created["metadata"].update(
                     uid=f"wl-{next(self.uids)}",
                     resourceVersion=str(next(self.versions)),
-                    creationTimestamp=states.format_time(self.now),
+                    creationTimestamp=format_time(self.now),
                 )
                 self.workloads[name] = created
             case Change(_, old, _, subresource, _):
@@ -124,7 +124,7 @@ class Server:
             del self.workloads[workload["metadata"]["name"]]
             return
         changed = copy.deepcopy(workload)
-        changed["metadata"]["deletionTimestamp"] = states.format_time(self.now)
+        changed["metadata"]["deletionTimestamp"] = format_time(self.now)
         self._put(changed)
 
     def job_controller(self) -> None:
@@ -137,7 +137,7 @@ class Server:
             status["active"] = 0
         else:
             status["active"] = job["spec"]["parallelism"]
-            status.setdefault("startTime", states.format_time(self.now))
+            status.setdefault("startTime", format_time(self.now))
         if status != self.job.get("status"):
             self._put(job)
 

@@ -16,8 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import format_time
 from kueuelib.api.patch import merge_patch
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import BUNDLE
 from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.commands import Wait as Later
 from kueuelib.jobs.lanes import stretches
@@ -33,6 +31,8 @@ from kueuelib.jobs.pods.roles import role_by_name
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
+from kueuelib.workload.patches import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"
 FINALIZER = f"{KUEUE}/managed"

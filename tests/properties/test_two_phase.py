@@ -17,19 +17,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj, ObjectKey, format_time
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.workload_plan import (
-    Surroundings,
-    next_step,
-    preempts_early,
-    required_checks,
-)
-from kueuelib.controllers.workload_state import IllegalTransition, Phase
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
+from kueuelib.workload import states
+from kueuelib.workload.checks import preempts_early, required_checks
+from kueuelib.workload.plan import Surroundings, next_step
+from kueuelib.workload.states import IllegalTransition, Phase
 
 CHECKS = ("first", "second", "special")
 FLAVORS = ("f", "g")

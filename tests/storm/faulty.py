@@ -77,6 +77,40 @@ async def late(world):
     return await _under(world, Scripted(_every(2, WRITES, Fate(delay=3.0, faults=("delay",)))))
 
 
+def _events_of(world):
+    return [c for c in world.history if c.resource == "events" and c.actor == "manager-1"]
+
+
+async def late_after_death(world):
+    """What a dead manager has asked for is done twenty seconds later."""
+    late = Fate(delay=20.0)
+    adversary = Scripted(
+        lambda call: late if call.verb == "create" and call.resource == "events" else None
+    )
+    world.set_adversary(adversary)
+    await programs.fill(world, 2)
+    await world.sleep(5)
+    before = len(_events_of(world))
+    world.set_adversary(None)
+    world.kill("manager-1")
+    await world.sleep(20)
+    after = len(_events_of(world))
+    await world.start_manager("manager-1")
+    quiet = await world.quiet(30, 300)
+    return {
+        "quiet": quiet,
+        "complete": programs.complete(world),
+        "before": before,
+        "after": after,
+    }
+
+
+async def no_bookmarks(world):
+    drop = EventFate(drop=True)
+    adversary = Scripted(event=lambda _w, _n, event: drop if b'"BOOKMARK"' in event[:40] else None)
+    return await _under(world, adversary, patience=90)
+
+
 async def late_answers(world):
     return await _under(world, Scripted(_every(2, WRITES, Fate(answer_delay=3.0))))
 

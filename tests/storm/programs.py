@@ -15,11 +15,13 @@ from pathlib import Path
 from kueuelib.api.meta import parse_time
 from kueuelib.errors import ServerError
 from kueuelib.testing.storm.fork import run_all
+from kueuelib.testing.storm.warm import warm_up
 from kueuelib.testing.storm.world import World
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 SECONDS = "kueuelib.dev/run-seconds"
 KUEUE = "kueue.x-k8s.io/v1beta2"
+PLURALS = ("clusterqueues", "localqueues", "resourceflavors", "workloads")
 
 
 def queue(quota=2):
@@ -116,7 +118,7 @@ async def killed(world):
     await world.sleep(7)
     before = len(world.history)
     world.kill("manager-1")
-    quiet = await world.quiet(40, 300)
+    quiet = await world.quiet(60, 300)
     after = {commit.actor for commit in world.history[before:]}
     await world.start_manager("manager-1")
     await world.ready("manager-1")
@@ -142,7 +144,7 @@ async def killed_anywhere(world):
         await world.sleep(0.2)
         await world.start_manager("manager-1")
     await task
-    quiet = await world.quiet(30, 600)
+    quiet = await world.quiet(70, 600)
     return {"quiet": quiet, "complete": complete(world), "deaths": len(deaths)}
 
 
@@ -205,9 +207,30 @@ async def stopped(world):
     return {"ended": ended, "holder": mine[0].get("holderIdentity") or ""}
 
 
+async def warmed(world):
+    """A world in which something was played and taken away again."""
+    before = await _everything(world)
+    await warm_up(world)
+    after = await _everything(world)
+    await fill(world)
+    quiet = await world.quiet(10, 300)
+    return {
+        "quiet": quiet,
+        "complete": complete(world),
+        "before": before,
+        "after": after,
+    }
+
+
+async def _everything(world):
+    """Names of all objects but Events, whose names tell times."""
+    kinds = ("jobs.batch", "pods", *(f"{kind}.kueue.x-k8s.io" for kind in PLURALS), "namespaces")
+    return [[kind, each["metadata"]["name"]] for kind in kinds for each in world.objects(kind)]
+
+
 PROGRAMS = {
     each.__name__: each
-    for each in (plain, killed, killed_anywhere, paused, skewed, restarted, stopped)
+    for each in (plain, killed, killed_anywhere, paused, skewed, restarted, stopped, warmed)
 }
 
 

@@ -6,8 +6,15 @@ import pytest
 
 JOBS = 4
 CALLS = ("late", "late_answers", "lost", "cut", "silent", "refused", "conflicts", "unconnected")
-EVENTS = ("events_late", "events_closed", "events_cut", "events_gone", "events_silent")
-OTHERS = ("stale", "webhook_away")
+EVENTS = (
+    "events_late",
+    "events_closed",
+    "events_cut",
+    "events_gone",
+    "events_silent",
+    "no_bookmarks",
+)
+OTHERS = ("no_bookmarks", "stale", "webhook_away", "late_after_death")
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +22,7 @@ def found(simulate):
     return simulate("faulty.py", (*CALLS, *EVENTS, *OTHERS), 3, 0.2)
 
 
-@pytest.mark.parametrize("name", [*CALLS, *EVENTS])
+@pytest.mark.parametrize("name", [*CALLS, *EVENTS, "no_bookmarks"])
 def test_all_jobs_run_in_the_end(found, name):
     assert found[name]["complete"] == JOBS
     assert found[name]["workloads"] == JOBS
@@ -52,3 +59,10 @@ def test_nothing_is_stored_while_webhooks_are_away(found):
     assert away["hits"] > 5
     assert away["early"] == 0
     assert away["complete"] == 2
+
+
+def test_what_was_asked_for_is_done_after_the_death_of_who_asked(found):
+    late = found["late_after_death"]
+    assert late["before"] == 0
+    assert late["after"] >= 2
+    assert late["complete"] == 2

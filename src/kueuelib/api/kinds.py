@@ -5,6 +5,8 @@ from __future__ import annotations
 from kueuelib.api.meta import Resource
 
 KUEUE = "kueue.x-k8s.io"
+MANAGER_NAMESPACE = "kueue-system"
+"""Where the manager and its own objects are, unless a configuration says otherwise."""
 V1BETA1 = "v1beta1"
 V1BETA2 = "v1beta2"
 

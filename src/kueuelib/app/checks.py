@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from kueuelib.api.kinds import ADMISSION_CHECKS
 from kueuelib.checks import setup
 from kueuelib.checks.plugins import installed
 from kueuelib.checks.provisioning import provisioning_check
+from kueuelib.checks.silence import SilenceWatch
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.manager import Manager
+from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -19,11 +21,25 @@ def add_checks(
     recorder: EventRecorder,
     version: str,
     telemetry: Telemetry,
+    namespace: str,
 ) -> None:
-    """Adds the built-in check and every one that an installed package offers.
+    """Adds the built-in check, every one that an installed package offers, and the silence watch.
+
+    Args:
+        manager: runs them.
+        cache: where informers are shared.
+        client: writes.
+        recorder: for events.
+        version: of the queueing API on the wire.
+        telemetry: where controllers report.
+        namespace: where checks with a process of their own keep their Leases.
 
     Raises:
         ConfigError: a package offers something that cannot be loaded or is no check.
     """
     checks = (provisioning_check(version=version), *installed())
     setup(manager, cache, client, recorder, checks, version=version, telemetry=telemetry)
+    informer = cache.informer(ADMISSION_CHECKS.at(version))
+    names = [check.controller_name for check in checks]
+    watch = SilenceWatch(client, informer, recorder, namespace, names)
+    manager.add(Group.ELECTED, watch, "silence of checks")

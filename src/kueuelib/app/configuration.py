@@ -15,16 +15,16 @@ from typing import Any
 import attrs
 import yaml
 
+from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.plugins import installed
 from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.runtime.namespace import own_namespace
 
 API_VERSION = "config.kueue.x-k8s.io/v1beta1"
 KIND = "Configuration"
-DEFAULT_NAMESPACE = "kueue-system"
-POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 OFF = "0"
 """The address that turns a server off."""
 
@@ -243,11 +243,7 @@ class Configuration:
     @property
     def manager_namespace(self) -> str:
         """The namespace of the manager's own objects."""
-        if self.namespace:
-            return self.namespace
-        if POD_NAMESPACE_FILE.exists():
-            return POD_NAMESPACE_FILE.read_text().strip()
-        return DEFAULT_NAMESPACE
+        return self.namespace or own_namespace(MANAGER_NAMESPACE)
 
     def workers(self, group: str, kind: str) -> int:
         """Concurrent reconciles of a kind."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.own_process import certificate_name, process_name
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url
+from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings, system_excluded
@@ -82,7 +83,13 @@ def _cluster_rules(integration: Integration) -> list[Obj]:
         "resourceNames": [name],
         "verbs": ["get", "update", "patch"],
     }
-    return [*rbac_rules([integration]), *shared_rbac_rules(), own_hooks]
+    definition = {
+        "apiGroups": [CRDS.group],
+        "resources": [CRDS.plural],
+        "resourceNames": [definition_name(integration.resource)],
+        "verbs": ["get", "list", "watch"],
+    }
+    return [*rbac_rules([integration]), *shared_rbac_rules(), own_hooks, definition]
 
 
 def _namespace_rules(integration: Integration) -> list[Obj]:

@@ -14,11 +14,11 @@ import attrs
 from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.app.configuration import Configuration, Integrations, InternalCertManagement
 from kueuelib.app.entries import EntryKeeper
+from kueuelib.app.servers import add_servers
 from kueuelib.app.wiring import (
     NANOSECONDS,
     Assemble,
     SettledMemory,
-    add_servers,
     add_webhooks,
     job_settings,
 )
@@ -88,7 +88,7 @@ def assembler(integration: Integration) -> Assemble:
         cache = Cache(client, sync_timeout=sync_timeout, telemetry=telemetry)
         settings = job_settings(configuration)
         settings = attrs.evolve(settings, external_kinds=settings.external_kinds | BUNDLED_KINDS)
-        wired = await setup(
+        wired = setup(
             client,
             cache,
             recorder,
@@ -97,6 +97,8 @@ def assembler(integration: Integration) -> Assemble:
             registry=Registry((integration,)),
             telemetry=telemetry,
         )
+        for follower in wired.followers:
+            manager.add(Group.OTHERS, follower, f"{follower.name} kind")
         for controller in wired.controllers:
             manager.add(Group.ELECTED, controller, f"{controller.name} controller")
         manager.add(Group.CACHES, cache, "caches")
@@ -108,7 +110,7 @@ def assembler(integration: Integration) -> Assemble:
         entries = webhook_entries([integration], settings)
         keeper = EntryKeeper(client, name, name, entries, _paths(server.paths))
         manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-        add_servers(manager, configuration, telemetry, server, source)
+        add_servers(manager, configuration, client, telemetry, server, source)
 
     return assemble
 

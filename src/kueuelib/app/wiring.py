@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,12 +17,12 @@ from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
+from kueuelib.app.servers import add_servers, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
-from kueuelib.controllers.workload_life import LifeSettings, PodsReadyPolicy
-from kueuelib.errors import ConfigError, LeadershipLost
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
 from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
@@ -34,16 +33,17 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.manager import Group, Manager, Signals
+from kueuelib.runtime.lives import Life, live
+from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
 from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
+from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
 
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)
@@ -87,61 +87,29 @@ async def run_manager(
     """
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     _check_addresses(configuration, source)
-    life = Life()
-    with Signals(life.stop):
-        await live(configuration, source, kubeconfig, server_timeout, assemble, life)
+    await live(lives_of(configuration, source, kubeconfig, assemble), server_timeout)
 
 
-async def live(
+def lives_of(
     configuration: Configuration,
     source: str,
     cluster: Path | Endpoint | None,
-    server_timeout: float,
-    assemble: Assemble | None,
-    life: Life,
-) -> None:
-    """Runs the manager, or another program, until its life is stopped; signals are not looked at.
+    assemble: Assemble | None = None,
+) -> Callable[[Life, float], Awaitable[None]]:
+    """What `live` and `live_until` run: one life of the manager after the other, of one identity.
 
     Args:
         configuration: what the user wants.
         source: what to call the configuration in errors.
-        cluster: where it is: a kubeconfig, an endpoint, or what kubectl's rules find when None.
-        server_timeout: seconds to wait for the API server at the start.
+        cluster: a kubeconfig, an endpoint, or what kubectl's rules find when None.
         assemble: adds the parts; by default those of the bundled manager.
-        life: ends it.
-
-    Raises:
-        ConfigError: something given cannot work: kubeconfig, server, missing CRDs, taken ports.
     """
-    patience = server_timeout
-    while not life.stopped:
-        with anyio.CancelScope() as life.start:
-            try:
-                await _run_once(configuration, source, cluster, patience, assemble, life)
-            except LeadershipLost as error:
-                # All parts were stopped, so this is as good as a new process: be a candidate
-                # again, however long the server stays away.
-                get_logger("app").warning("starting over as a candidate", why=str(error))
-                patience = math.inf
-                continue
-        return
+    identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
 
+    async def once(life: Life, patience: float) -> None:
+        await _run_once(configuration, source, cluster, patience, assemble, life, identity)
 
-@attrs.define
-class Life:
-    """What a signal has to end: the running manager, or a start that waits for something."""
-
-    manager: Manager | None = None
-    start: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    stopped: bool = False
-
-    def stop(self) -> None:
-        """End it, with grace."""
-        self.stopped = True
-        if self.manager is None:
-            self.start.cancel()
-        else:
-            self.manager.stop()
+    return once
 
 
 async def _run_once(
@@ -151,6 +119,7 @@ async def _run_once(
     server_timeout: float,
     assemble: Assemble | None,
     life: Life,
+    identity: str,
 ) -> None:
     telemetry = Telemetry()
     rate = configuration.client_connection
@@ -162,9 +131,10 @@ async def _run_once(
         qps=rate.qps,
         burst=rate.burst,
     ) as client:
-        await wait_for_server(client, server_timeout)
-        version = await queueing_version(client)
-        election = await _elector(configuration, source, cluster, telemetry)
+        async with waiting_probes(configuration, client, source):
+            await wait_for_server(client, server_timeout)
+            version = await queueing_version(client)
+        election = await _elector(configuration, source, cluster, telemetry, identity)
         try:
             manager = Manager(elector=election.elector if election else None)
             add_parts = assemble or assemble_manager
@@ -228,7 +198,7 @@ async def assemble_manager(
     )
     settings = job_settings(configuration)
     registry = registry_for(settings.frameworks)
-    wired = await setup_jobs(
+    wired = setup_jobs(
         client,
         cache,
         recorder,
@@ -237,9 +207,12 @@ async def assemble_manager(
         registry=registry,
         telemetry=telemetry,
     )
+    for follower in wired.followers:
+        manager.add(Group.OTHERS, follower, f"{follower.name} kind")
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
-    add_checks(manager, cache, client, recorder, version, telemetry)
+    namespace = configuration.manager_namespace
+    add_checks(manager, cache, client, recorder, version, telemetry, namespace)
     manager.add(Group.CACHES, cache, "caches")
     manager.add(Group.OTHERS, SettledMemory(), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
@@ -249,7 +222,7 @@ async def assemble_manager(
     entries = webhook_entries(registry.enabled(settings.frameworks), settings)
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
-    add_servers(manager, configuration, telemetry, webhooks, source)
+    add_servers(manager, configuration, client, telemetry, webhooks, source)
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
@@ -361,34 +334,6 @@ def add_webhooks(
     return server
 
 
-def add_servers(
-    manager: Manager,
-    configuration: Configuration,
-    telemetry: Telemetry,
-    webhooks: WebhookServer,
-    source: str,
-) -> None:
-    """Adds the servers of probes and metrics that the configuration asks for."""
-    health = configuration.health
-    address = parse_address(
-        health.health_probe_bind_address, f"{source}: health.healthProbeBindAddress"
-    )
-    if address:
-        probes = ProbeServer(
-            *address,
-            live_path=health.liveness_endpoint_name,
-            ready_path=health.readiness_endpoint_name,
-            subject=f"{source}: health.healthProbeBindAddress",
-        )
-        probes.add_ready_check("webhook", lambda: "" if webhooks.serving else "not serving yet")
-        probes.add_ready_check("manager", lambda: "" if manager.ready else "not started yet")
-        manager.add(Group.SERVERS, probes, "probes")
-    address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
-    if address:
-        server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
-        manager.add(Group.SERVERS, server, "metrics")
-
-
 def _check_addresses(configuration: Configuration, source: str) -> None:
     """Refuses malformed addresses before anything is waited for."""
     for key, text in (
@@ -415,6 +360,7 @@ async def _elector(
     source: str,
     cluster: Path | Endpoint | None,
     telemetry: Telemetry,
+    identity: str,
 ) -> _Election | None:
     """The elector with a client of its own, so that other calls cannot delay a renewal."""
     wanted = configuration.leader_election
@@ -424,7 +370,7 @@ async def _elector(
     try:
         options = ElectionOptions(
             lease=ObjectKey(namespace, wanted.resource_name),
-            identity=default_identity(),
+            identity=identity,
             lease_duration=wanted.lease_duration,
             renew_deadline=wanted.renew_deadline,
             retry_period=wanted.retry_period,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, format_time, key_of
 from kueuelib.api.names import ACTIVE
 from kueuelib.checks.parameters import ParameterSource
 from kueuelib.errors import NotFound
@@ -15,20 +15,24 @@ from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
 
 BAD_PARAMETERS = "BadParametersRef"
+NO_SIGN_OF_LIFE = "NoSignOfLife"
 
 
-def active_condition(check: Mapping[str, Any], problem: str, now: float) -> Obj | None:
+def active_condition(
+    check: Mapping[str, Any], problem: str, now: float, reason: str = BAD_PARAMETERS
+) -> Obj | None:
     """The condition that an AdmissionCheck has to get; None when it has it already.
 
     Args:
         check: the raw AdmissionCheck.
         problem: why it cannot work; empty when it can.
         now: the transition time, seconds since the epoch.
+        reason: of a problem, as one word.
     """
     old = find_condition((check.get("status") or {}).get("conditions"), ACTIVE)
     wanted = {
         "status": "False" if problem else "True",
-        "reason": BAD_PARAMETERS if problem else ACTIVE,
+        "reason": reason if problem else ACTIVE,
         "message": problem or "The admission check is active",
         "observedGeneration": check["metadata"].get("generation", 0),
     }
@@ -75,26 +79,49 @@ class ActivityReconciler:
         text = "" if problem is None else problem.text
         condition = active_condition(check, text, self._clock.now())
         if condition is not None:
-            await self._write(check, condition)
+            await write_condition(
+                self._client,
+                self._checks.resource,
+                check,
+                condition,
+                field_manager=self._controller_name[:128],
+            )
         return DONE
 
-    async def _write(self, check: Obj, condition: Obj) -> None:
-        meta = check["metadata"]
-        body = {
-            "apiVersion": check["apiVersion"],
-            "kind": check["kind"],
-            "metadata": {"name": meta["name"], "uid": meta["uid"]},
-            "status": {"conditions": [condition]},
-        }
-        try:
-            await self._client.patch(
-                self._checks.resource,
-                key_of(check),
-                body,
-                PatchType.APPLY,
-                subresource="status",
-                field_manager=self._controller_name[:128],
-                force=True,
-            )
-        except NotFound:
-            return
+
+async def write_condition(
+    client: Client,
+    resource: Resource,
+    check: Obj,
+    condition: Obj,
+    *,
+    field_manager: str | None = None,
+) -> None:
+    """Apply the Active condition of an AdmissionCheck, unless it is gone.
+
+    Args:
+        client: writes.
+        resource: AdmissionChecks, in the version that is used.
+        check: the raw AdmissionCheck.
+        condition: what it gets.
+        field_manager: who owns the condition then; the client's name when None.
+    """
+    meta = check["metadata"]
+    body = {
+        "apiVersion": check["apiVersion"],
+        "kind": check["kind"],
+        "metadata": {"name": meta["name"], "uid": meta["uid"]},
+        "status": {"conditions": [condition]},
+    }
+    try:
+        await client.patch(
+            resource,
+            key_of(check),
+            body,
+            PatchType.APPLY,
+            subresource="status",
+            field_manager=field_manager,
+            force=True,
+        )
+    except NotFound:
+        return

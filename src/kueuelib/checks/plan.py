@@ -27,7 +27,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY, PodSetUpdate
 from kueuelib.api.meta import Obj, format_time, parse_time
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
-from kueuelib.controllers import workload_state as states
+from kueuelib.workload import states
 
 DEFAULT_RETRY_MINUTES = 15
 MESSAGE_LIMIT = 32768

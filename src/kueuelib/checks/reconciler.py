@@ -21,13 +21,13 @@ from kueuelib.checks.plan import Ask, Asked, Reservation, Reset, Rest, reservati
 from kueuelib.checks.turns import Turns
 from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
 from kueuelib.checks.writing import EntryWriter
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import ApiError, Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
+from kueuelib.workload import states
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder

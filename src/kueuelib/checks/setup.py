@@ -11,7 +11,6 @@ from kueuelib.checks.activity import ActivityReconciler
 from kueuelib.checks.definition import Check
 from kueuelib.checks.parameters import ParameterSource
 from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler, entry_key
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
@@ -22,6 +21,7 @@ from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.workload import states
 
 
 def setup(

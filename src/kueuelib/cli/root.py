@@ -266,7 +266,8 @@ def run(
 
     MODULE is a Python module or the path of a .py file that holds a subclass of GenericJob or an
     Integration; NAME is needed when it holds several. A module may hold admission checks instead,
-    which then all run; they take --kubeconfig, --log-format, --log-level and --server-timeout.
+    which then all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and
+    the options of the log.
     """
     from kueuelib.cli.run import Options, run
 

@@ -47,14 +47,22 @@ def run(
     logs.configure(log_format, log_level)
     checks = load_checks(reference)
     if checks:
-        anyio.run(partial(serve, *checks, kubeconfig=kubeconfig, server_timeout=server_timeout))
+        start = partial(
+            serve,
+            *checks,
+            kubeconfig=kubeconfig,
+            server_timeout=server_timeout,
+            namespace=options.namespace or "",
+            leader_elect=options.leader_elect is not False,
+        )
+        anyio.run(start)
         return 0
     integration = load(reference)
     base = with_options(load_configuration(config), options)
     configuration = own_configuration(base, integration)
     source = str(config) if config else f"kueuelib run {reference}"
-    start = partial(run_manager, assemble=assembler(integration))
-    anyio.run(start, configuration, source, kubeconfig, server_timeout)
+    manage = partial(run_manager, assemble=assembler(integration))
+    anyio.run(manage, configuration, source, kubeconfig, server_timeout)
     return 0
 
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
-from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.evictions import Eviction, Evictor
 from kueuelib.controllers.orders import Orders, Refusals
-from kueuelib.controllers.workload_state import IllegalTransition, Phase
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.events import Confirmed, Forgotten
+from kueuelib.workload import states
+from kueuelib.workload.states import IllegalTransition, Phase
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Settled

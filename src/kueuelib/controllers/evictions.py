@@ -12,13 +12,13 @@ import attrs
 
 from kueuelib.api import names
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.orders import Orders, Refusals
-from kueuelib.controllers.workload_state import IllegalTransition
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.events import EvictionFailed
 from kueuelib.scheduler.preemption.victims import Preemption, Victim
+from kueuelib.workload import states
+from kueuelib.workload.states import IllegalTransition
 
 
 @attrs.frozen(eq=False)

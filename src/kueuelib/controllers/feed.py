@@ -15,7 +15,6 @@ import attrs
 from kueuelib.api import core, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, key_of, labels_of
-from kueuelib.controllers.workload_state import has_quota, is_held_back
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -23,6 +22,7 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
+from kueuelib.workload.states import has_quota, is_held_back
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder

@@ -9,12 +9,12 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.status_writer import write_status
 from kueuelib.errors import ApiError, Conflict, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.events import Event
+from kueuelib.workload.writer import write_status
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder

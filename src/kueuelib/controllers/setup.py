@@ -25,8 +25,6 @@ from kueuelib.controllers.workload import (
     WorkloadReconciler,
     queue_matters,
 )
-from kueuelib.controllers.workload_life import LifeSettings
-from kueuelib.controllers.workload_plan import named_checks
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
@@ -38,6 +36,8 @@ from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Effects
+from kueuelib.workload.checks import named_checks
+from kueuelib.workload.life import LifeSettings
 
 STATUS_DELAY = 0.02
 """Seconds in which several changes of a queue become one look at it."""

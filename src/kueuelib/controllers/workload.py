@@ -1,4 +1,4 @@
-"""The workload reconciler: does what `workload_plan` decides (spec/jobs 5.1)."""
+"""The workload reconciler: does what `kueuelib.workload.plan` decides (spec/jobs 5.1)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,8 @@ import attrs
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
 from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
-from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.status_writer import write_status
-from kueuelib.controllers.workload_life import LifeSettings
-from kueuelib.controllers.workload_plan import (
-    Step,
-    Surroundings,
-    named_checks,
-    next_step,
-    passed_all,
-    preempts_early,
-    required_checks,
-)
-from kueuelib.controllers.workload_state import Phase
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client, PatchType
@@ -33,6 +20,12 @@ from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.activity import Activity
 from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn, Reason
+from kueuelib.workload import states
+from kueuelib.workload.checks import named_checks, passed_all, preempts_early, required_checks
+from kueuelib.workload.life import LifeSettings
+from kueuelib.workload.plan import Step, Surroundings, next_step
+from kueuelib.workload.states import Phase
+from kueuelib.workload.writer import write_status
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder

@@ -125,7 +125,7 @@ class JobWithReplacements(abc.ABC):
         """The raw Workload as it has to be once its quota is free.
 
         Args:
-            workload: as `workload_state.release` left it.
+            workload: as `states.release` left it.
             now: seconds since the epoch.
         """
 

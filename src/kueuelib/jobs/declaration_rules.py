@@ -47,6 +47,23 @@ def check_resource(resource: Any) -> None:
         raise ValueError(f"resource: {'; '.join(wrong)}")
 
 
+def check_versions(resource: Resource, versions: Any) -> None:
+    """Further versions of a kind can be.
+
+    Raises:
+        ValueError: one of them cannot, or is there twice.
+    """
+    if not isinstance(versions, list | tuple):
+        raise ValueError(f"other_versions={versions!r} is no tuple of versions")  # noqa: TRY004
+    known = {resource.version}
+    for version in versions:
+        if not isinstance(version, str) or not _VERSION.fullmatch(version):
+            raise ValueError(f"other_versions: {version!r} is no version such as v1")
+        if version in known:
+            raise ValueError(f"other_versions: {version!r} is there twice")
+        known.add(version)
+
+
 def check_shapes(pods: Any, shape: type) -> None:
     """There are pods, each shape with a name of its own.
 

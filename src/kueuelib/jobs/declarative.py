@@ -30,7 +30,13 @@ from kueuelib.api.names import is_dns1123_label
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import podset_info
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
-from kueuelib.jobs.declaration_rules import check_pods, check_resource, check_rest, check_shapes
+from kueuelib.jobs.declaration_rules import (
+    check_pods,
+    check_resource,
+    check_rest,
+    check_shapes,
+    check_versions,
+)
 from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.paths import check_path, elements, put, value
 from kueuelib.jobs.podset_info import PodSetInfo
@@ -242,6 +248,7 @@ def declare(
     message: str = "",
     name: str = "",
     validate: Validate = no_rules,
+    other_versions: Sequence[str] = (),
 ) -> Integration:
     """The integration of a kind that says by its fields all that there is to know.
 
@@ -256,6 +263,7 @@ def declare(
         message: the path of a sentence about the end; without it there is a general one.
         name: of the integration in configurations; by default group and kind in lower case.
         validate: rules for objects of the kind beyond those for all.
+        other_versions: versions with the same fields, read when that of `resource` is not served.
 
     Raises:
         ValueError: something here cannot be, or contradicts the rest; the argument is named.
@@ -270,13 +278,19 @@ def declare(
         if message:
             check_path("message", message, many=True)
         check_rest(name, validate)
+        check_versions(resource, other_versions)
     except ValueError as error:
         raise ValueError(f"{resource.kind}: {error}") from None
     declaration = Declaration(
         resource, tuple(pods), active, ready, succeeded, failed, suspend, message
     )
     base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
-    made = type(resource.kind, (base,), {"resource": resource, "declaration": declaration})
+    parts = {
+        "resource": resource,
+        "other_versions": tuple(other_versions),
+        "declaration": declaration,
+    }
+    made = type(resource.kind, (base,), parts)
     return Integration.of(made, name, validate)
 
 

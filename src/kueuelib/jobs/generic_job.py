@@ -77,6 +77,9 @@ class GenericJob(abc.ABC):
 
     resource: ClassVar[Resource]
     """The kind, at the version that is read and written."""
+    other_versions: ClassVar[tuple[str, ...]] = ()
+    """Versions with the same fields, read when that of `resource` is not served; the first that is
+    served counts."""
 
     def __init__(self, obj: Obj) -> None:
         self.object = obj

@@ -91,7 +91,7 @@ def _entry(
         "rules": [
             {
                 "apiGroups": [resource.group],
-                "apiVersions": [resource.version],
+                "apiVersions": [*integration.versions],
                 "operations": ["CREATE"] if mutating else ["CREATE", "UPDATE"],
                 "resources": [resource.plural],
                 "scope": "Namespaced",

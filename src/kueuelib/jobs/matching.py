@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, controller_of
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.equivalence import equivalent
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
 
 
 def owned_by(workload: Mapping[str, Any], uid: str) -> bool:

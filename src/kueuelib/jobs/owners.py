@@ -9,11 +9,11 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
 from kueuelib.api.names import PARENT_WORKLOAD, QUEUE_LABEL
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Ancestor
 from kueuelib.jobs.stores import JobStores, owner_uids
+from kueuelib.workload import states
 
 DEPTH = 16
 """Owners further up than this are not looked for."""
@@ -56,7 +56,8 @@ class Owners:
     """Follows controller references upwards, by UID, through objects of any kind.
 
     The highest object that is queued counts: one of an enabled kind, or of a kind that another
-    process manages. Owners of kinds that are not enabled are known only after `learn`. A job may
+    process manages. Owners of kinds that no store holds are known only after `learn`: kinds that
+    are not enabled, and those whose objects are not known at the moment. A job may
     also name its parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is
     believed only when the two share an owner, and a Workload that is not there admits nothing: who
     says so is no child to the webhook, and is told why it waits.
@@ -140,10 +141,15 @@ class Owners:
             return None
         group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
         external = (group if slash else "", ref["kind"]) in self._settings.external_kinds
-        return _Owner(found, ref["kind"], queueable=external)
+        enabled = any(integration.is_owner(ref) for integration in self._integrations)
+        return _Owner(found, ref["kind"], queueable=external or enabled)
 
     def _integration(self, ref: Mapping[str, Any]) -> Integration | None:
-        return next((found for found in self._integrations if found.is_owner(ref)), None)
+        """The enabled kind that a reference names, if its objects are in a store."""
+        for found in self._integrations:
+            if found.is_owner(ref):
+                return found if found.name in self._stores.jobs else None
+        return None
 
     def _stored(
         self, integration: Integration, ref: Mapping[str, Any], namespace: str

@@ -7,10 +7,10 @@ import enum
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.capabilities import JobWithCustomStop, Matching
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
 
 
 class Phase(enum.Enum):

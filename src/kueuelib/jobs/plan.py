@@ -9,7 +9,6 @@ from __future__ import annotations
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.names import JOB_UID_LABEL, PARENT_WORKLOAD, REASON_OUT_OF_SYNC
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import reports
 from kueuelib.jobs.capabilities import JobWithSkip, Matching, StopReason
@@ -29,6 +28,7 @@ from kueuelib.jobs.steps import (
     stop,
 )
 from kueuelib.jobs.workload_build import adopt
+from kueuelib.workload import states
 
 INVALID_RETRY = 300.0
 """Seconds until a job whose object says no pods is told so again, when nobody changes it."""

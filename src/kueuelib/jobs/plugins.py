@@ -17,7 +17,7 @@ from typing import Any
 
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.declaration_rules import check_resource
+from kueuelib.jobs.declaration_rules import check_resource, check_versions
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.importing import loaded, module_at, name_in
 from kueuelib.jobs.registry import Integration, Registry
@@ -171,7 +171,8 @@ def _as_integration(value: Any, subject: str) -> Integration | None:
     job_type = value.job_type if isinstance(value, Integration) else value
     try:
         check_resource(getattr(job_type, "resource", None))
+        check_versions(job_type.resource, job_type.other_versions)
     except ValueError as error:
-        fix = f"correct {job_type.__name__}.resource"
+        fix = f"correct {job_type.__name__}.resource, or its other_versions"
         raise ConfigError(subject, str(error), fix) from error
     return value if isinstance(value, Integration) else Integration.of(value)

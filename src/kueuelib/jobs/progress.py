@@ -24,9 +24,9 @@ from kueuelib.api.names import (
     REASON_SUCCEEDED,
     REQUEUED,
 )
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.capabilities import ComposableJob
 from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.workload import states
 
 JOB_FINISHED = "JobFinished"
 """What Kueue v0.6 writes however the job ended."""

@@ -71,7 +71,8 @@ class Integration:
         watched: the label selector of the objects that are watched; empty for all.
         transform: what of them is stored.
         makes_pods: whether its objects make pods of their own, which are left alone then.
-        wire: builds controllers and webhook where the ones of every kind do not do.
+        wire: builds controllers and webhook where the ones of every kind do not do; only for kinds
+            that every API server serves.
         entries: the entries of the webhook configurations, in the same case.
         rules: permissions beyond those of every kind.
     """
@@ -99,6 +100,19 @@ class Integration:
     def resource(self) -> Resource:
         """The kind, at the version that is read and written."""
         return self.job_type.resource
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions that it reads, its favourite first."""
+        return (self.resource.version, *self.job_type.other_versions)
+
+    def at(self, version: str) -> Integration:
+        """The same integration for a cluster that serves another version."""
+        if version == self.resource.version:
+            return self
+        base = self.job_type
+        moved = type(base.__name__, (base,), {"resource": base.resource.at(version)})
+        return attrs.evolve(self, job_type=moved)
 
     @property
     def component(self) -> str:

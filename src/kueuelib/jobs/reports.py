@@ -13,13 +13,13 @@ from kueuelib.api.names import (
     PODS_READY,
     RECLAIMABLE_PODS_MANAGER,
 )
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import status_writes
-from kueuelib.controllers.workload_life import WAIT_FOR_RECOVERY
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.commands import Command, PatchStatus
 from kueuelib.jobs.generic_job import GenericJob, PodSet
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
+from kueuelib.workload.life import WAIT_FOR_RECOVERY
+from kueuelib.workload.patches import status_writes
 
 WAIT_FOR_START = "WaitForStart"
 READY_STARTED = "Started"
@@ -35,7 +35,7 @@ def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
 
 
 def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
-    """What turns the status of a Workload into what `workload_state` made of it."""
+    """What turns the status of a Workload into what `transitions` made of it."""
     return tuple(
         PatchStatus(
             WORKLOADS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -16,11 +16,14 @@ from kueuelib.api.kinds import (
     WORKLOADS,
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import FieldError
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.executor import Executor, Recorder
 from kueuelib.jobs.foreign import ForeignOwners
-from kueuelib.jobs.manifests import webhook_path
+from kueuelib.jobs.kinds.abandoned import AbandonedWorkloads
+from kueuelib.jobs.kinds.follower import KindFollower
+from kueuelib.jobs.kinds.presence import is_lasting
+from kueuelib.jobs.kinds.standing import KindMetrics, Turn
+from kueuelib.jobs.kinds.turns import KindController
 from kueuelib.jobs.metrics import JobMetrics
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.parts import Parts
@@ -38,61 +41,14 @@ from kueuelib.jobs.stores import (
     owner_uids,
     prebuilt_name,
 )
-from kueuelib.jobs.webhook import default_job, validate_job
-from kueuelib.machinery.store import Delta
+from kueuelib.jobs.webhook_serving import JobWebhook
+from kueuelib.machinery.store import Delta, Store
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.controller import Controller
+from kueuelib.runtime.controller import Controller, Reconciler
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.admission import AdmissionRequest, mutating
-from kueuelib.runtime.webhook.server import WebhookServer
-
-
-@attrs.frozen
-class JobWebhook:
-    """The webhooks of one kind, as functions on raw objects.
-
-    Attributes:
-        resource: the kind.
-        mutate_path: where the webhook server answers on creation.
-        validate_path: where it answers on creation and update.
-        prepare: reads what the two functions need to know about the owners of an object, given it
-            and its namespace.
-        default: the object as it is stored, given it and its namespace; the same one when
-            nothing changes.
-        validate: the broken rules, given the new object and the one it replaces, if any.
-    """
-
-    resource: Resource
-    mutate_path: str
-    validate_path: str
-    prepare: Callable[[Obj, str], Awaitable[None]]
-    default: Callable[[Obj, str], Obj]
-    validate: Callable[[Obj, Obj | None], Sequence[FieldError]]
-
-    def register(self, server: WebhookServer) -> None:
-        """Serve both paths."""
-
-        def mutate(obj: Obj, request: AdmissionRequest) -> Obj:
-            return self.default(obj, request.namespace)
-
-        def judge(
-            new: Obj | None, old: Obj | None, _request: AdmissionRequest
-        ) -> Sequence[FieldError]:
-            return () if new is None else self.validate(new, old)
-
-        answer = mutating(mutate, with_request=True)
-
-        async def handle(request: AdmissionRequest) -> Obj:
-            if request.object is not None:
-                await self.prepare(request.object, request.namespace)
-            return answer(request)
-
-        server.admit(self.mutate_path, handle)
-        server.validate(self.validate_path, judge)
 
 
 @attrs.frozen
@@ -100,17 +56,17 @@ class Jobs:
     """What the application has to run.
 
     Attributes:
-        integrations: the enabled kinds that the API server serves.
-        controllers: one per kind.
+        controllers: for the leader.
+        followers: one for each kind that a CRD defines; they run on every replica.
         webhooks: one per enabled kind, also when the API server does not serve it yet.
     """
 
-    integrations: tuple[Integration, ...]
-    controllers: tuple[Controller, ...]
+    controllers: tuple[Controller | KindController, ...]
+    followers: tuple[KindFollower, ...]
     webhooks: tuple[Webhook, ...]
 
 
-async def setup(
+def setup(
     client: Client,
     cache: Cache,
     recorder: Recorder,
@@ -138,12 +94,12 @@ async def setup(
     """
     known = registry or builtin_registry()
     enabled = known.enabled(settings.frameworks)
-    served = [found for found in enabled if await _is_served(client, found)]
+    lasting = [found for found in enabled if is_lasting(found)]
     informers = {
         found.name: cache.informer(
             found.resource, label_selector=found.watched, transform=found.transform
         )
-        for found in served
+        for found in lasting
     }
     for informer in informers.values():
         informer.add_index(CONTROLLER_UID, controller_uid)
@@ -162,78 +118,82 @@ async def setup(
     if settings.manage_jobs_without_queue_name:
         others.append(queueing(NAMESPACES))
     flavors, workload_classes, pod_classes = (informer.store for informer in others[:3])
+    objects = {name: informer.store for name, informer in informers.items()}
     stores = JobStores(
-        {name: informer.store for name, informer in informers.items()},
+        objects,
         workloads.store,
         flavors,
         workload_classes,
         pod_classes,
         others[3].store if settings.manage_jobs_without_queue_name else None,
     )
-    parents = tuple(found for found in served if found.makes_pods)
+    parents = tuple(found for found in enabled if found.makes_pods)
     owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
     metrics = JobMetrics(telemetry)
-    controllers: list[Controller] = []
-    hooks: list[Webhook] = []
-    for found in enabled:
-        if found.wire is None:
-            hooks.append(_webhook(found, settings, stores, owners))
-            continue
-        parts = Parts(
-            found,
-            parents,
-            client,
-            cache,
-            recorder,
-            settings,
-            version,
-            stores,
-            owners,
-            workloads,
-            queueing(NAMESPACES),
-            (*others, *(informers[each.name] for each in parents)),
-            clock,
-            telemetry,
-        )
-        wired = found.wire(parts)
-        hooks.append(wired.webhook)
-        controllers += wired.controllers
-    for found in served:
-        if found.wire is not None:
-            continue
+    kind_metrics = KindMetrics(telemetry)
+
+    def controller_of(turn: Turn) -> Controller:
+        found = turn.integration
         executor = Executor(client, recorder, found.component, version, metrics.count)
-        reconciler = JobReconciler(found, stores, owners, executor, settings, clock)
+        reconciler: Reconciler
+        if turn.informer is None:
+            reconciler = AbandonedWorkloads(found, stores, executor)
+        else:
+            own = attrs.evolve(stores, jobs={found.name: turn.store})
+            reconciler = JobReconciler(found, own, owners, executor, settings, clock)
         kind = ".".join(filter(None, (found.resource.kind, found.resource.group)))
-        controller = Controller(
+        made = Controller(
             found.name,
             reconciler,
             settings.workers.get(kind, 1),
             clock=clock,
             telemetry=telemetry,
         )
-        controller.for_(informers[found.name])
-        controller.watches(workloads, _interested(found, informers[found.name]))
+        if turn.informer is not None:
+            made.for_(turn.informer)
+        made.watches(workloads, _interested(found, turn.store))
         for informer in others:
-            controller.watches(informer, lambda _: ())
-        controllers.append(controller)
-    return Jobs(tuple(served), tuple(controllers), tuple(hooks))
+            made.watches(informer, lambda _: ())
+        return made
 
-
-async def _is_served(client: Client, integration: Integration) -> bool:
-    resource = integration.resource
-    if resource.kind in await client.served_kinds(resource.group, resource.version):
-        return True
-    get_logger("jobs").warning(
-        "the API server does not serve this kind; its jobs are not managed",
-        integration=integration.name,
-        kind=resource.kind,
-        api_version=resource.api_version,
-    )
-    return False
+    controllers: list[Controller | KindController] = []
+    followers: list[KindFollower] = []
+    hooks: list[Webhook] = []
+    for found in enabled:
+        if found.wire is not None:
+            parts = Parts(
+                found,
+                parents,
+                client,
+                cache,
+                recorder,
+                settings,
+                version,
+                stores,
+                owners,
+                workloads,
+                queueing(NAMESPACES),
+                (*others, *(informers[each.name] for each in lasting if each.makes_pods)),
+                clock,
+                telemetry,
+            )
+            wired = found.wire(parts)
+            hooks.append(wired.webhook)
+            controllers += wired.controllers
+        elif found in lasting:
+            hooks.append(JobWebhook(found, settings, stores, owners, kind_metrics))
+            jobs = informers[found.name]
+            controllers.append(controller_of(Turn(found, jobs.store, jobs)))
+        else:
+            follower = KindFollower(found, client, cache, objects, kind_metrics, clock)
+            hooks.append(JobWebhook(found, settings, stores, owners, kind_metrics, follower))
+            followers.append(follower)
+            controllers.append(KindController(follower, controller_of, recorder))
+    return Jobs(tuple(controllers), tuple(followers), tuple(hooks))
 
 
 def _interested(
-    integration: Integration, jobs: Informer
+    integration: Integration, jobs: Store[Obj]
 ) -> Callable[[Delta[Obj]], Iterable[ObjectKey]]:
     """Which jobs a change of a Workload concerns: owners, their children, and who asks for it."""
 
@@ -248,35 +208,8 @@ def _interested(
                 ObjectKey(namespace, ref["name"]) for ref in refs if integration.is_owner(ref)
             ]
             for ref in refs:
-                found += jobs.store.keys_by_index(CONTROLLER_UID, ref["uid"])
-            found += jobs.store.keys_by_index(PREBUILT_NAME, key_of(workload))
+                found += jobs.keys_by_index(CONTROLLER_UID, ref["uid"])
+            found += jobs.keys_by_index(PREBUILT_NAME, key_of(workload))
         return found
 
     return keys
-
-
-def _webhook(
-    integration: Integration, settings: JobSettings, stores: JobStores, owners: Owners
-) -> JobWebhook:
-    resource = integration.resource
-
-    def default(obj: Obj, namespace: str) -> Obj:
-        return default_job(
-            integration,
-            obj,
-            settings,
-            namespace_labels=stores.namespace_labels(namespace),
-            has_ancestor=owners.is_child(obj, namespace),
-        )
-
-    def validate(new: Obj, old: Obj | None) -> Sequence[FieldError]:
-        return validate_job(integration, new, old)
-
-    return JobWebhook(
-        resource,
-        webhook_path(resource, mutating=True),
-        webhook_path(resource, mutating=False),
-        owners.learn,
-        default,
-        validate,
-    )

@@ -16,7 +16,6 @@ from kueuelib.api.names import (
     REASON_OUT_OF_SYNC,
     REASON_SUCCEEDED,
 )
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import PodSetError
 from kueuelib.jobs import reports
 from kueuelib.jobs.capabilities import (
@@ -56,6 +55,7 @@ from kueuelib.jobs.workload_build import (
     with_priority,
     with_queue,
 )
+from kueuelib.workload import states
 
 MISSING_RETRY = 5.0
 """Seconds until something that is missing is looked for again."""

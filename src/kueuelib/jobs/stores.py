@@ -74,7 +74,8 @@ class JobStores:
     """The stores that the reconcilers of jobs read.
 
     Attributes:
-        jobs: by the name of the integration.
+        jobs: by the name of the integration; of a kind that comes and goes only while its objects
+            are known.
         workloads: all Workloads, indexed by `OWNER_UID` and `OWNER_NAME`.
         flavors: ResourceFlavors.
         workload_classes: WorkloadPriorityClasses.

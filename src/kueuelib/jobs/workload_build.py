@@ -12,7 +12,6 @@ from kueuelib.api.names import (
     is_label_value,
     workload_name,
 )
-from kueuelib.controllers.workload_state import has_quota
 from kueuelib.jobs.generic_job import GenericJob, PodSet
 from kueuelib.jobs.priority import (
     Priority,
@@ -20,6 +19,7 @@ from kueuelib.jobs.priority import (
     class_ref,
     resolve,
 )
+from kueuelib.workload.states import has_quota
 
 _LIMIT = "maximumExecutionTimeSeconds"
 

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 import attrs
 
 from kueuelib.api.kinds import LEASES
-from kueuelib.api.meta import Obj, ObjectKey, format_micro_time
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, format_micro_time, labels_of
+from kueuelib.errors import Conflict
+
+RETRY_MARGIN = 1.2
+"""The renew deadline has to exceed the retry period by this factor."""
+CANDIDATE_PAUSE = 0.5
+"""Shortest pause of a candidate between two reads of the Lease, in retry periods."""
+CANDIDATE_SPREAD = 0.25
+"""Random addition to that pause, in retry periods."""
 
 
 @attrs.frozen
 class ElectionOptions:
     """Who wants to lead, and how patient everybody is; all times in seconds.
 
+    Attributes:
+        lease: namespace and name of the Lease.
+        identity: who we are; of one election at a time.
+        lease_duration: how long others leave a Lease alone that is not renewed.
+        renew_deadline: how long a leader that cannot renew its Lease goes on.
+        retry_period: how often a leader renews it.
+        release_on_cancel: whether a leader that ends frees its Lease.
+        labels: that the Lease gets besides those it has.
+        annotations: that the Lease gets besides those it has.
+
     Raises:
-        ValueError: unless `lease_duration > renew_deadline > retry_period * jitter > 0`.
+        ValueError: unless `lease_duration > renew_deadline > retry_period * 1.2 > 0`.
     """
 
     lease: ObjectKey
@@ -23,16 +42,19 @@ class ElectionOptions:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
-    jitter: float = 1.2
     release_on_cancel: bool = False
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         if not self.identity:
             raise ValueError("the identity must not be empty")
         if not self.lease_duration > self.renew_deadline:
             raise ValueError("the lease duration must exceed the renew deadline")
-        if not self.renew_deadline > self.retry_period * self.jitter > 0:
-            raise ValueError("the renew deadline must exceed the retry period with its jitter")
+        if not self.renew_deadline > self.retry_period * RETRY_MARGIN > 0:
+            raise ValueError(
+                f"the renew deadline must exceed {RETRY_MARGIN} positive retry periods"
+            )
 
     @property
     def request_timeout(self) -> float:
@@ -148,6 +170,8 @@ class _State(Enum):
     FAST_WRITING = "fast writing"
     WAITING = "waiting"
     RELEASING = "releasing"
+    REREADING = "reading before a second release"
+    LAST_RELEASING = "releasing again"
     OVER = "over"
 
 
@@ -161,15 +185,25 @@ class ElectionCore:
     Guarantees: whether another holder's lease has expired is judged only by how long *this* process
     saw no change of the record, never by comparing clocks of two machines. Leadership ends on our
     side (`renew_deadline` after the last successful renewal began) before others may take over.
+    A Lease that names our own identity is taken at once: only an earlier election of this process
+    can have written it, and that one is over. So an identity must never be used by two elections
+    at a time.
+
+    A candidate reads the Lease more often than a leader renews it, and again at the moment at
+    which it expires. So it takes over at most 3/4 of a retry period and one call later than the
+    lease duration after the last renewal, and as soon after a release.
 
     Attributes:
         leading: whether this process leads, as of the last step.
+        standing: whether this process may acquire the Lease; otherwise it only observes, so that
+            the time that another holder has left runs meanwhile.
         slow_paths: renewals that needed a fresh read first.
     """
 
     def __init__(self, options: ElectionOptions) -> None:
         self.options = options
         self.leading = False
+        self.standing = True
         self.slow_paths = 0
         self._state = _State.NEW
         self._lease: Obj | None = None
@@ -211,8 +245,14 @@ class ElectionCore:
         match event:
             case Cancelled() if self._state is not _State.OVER:
                 found = self._cancel(wall)
-            case Written() | Failed() if self._state is _State.RELEASING:
+            case Failed(Conflict()) if self._state is _State.RELEASING:
+                # A renewal that was cancelled has arrived all the same.
+                self._state = _State.REREADING
+                found = [GetLease()]
+            case Written() | Failed() if self._state in (_State.RELEASING, _State.LAST_RELEASING):
                 found = self._over()
+            case Fetched() | Failed() if self._state is _State.REREADING:
+                found = self._release_again(event, wall)
             case Fetched(lease) if self._state is _State.FETCHING:
                 found = self._fetched(lease, now, wall, chance)
             case Written(lease) if self._state in (_State.WRITING, _State.FAST_WRITING):
@@ -221,7 +261,7 @@ class ElectionCore:
                 self.slow_paths += 1
                 found = self._fetch(self._renewing_since)
             case Failed() if self._state in (_State.FETCHING, _State.WRITING):
-                found = self._retry(chance)
+                found = self._retry(now, chance)
             case Tick() if self._state is _State.WAITING and self.leading:
                 self._renewing_since = now
                 found = self._update(wall, _State.FAST_WRITING)
@@ -241,6 +281,8 @@ class ElectionCore:
     def _fetched(self, lease: Obj | None, now: float, wall: float, chance: float) -> list[Command]:
         if lease is None:
             self._lease = None
+            if not self.standing:
+                return self._retry(now, chance)
             self._state = _State.WRITING
             return [CreateLease(self._claim(wall))]
         said = self._observe(lease, now)
@@ -248,9 +290,10 @@ class ElectionCore:
         if holder and holder != self.options.identity:
             if self.leading:
                 return said + self._lose(f"{holder} holds the lease")
-            duration = self._seen.get("leaseDurationSeconds") or self.options.lease_duration
-            if now < self._seen_at + duration:
-                return said + self._retry(chance)
+            if now < self._expiry():
+                return said + self._retry(now, chance)
+        if not (self.leading or self.standing):
+            return said + self._retry(now, chance)
         return said + self._update(wall, _State.WRITING)
 
     def _update(self, wall: float, state: _State) -> list[Command]:
@@ -267,9 +310,18 @@ class ElectionCore:
             said.append(StartedLeading())
         return said + self._wait(self.options.retry_period)
 
-    def _retry(self, chance: float) -> list[Command]:
-        jitter = 0.0 if self.leading else self.options.jitter * chance
-        return self._wait(self.options.retry_period * (1.0 + jitter))
+    def _expiry(self) -> float:
+        """When the observed lease of another holder has expired unless it is renewed."""
+        duration: float = self._seen.get("leaseDurationSeconds") or self.options.lease_duration
+        return self._seen_at + duration
+
+    def _retry(self, now: float, chance: float) -> list[Command]:
+        period = self.options.retry_period
+        if self.leading:
+            return self._wait(period)
+        pause = period * (CANDIDATE_PAUSE + CANDIDATE_SPREAD * chance)
+        left = self._expiry() - now if self._holder else 0.0
+        return self._wait(min(pause, left) if left > 0.0 else pause)
 
     def _wait(self, seconds: float) -> list[Command]:
         self._state = _State.WAITING
@@ -303,26 +355,45 @@ class ElectionCore:
         return {**self._base(), "spec": spec}
 
     def _base(self) -> Obj:
-        if self._lease is not None:
-            return self._lease
         namespace, name = self.options.lease
-        return {
+        found: Obj = self._lease or {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"namespace": namespace, "name": name},
         }
+        meta = dict(found["metadata"])
+        if self.options.labels:
+            meta["labels"] = {**labels_of(found), **self.options.labels}
+        if self.options.annotations:
+            meta["annotations"] = {**annotations_of(found), **self.options.annotations}
+        return {**found, "metadata": meta}
 
     def _lose(self, why: str) -> list[Command]:
         self.leading = False
         return [StoppedLeading(why), *self._over()]
 
     def _cancel(self, wall: float) -> list[Command]:
+        if self._state is _State.WRITING and not self.leading and self.options.release_on_cancel:
+            self._state = _State.REREADING  # the cancelled claim may have arrived
+            return [GetLease()]
         if not (self.leading and self.options.release_on_cancel):
             stopped: list[Command] = [StoppedLeading("cancelled")] if self.leading else []
             self.leading = False
             return stopped + self._over()
         self.leading = False
         self._state = _State.RELEASING
+        return [StoppedLeading("cancelled"), UpdateLease(self._released(self._base(), wall))]
+
+    def _release_again(self, event: Fetched | Failed, wall: float) -> list[Command]:
+        lease = event.lease if isinstance(event, Fetched) else None
+        spec = (lease or {}).get("spec") or {}
+        if lease is None or spec.get("holderIdentity") != self.options.identity:
+            return self._over()
+        self._lease, self._seen = lease, spec
+        self._state = _State.LAST_RELEASING
+        return [UpdateLease(self._released(lease, wall))]
+
+    def _released(self, lease: Obj, wall: float) -> Obj:
         at = format_micro_time(wall)
         spec = {
             **self._seen,
@@ -331,7 +402,7 @@ class ElectionCore:
             "acquireTime": at,
             "renewTime": at,
         }
-        return [StoppedLeading("cancelled"), UpdateLease({**self._base(), "spec": spec})]
+        return {**lease, "spec": spec}
 
     def _over(self) -> list[Command]:
         self._state = _State.OVER

@@ -78,7 +78,32 @@ class Cache:
                     f"{resource.plural} are cached with another version or transform already"
                 )
             return informer
-        informer = Informer(
+        informer = self.apart(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            transform=transform,
+        )
+        self._informers[scope] = (informer, transform)
+        if self._group is not None:
+            self._start(self._group, informer)
+        return informer
+
+    def apart(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        transform: Transform = strip,
+    ) -> Informer:
+        """A new informer that is not shared, for a kind that may come and go.
+
+        The caller runs it. The cache neither starts it nor waits until it is synced.
+        """
+        return Informer(
             self._client,
             resource,
             namespace=namespace,
@@ -89,10 +114,6 @@ class Cache:
             clock=self._clock,
             telemetry=self._telemetry,
         )
-        self._informers[scope] = (informer, transform)
-        if self._group is not None:
-            self._start(self._group, informer)
-        return informer
 
     @property
     def synced(self) -> bool:

@@ -97,6 +97,7 @@ class Controller:
         self._sync_timeout = sync_timeout
         self._clock = clock
         self._informers: list[Informer] = []
+        self._unsubscribe: list[Callable[[], None]] = []
         self._metrics = None if telemetry is None else telemetry.controller(name, workers)
         self._log = get_logger(f"controller.{name}")
 
@@ -134,7 +135,7 @@ class Controller:
                 self.queue.add(*keys, priority=LOW_PRIORITY if _is_old_news(delta) else None)
 
         self._informers.append(informer)
-        informer.add_handler(handler)
+        self._unsubscribe.append(informer.add_handler(handler))
         return self
 
     def enqueue(self, *keys: ObjectKey, after: float = 0.0, priority: int | None = None) -> None:
@@ -159,6 +160,8 @@ class Controller:
             for task in ended:
                 task.result()
         finally:
+            for unsubscribe in self._unsubscribe:
+                unsubscribe()
             self.queue.shut_down(drain=False)
             try:
                 await asyncio.wait(tasks, timeout=STOP_GRACE)

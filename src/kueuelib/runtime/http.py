@@ -90,6 +90,9 @@ def _why_unbound(error: OSError) -> str:
 class ProbeServer:
     """`/healthz` and `/readyz`, with a sub-path per check, `?verbose` and `?exclude=name`.
 
+    Answers withhold why a check failed, and the log has it, unless the reason is `shown`: probes
+    need no credentials.
+
     Args:
         host: the address to bind.
         port: 0 for any free one; see `port`.
@@ -111,17 +114,18 @@ class ProbeServer:
         self._subject = subject
         self._host = host
         self._checks: dict[str, dict[str, Check]] = {live_path: {}, ready_path: {}}
+        self._shown: set[tuple[str, str]] = set()
         self._live, self._ready = live_path, ready_path
         self._log = get_logger("probes")
         self._started = False
 
-    def add_live_check(self, name: str, check: Check) -> None:
+    def add_live_check(self, name: str, check: Check, *, shown: bool = False) -> None:
         """Liveness also depends on this. Add before `run`."""
-        self._add(self._live, name, check)
+        self._add(self._live, name, check, shown=shown)
 
-    def add_ready_check(self, name: str, check: Check) -> None:
+    def add_ready_check(self, name: str, check: Check, *, shown: bool = False) -> None:
         """Readiness also depends on this. Add before `run`."""
-        self._add(self._ready, name, check)
+        self._add(self._ready, name, check, shown=shown)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
@@ -131,15 +135,17 @@ class ProbeServer:
             app.router.add_get(path, self._all(path, checks))
             app.router.add_get(path + "/", self._all(path, checks))
             for name, check in (checks or {"ping": lambda: ""}).items():
-                app.router.add_get(f"{path}/{name}", self._one(name, check))
+                app.router.add_get(f"{path}/{name}", self._one(path, name, check))
         async with serving(app, self._host, self.port, subject=self._subject) as self.port:
             ready()
             await asyncio.Event().wait()
 
-    def _add(self, path: str, name: str, check: Check) -> None:
+    def _add(self, path: str, name: str, check: Check, *, shown: bool) -> None:
         if self._started:
             raise RuntimeError("checks are added before the server starts")
         self._checks[path][name] = check
+        if shown:
+            self._shown.add((path, name))
 
     def _all(self, path: str, checks: Mapping[str, Check]) -> WebHandler:
         async def handle(request: web.Request) -> web.Response:
@@ -150,7 +156,10 @@ class ProbeServer:
                     lines.append(f"[+]{name} excluded: ok")
                     continue
                 reason = check()
-                lines.append(f"[-]{name} failed: reason withheld" if reason else f"[+]{name} ok")
+                if reason:
+                    lines.append(f"[-]{name} failed: {self._told(path, name, reason)}")
+                else:
+                    lines.append(f"[+]{name} ok")
                 if reason:
                     failed.append(f"{name}: {reason}")
             if failed:
@@ -164,14 +173,17 @@ class ProbeServer:
 
         return handle
 
-    @staticmethod
-    def _one(name: str, check: Check) -> WebHandler:
+    def _one(self, path: str, name: str, check: Check) -> WebHandler:
         async def handle(_: web.Request) -> web.Response:
-            if check():
-                return web.Response(status=500, text=f"{name} failed: reason withheld\n")
+            if reason := check():
+                text = f"{name} failed: {self._told(path, name, reason)}\n"
+                return web.Response(status=500, text=text)
             return web.Response(text="ok")
 
         return handle
+
+    def _told(self, path: str, name: str, reason: str) -> str:
+        return reason if (path, name) in self._shown else "reason withheld"
 
 
 class MetricsServer:

@@ -105,6 +105,7 @@ class Informer:
         self.resource = resource
         self.store: Store[Obj] = Store({NAMESPACE_INDEX: namespace_of})
         self.last_error: Exception | None = None
+        self.failing: Exception | None = None  # None again once a list or watch succeeds
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -211,6 +212,7 @@ class Informer:
             )
         except (ApiError, TransportError, ConfigError) as error:
             return ListFailed(error)
+        self.failing = None
         return Listed(page.items, page.resource_version, page.continue_token)
 
     async def _watch(self, asked: Watch) -> Input:
@@ -227,6 +229,7 @@ class Informer:
             )
         except (ApiError, TransportError, ConfigError) as error:
             return StreamEnded(error)
+        self.failing = None
         return WatchOpened()
 
     async def _go_on(self) -> Input:
@@ -262,7 +265,7 @@ class Informer:
             await stream.aclose()
 
     def _note(self, error: Exception, during: str) -> None:
-        self.last_error = error
+        self.last_error = self.failing = error
         expected = isinstance(error, Gone)
         log = self._log.info if expected else self._log.warning
         log(f"{during} failed", error=str(error), kind=type(error).__name__)

@@ -49,6 +49,8 @@ class Elector:
     Give it a client of its own, so that calls of others cannot delay a renewal. Whoever writes as
     the leader asks `is_leader()` before: a blocked event loop delays renewals, too.
 
+    An elector stands for election from the start of `run`, unless `hold` was called before.
+
     Args:
         client: reads and writes the Lease.
         options: which Lease, who we are, and how patient everybody is.
@@ -69,6 +71,7 @@ class Elector:
         self._options = options
         self._clock = clock
         self._core = ElectionCore(options)
+        self._stood = asyncio.Event()
         self._log = get_logger("leader", identity=options.identity)
         self._report = self._reporter(telemetry)
 
@@ -80,6 +83,15 @@ class Elector:
     def is_leader(self) -> bool:
         """Whether this process may act as the leader at this moment."""
         return self._core.is_leader(self._clock.monotonic())
+
+    def hold(self) -> None:
+        """Only observe the Lease until `stand` is called; call it before `run`."""
+        self._core.standing = False
+
+    def stand(self) -> None:
+        """Acquire the Lease as soon as it is free; calling again does nothing."""
+        self._core.standing = True
+        self._stood.set()
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Acquire, then renew until cancelled; `ready` is called once this process leads.
@@ -123,13 +135,28 @@ class Elector:
         try:
             async with asyncio.timeout(left) as limit:
                 if isinstance(command, Wait):
-                    await self._clock.sleep(command.seconds)
+                    await self._pause(command.seconds)
                     return Tick()
                 return await self._call(command)
         except TimeoutError:
             if not limit.expired():
                 raise
             return Tick()
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep; `stand` ends the pause of an elector that only observed."""
+        if self._core.standing:
+            await self._clock.sleep(seconds)
+            return
+        tasks = [
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+            asyncio.ensure_future(self._stood.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _call(self, command: Command) -> Input:
         try:

@@ -140,9 +140,13 @@ class Manager:
             raise StopTimeout(late, self._stop_deadline)
 
     async def _start_all(self) -> None:
+        if self._elector is not None:
+            # The time that a dead leader's lease has left runs while our own parts start.
+            self._elector_part().hold()
+            self._start(self._elector)
         for group in START_ORDER:
             if group is Group.ELECTED and self._elector is not None:
-                self._start(self._elector)
+                self._elector_part().stand()
                 await self._until_ready([self._elector])
             if self._stop.is_set():
                 return

@@ -64,6 +64,10 @@ class Transport:
         observer: is told about every call.
         user_agent: the `User-Agent` header.
         max_line: bytes of the longest watch event that is accepted.
+
+    Attributes:
+        answered_at: when the server last answered with anything but a failure of its own, in
+            monotonic seconds of the clock; None before the first such answer.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Transport:
         self._source = FixedSource(source) if isinstance(source, Endpoint) else source
         self._clock = clock
         self.observer = observer
+        self.answered_at: float | None = None
         self._user_agent = user_agent
         self._max_line = max_line
         self._endpoint: Endpoint | None = None
@@ -142,6 +147,8 @@ class Transport:
                 self.observer.answered(
                     verb or method, method, code, host, seconds, len(body or b""), received
                 )
+        if response.status < 500:
+            self.answered_at = self._clock.monotonic()
         if response.status >= 300:
             raise failure(response.status, response.headers.get("Retry-After"), data)
         return Response(response.status, headers_of(response), data)
@@ -175,6 +182,7 @@ class Transport:
         except BaseException:
             await lease.release()
             raise
+        self.answered_at = self._clock.monotonic()
         return WatchStream(
             response,
             server_timeout=timeout,

@@ -11,7 +11,7 @@ observed: a workload that changed meanwhile is neither admitted nor parked on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import attrs
 
@@ -115,7 +115,7 @@ class Engine:
         return self._queues.has_work(now)
 
     def next_deadline(self) -> float | None:
-        """When time alone makes work, in seconds since the epoch: the end of the next back-off."""
+        """When time alone makes work, in seconds since the epoch; None when it does not."""
         return self._queues.next_deadline()
 
     def reconsider(self) -> None:
@@ -181,9 +181,9 @@ class Engine:
                 now=now,
                 promise=wait.promise,
             )
-            waits += self._alike(alike)
+            waits += filter(None, map(self._alike, alike))
             touched[wait.key] = wait.cluster_queue
-        waits += self._alike(item.info.key for item in self._queues.take_untold())
+        waits += (self._wait(item, reason) for item, reason in self._queues.take_untold())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
             tuple(sorted({self._state.named_local_queue(key) for key in touched})),
@@ -215,13 +215,15 @@ class Engine:
             and self.activity(cluster_queue).active
         )
 
-    def _alike(self, keys: Iterable[ObjectKey]) -> Iterator[Wait]:
-        """What to tell about workloads that got the verdict of another one of their shape."""
-        for key in keys:
-            item, home = self._queues.get(key), self._queues.home(key)
-            if item is not None and home is not None and item.reason is not None:
-                info = item.info
-                yield Wait(key, info.uid, info.workload, home, item.reason, Requeue.GENERIC)
+    def _alike(self, key: ObjectKey) -> Wait | None:
+        """What to tell about a workload that got the verdict of another one of its shape."""
+        item = self._queues.get(key)
+        return None if item is None or item.reason is None else self._wait(item, item.reason)
+
+    def _wait(self, item: Pending, reason: Reason) -> Wait:
+        info, home = item.info, self._queues.home(item.info.key)
+        assert home is not None, "what waits has a home"
+        return Wait(info.key, info.uid, info.workload, home, reason, Requeue.GENERIC)
 
     def _assume(self, admit: Admit) -> None:
         holder = holder_of(

@@ -66,7 +66,7 @@ class Facts:
         if not self.state.cache.set_queue(spec):
             return
         self.state.effects.cluster_queues.add(spec.name)
-        self._sync_queue(spec)
+        self._sync_queue(spec, now)
         if before is None:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
                 self.workloads.place_all(local_queue, now)
@@ -76,10 +76,10 @@ class Facts:
             self.state.note_all_in(spec.name)
         self.state.wake(spec.name)
 
-    def _sync_queue(self, spec: QueueSpec) -> None:
+    def _sync_queue(self, spec: QueueSpec, now: float) -> None:
         activity = self.state.cache.activity(spec.name)
         active = activity is not None and activity.active
-        self.state.queues.set_queue(spec, active=active)
+        self.state.queues.set_queue(spec, active=active, now=now)
 
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
         before = self.state.cache.spec(event.name)
@@ -93,29 +93,29 @@ class Facts:
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
         self.state.queues.scopes.wake(scope_of(before.cohort, event.name), None)
 
-    def _review(self, users: tuple[str, ...]) -> None:
+    def _review(self, users: tuple[str, ...], now: float) -> None:
         """Flavors or checks changed: activity may have, and what they allow."""
         for name in users:
             spec = self.state.cache.spec(name)
             if spec is not None:
-                self._sync_queue(spec)
+                self._sync_queue(spec, now)
                 self.state.effects.cluster_queues.add(name)
                 self.state.note_all_in(name)
                 self.state.wake(name)
 
-    def _flavor_set(self, event: events.FlavorSet, _: float) -> None:
-        self._review(self.state.cache.set_flavor(flavor_of(event.flavor)))
+    def _flavor_set(self, event: events.FlavorSet, now: float) -> None:
+        self._review(self.state.cache.set_flavor(flavor_of(event.flavor)), now)
 
-    def _flavor_gone(self, event: events.FlavorGone, _: float) -> None:
-        self._review(self.state.cache.remove_flavor(event.name))
+    def _flavor_gone(self, event: events.FlavorGone, now: float) -> None:
+        self._review(self.state.cache.remove_flavor(event.name), now)
 
-    def _check_set(self, event: events.CheckSet, _: float) -> None:
+    def _check_set(self, event: events.CheckSet, now: float) -> None:
         active = conditions.is_true(event.check.status.conditions, names.ACTIVE)
         late = event.check.spec.preemption_policy == AFTER_CHECK_PASSED_OR_ON_DEMAND
-        self._review(self.state.cache.set_check(event.check.name, active=active, late=late))
+        self._review(self.state.cache.set_check(event.check.name, active=active, late=late), now)
 
-    def _check_gone(self, event: events.CheckGone, _: float) -> None:
-        self._review(self.state.cache.remove_check(event.name))
+    def _check_gone(self, event: events.CheckGone, now: float) -> None:
+        self._review(self.state.cache.remove_check(event.name), now)
 
     # --- LocalQueues
 

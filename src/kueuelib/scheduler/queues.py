@@ -8,7 +8,7 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 
@@ -26,9 +26,16 @@ from kueuelib.scheduler.pending import (
 )
 from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, NoFlavors, Reason
+from kueuelib.scheduler.reasons import (
+    BehindHead,
+    InvalidResources,
+    LimitRangeViolated,
+    NoFlavors,
+    Reason,
+)
 from kueuelib.scheduler.scopes import Scopes, scope_of
 from kueuelib.scheduler.shapes import OPEN
+from kueuelib.scheduler.silence import Silence
 from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
@@ -55,16 +62,19 @@ class Queues:
         self._home: dict[ObjectKey, str] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
         self._untold: dict[ObjectKey, None] = {}
+        self._silence = Silence()
         self._came_round: dict[ObjectKey, None] = {}
 
     # --- ClusterQueues
 
-    def set_queue(self, spec: QueueSpec, *, active: bool) -> None:
+    def set_queue(self, spec: QueueSpec, *, active: bool, now: float) -> None:
         """Takes over a new or changed ClusterQueue. Waking is the caller's decision.
 
         Args:
             spec: the ClusterQueue.
-            active: whether it offers heads.
+            active: whether it offers heads. When it does so again, the workloads that wait in it
+                are reported anew, because meanwhile something else was.
+            now: seconds since the epoch.
         """
         name = spec.name
         queue = self._queues.get(name)
@@ -72,6 +82,9 @@ class Queues:
             queue = self._queues[name] = PendingQueue(name)
         scope = scope_of(spec.cohort, name)
         self.scopes.put(queue, scope)
+        if active and not queue.active:
+            for key in queue.items:
+                self._silence.add(key, now)
         queue.strict, queue.active = spec.strict, active
         queue.by_age = spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
         queue.preempts = not spec.preemption.spares_all
@@ -92,6 +105,7 @@ class Queues:
         self.scopes.remove(name)
         for key in queue.items:
             del self._home[key]
+            self._silence.forget(key)
         return tuple(queue.items)
 
     def queue(self, name: str) -> PendingQueue | None:
@@ -154,6 +168,8 @@ class Queues:
         if known is not None and item.reason is None:
             item.reason = known
             self._untold[key] = None
+        elif item.reason is None:
+            self._silence.add(key, now)
         if queue.join(item):
             self._touch(queue.name)
 
@@ -162,6 +178,7 @@ class Queues:
         home = self._home.pop(key, None)
         if home is None:
             return None
+        self._silence.forget(key)
         self._touch(home)
         queue = self._queues[home]
         if queue.sticky == key:
@@ -205,6 +222,7 @@ class Queues:
         if item.changed:
             self._enter(queue, item, now)
             return ()
+        self._silence.forget(key)
         began = self.scopes.cycle if item.since is None else item.since
         item.reason, item.progress, item.since = reason, progress, None
         goes_on = is_unfinished(progress) and progress not in item.seen
@@ -267,7 +285,10 @@ class Queues:
             if began == OPEN:
                 item.start_over()
             self.scopes.doubt(self.scopes.of(queue.name))
-            return queue.give_up(item, reason, began)
+            alike = queue.give_up(item, reason, began)
+            for key in alike:
+                self._silence.forget(key)
+            return alike
         else:
             queue.set_aside(item, Aside.MOVE)
         return ()
@@ -326,7 +347,14 @@ class Queues:
             self._enter(self._queues[self._home[key]], item, now)
 
     def next_deadline(self) -> float | None:
-        """When the next back-off ends, in seconds since the epoch; None when none is under way."""
+        """When time alone makes work, in seconds since the epoch; None when it does not.
+
+        That is the end of a back-off, or the time to say who is ahead of a workload.
+        """
+        found = (self._end_of_back_off(), self._silence.deadline())
+        return min((deadline for deadline in found if deadline is not None), default=None)
+
+    def _end_of_back_off(self) -> float | None:
         while self._deadlines:
             deadline, key = self._deadlines[0]
             item = self.get(key)
@@ -340,16 +368,37 @@ class Queues:
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head, or a verdict is to be told."""
         self._expire(now)
-        return bool(self._untold) or self.scopes.any_due()
+        return bool(self._untold) or self.scopes.any_due() or self._ends_silence(now)
 
-    def take_untold(self) -> tuple[Pending, ...]:
-        """Workloads parked without a cycle, because one of their shape was tried in vain."""
-        found = (self.get(key) for key in self._untold)
-        told = tuple(
-            item for item in found if item is not None and item.place is Place.INADMISSIBLE
-        )
+    def _ends_silence(self, now: float) -> bool:
+        """Whether some workload waited long enough for a cycle to report its verdict."""
+        self._untold.update(dict.fromkeys(self._silence.take(now, self._has_reason)))
+        return bool(self._untold)
+
+    def _has_reason(self, key: ObjectKey) -> bool:
+        return self._reason(key) is not None
+
+    def _reason(self, key: ObjectKey) -> Reason | None:
+        """Why a workload waits at rest; None when a cycle is going to try it, or it left."""
+        item, home = self.get(key), self._home.get(key)
+        if item is None or home is None or not self._queues[home].active:
+            return None
+        if item.place is Place.INADMISSIBLE:
+            return item.reason
+        first = self._queues[home].first() if item.place is Place.HEAP else None
+        return None if first is None or first is item else BehindHead(first.info.key, home)
+
+    def take_untold(self) -> Iterator[tuple[Pending, Reason]]:
+        """Workloads to report without a cycle of their own, each with the reason.
+
+        They are parked because one of their shape was tried in vain, or wait behind a blocked head.
+        """
+        keys = tuple(self._untold)
         self._untold.clear()
-        return told
+        for key in keys:
+            item, reason = self.get(key), self._reason(key)
+            if item is not None and reason is not None:
+                yield item, reason
 
     def pop_heads(self, now: float) -> tuple[tuple[str, Pending], ...] | None:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.

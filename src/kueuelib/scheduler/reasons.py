@@ -398,6 +398,29 @@ class NotEvaluated:
         return "Workload is pending evaluation in the scheduling queue"
 
 
+@attrs.frozen
+class BehindHead:
+    """The workload was not a head yet, because another one is ahead of it and blocked.
+
+    Attributes:
+        head: the first workload of the ClusterQueue at that time.
+        cluster_queue: the ClusterQueue in which both wait.
+    """
+
+    head: ObjectKey
+    cluster_queue: str
+
+    condition_reason = PENDING_EVALUATION
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return (
+            f"Workload {self.head} is ahead of it in ClusterQueue {self.cluster_queue} "
+            "and has to be admitted first"
+        )
+
+
 Reason = (
     NoFlavors
     | NoLongerFits
@@ -419,6 +442,7 @@ Reason = (
     | Inactive
     | BackingOff
     | NotEvaluated
+    | BehindHead
 )
 """Why a workload has no quota."""
 

@@ -14,7 +14,7 @@ from kueuelib.embedded.cluster.clock import ManualClock
 from kueuelib.embedded.server import ApiServer
 
 R = TypeVar("R")
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 CALL_SECONDS = 60.0
 
 

@@ -29,7 +29,6 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     is_dns1123_label,
 )
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate
 from kueuelib.jobs.capabilities import ComposableJob, JobWithReclaimablePods
 from kueuelib.jobs.generic_job import GenericJob
@@ -39,6 +38,7 @@ from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.webhook import default_job, validate_job
 from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld
+from kueuelib.workload import states
 
 
 class JobAdapter(abc.ABC):

@@ -15,8 +15,6 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, format_time, key_of
 from kueuelib.api.names import ADMISSION_MANAGER
 from kueuelib.api.patch import diff_merge_patch, merge_patch
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import BUNDLE
 from kueuelib.errors import KueuelibError
 from kueuelib.jobs.commands import (
     Change,
@@ -33,6 +31,8 @@ from kueuelib.jobs.plan import plan
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
+from kueuelib.workload.patches import BUNDLE
 
 NAMESPACE = "conformance"
 QUEUE = "team"

@@ -21,10 +21,12 @@ import attrs
 
 from kueuelib.errors import KueuelibError
 
-STOP_SECONDS = 10.0
+STOP_SECONDS = 60.0
+"""Seconds that a process has to end after SIGTERM; a busy machine needs many of them."""
 LOG_LINES = 15
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
+"""Seconds that a process has to start."""
 
 CONFIG = """\
 apiVersion: config.kueue.x-k8s.io/v1beta1

@@ -15,11 +15,11 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.checks import Check, setup
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writer import write_status
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
+from kueuelib.workload import states
+from kueuelib.workload.writer import write_status
 
 _FILE = Path(__file__).parents[1] / "controllers" / "conftest.py"
 _SPEC = importlib.util.spec_from_file_location("world_of_controllers", _FILE)

@@ -25,7 +25,7 @@ from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine
 
-WAIT = 15.0
+WAIT = 120.0
 
 
 class World:

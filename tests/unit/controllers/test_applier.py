@@ -10,7 +10,6 @@ from kueuelib.api import kinds
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers import workload_state as states
 from kueuelib.controllers.applier import Applier
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.orders import REFUSALS, Orders
@@ -25,6 +24,7 @@ from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.reasons import ClusterQueueMissing
+from kueuelib.workload import states
 
 KEY = ObjectKey("ns", "wl")
 

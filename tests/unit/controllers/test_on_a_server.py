@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api import kinds
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import IN_USE_FINALIZER
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writer import write_status
+from kueuelib.workload import states
+from kueuelib.workload.writer import write_status
 
 if TYPE_CHECKING:
     from .conftest import World

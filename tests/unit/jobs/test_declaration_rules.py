@@ -82,6 +82,10 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"ready": Condition("Ready", reasons="Fine")}, "reasons='Fine' is no tuple"),  # type: ignore[arg-type]
         ({"validate": 3}, "validate=3 is no function"),
         ({"name": "a, b"}, "name='a, b' is no name"),
+        ({"other_versions": "v2"}, "other_versions='v2' is no tuple"),
+        ({"other_versions": ["2"]}, "other_versions: '2' is no version"),
+        ({"other_versions": ["v2", "v2"]}, "other_versions: 'v2' is there twice"),
+        ({"other_versions": ["v1"]}, "other_versions: 'v1' is there twice"),
     ],
 )
 def test_a_declaration_that_cannot_work_is_refused(wrong: dict[str, Any], named: str) -> None:

@@ -90,6 +90,38 @@ def test_owners_that_go_in_a_circle_are_followed_only_so_far(build):
     assert ask(owners([one, two]), one) is None
 
 
+class Foreign:
+    """Knows one object."""
+
+    def __init__(self, known):
+        self.known = known
+        self.asked = []
+
+    def get(self, ref):
+        return self.known if ref["uid"] == self.known["metadata"]["uid"] else None
+
+    async def learn(self, ref, namespace):
+        self.asked.append((ref["name"], namespace))
+        return self.get(ref)
+
+
+async def test_an_owner_of_an_enabled_kind_whose_objects_are_not_known_is_read_by_itself(build):
+    parent = build.job()
+    objects = {}
+    indexed = Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
+    stores = JobStores(objects, indexed, store(), store(), store())
+    foreign = Foreign(parent)
+    found = Owners([BATCH_JOB], stores, JobSettings(), foreign)
+    child = child_of(build, parent)
+    await found.learn(child, "ns")
+    assert foreign.asked == [("job", "ns")]
+    assert ask(found, child).admitted is False
+    objects["batch/job"] = store()
+    await found.learn(child, "ns")
+    assert foreign.asked == [("job", "ns")]
+    assert ask(found, child) is None, "the store knows better"
+
+
 # ---- the annotation
 
 

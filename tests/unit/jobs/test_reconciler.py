@@ -21,8 +21,6 @@ from kueuelib.api.kinds import (
     WORKLOADS,
 )
 from kueuelib.api.meta import ObjectKey, is_true, key_of
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import status_writes
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import KueuelibError, NotFound
 from kueuelib.jobs.settings import JobSettings
@@ -30,10 +28,12 @@ from kueuelib.jobs.setup import setup
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.connect import connect
+from kueuelib.workload import states
+from kueuelib.workload.patches import status_writes
 
 KUEUE = "kueue.x-k8s.io"
 NS = "jobs"
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 @attrs.define
@@ -75,7 +75,7 @@ class World:
 
     async def start(self):
         cache = Cache(self.own)
-        jobs = await setup(self.own, cache, self.notes, JobSettings())
+        jobs = setup(self.own, cache, self.notes, JobSettings())
         ready = asyncio.Event()
 
         async def run():

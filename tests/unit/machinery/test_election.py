@@ -83,12 +83,12 @@ def test_a_held_lease_is_left_alone_until_it_did_not_change_for_its_duration():
     core = elect()
     assert core.step(Fetched(held_by("other")), 100.0, WALL, 0.5) == (
         LeaderChanged("other"),
-        Wait(2.0 * 1.6),
+        Wait(2.0 * 0.625),
     )
     core.step(Tick(), 103.0, WALL, 0.0)
-    assert core.step(Fetched(held_by("other", "now")), 110.0, WALL, 0.0) == (Wait(2.0),)
+    assert core.step(Fetched(held_by("other", "now")), 110.0, WALL, 0.0) == (Wait(1.0),)
     core.step(Tick(), 112.0, WALL, 0.0)
-    assert core.step(Fetched(held_by("other", "now")), 124.9, WALL, 0.0) == (Wait(2.0),)
+    assert core.step(Fetched(held_by("other", "now")), 124.5, WALL, 0.0) == (Wait(0.5),)
     core.step(Tick(), 125.0, WALL, 0.0)
     (update,) = core.step(Fetched(held_by("other", "now")), 125.0, WALL, 0.0)
     assert update.lease["spec"]["leaseTransitions"] == 4
@@ -114,7 +114,31 @@ def test_our_own_lease_is_taken_again_without_a_transition():
 def test_a_lost_race_waits_with_jitter():
     core = elect()
     core.step(Fetched(held_by("")), 0.0, WALL, 0.0)
-    assert core.step(Failed(Conflict("changed")), 0.1, WALL, 0.5) == (Wait(3.2),)
+    assert core.step(Failed(Conflict("changed")), 0.1, WALL, 0.5) == (Wait(1.25),)
+
+
+def test_who_only_observes_does_not_take_a_free_lease():
+    for free in (None, held_by(""), held_by("me")):
+        core = ElectionCore(ElectionOptions(LEASE, "me"))
+        core.standing = False
+        core.start(0.0)
+        assert core.step(Fetched(free), 0.0, WALL, 0.0)[-1] == Wait(1.0)
+        core.standing = True
+        core.step(Tick(), 1.0, WALL, 0.0)
+        assert isinstance(core.step(Fetched(free), 1.0, WALL, 0.0)[-1], CreateLease | UpdateLease)
+
+
+def test_the_time_of_a_dead_leader_runs_while_we_only_observe():
+    core = ElectionCore(ElectionOptions(LEASE, "me"))
+    core.standing = False
+    core.start(0.0)
+    core.step(Fetched(held_by("other")), 0.0, WALL, 0.0)
+    core.step(Tick(), 16.0, WALL, 0.0)
+    assert core.step(Fetched(held_by("other")), 16.0, WALL, 0.0) == (Wait(1.0),)
+    core.standing = True
+    core.step(Tick(), 16.1, WALL, 0.0)
+    (update,) = core.step(Fetched(held_by("other")), 16.1, WALL, 0.0)
+    assert update.lease["spec"]["holderIdentity"] == "me"
 
 
 def test_a_leader_renews_without_reading():
@@ -175,6 +199,33 @@ def test_a_cancelled_leader_keeps_the_lease_unless_told_to_release_it():
     assert update.lease["spec"]["holderIdentity"] == ""
     assert update.lease["spec"]["leaseDurationSeconds"] == 1
     assert core.step(DOWN, 1.1, WALL, 0.0) == (Stop(),)
+
+
+def test_a_release_that_meets_our_own_late_renewal_is_repeated_once():
+    core = leading(release_on_cancel=True)
+    core.step(Cancelled(), 1.0, WALL, 0.0)
+    assert core.step(Failed(Conflict("changed")), 1.1, WALL, 0.0) == (GetLease(),)
+    (update,) = core.step(Fetched(held_by("me", "late")), 1.2, WALL, 0.0)
+    assert update.lease["metadata"]["resourceVersion"] == "late"
+    assert update.lease["spec"]["holderIdentity"] == ""
+    assert core.step(Failed(Conflict("changed")), 1.3, WALL, 0.0) == (Stop(),)
+
+
+@pytest.mark.parametrize("answer", [DOWN, Fetched(None), Fetched(held_by("other", "now"))])
+def test_a_release_is_not_repeated_when_the_lease_is_not_ours_any_more(answer):
+    core = leading(release_on_cancel=True)
+    core.step(Cancelled(), 1.0, WALL, 0.0)
+    core.step(Failed(Conflict("changed")), 1.1, WALL, 0.0)
+    assert core.step(answer, 1.2, WALL, 0.0) == (Stop(),)
+
+
+def test_a_claim_that_was_cancelled_under_way_is_released():
+    core = elect(release_on_cancel=True)
+    core.step(Fetched(None), 0.0, WALL, 0.0)
+    assert core.step(Cancelled(), 0.1, WALL, 0.0) == (GetLease(),)
+    (update,) = core.step(Fetched(held_by("me", "late")), 0.2, WALL, 0.0)
+    assert update.lease["spec"]["holderIdentity"] == ""
+    assert core.step(Written(update.lease), 0.3, WALL, 0.0) == (Stop(),)
 
 
 def test_a_cancelled_follower_just_stops():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from kueuelib.machinery.queue import LOW_PRIORITY
 from kueuelib.machinery.selectors import parse_label_selector
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.controller import Controller, Result, controller_key, is_terminal
+from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.predicates import (
     all_of,
     annotations_changed,
@@ -36,8 +37,9 @@ class FakeInformer:
         self.ready = asyncio.Event()
         self.ready.set()
 
-    def add_handler(self, handler: Callable[[Delta[Any]], None]) -> None:
+    def add_handler(self, handler: Callable[[Delta[Any]], None]) -> Callable[[], None]:
         self.handlers.append(handler)
+        return lambda: self.handlers.remove(handler)
 
     async def wait_synced(self, timeout: float) -> None:
         await asyncio.wait_for(self.ready.wait(), timeout)
@@ -96,7 +98,7 @@ class Scripted:
         return outcome
 
     async def called(self, times: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.keys) < times:
                 self.changed.clear()
                 await self.changed.wait()
@@ -110,7 +112,7 @@ class Running:
     async def __aenter__(self) -> Self:
         ready = asyncio.Event()
         self.task = asyncio.create_task(self.controller.run(ready.set))
-        await asyncio.wait_for(ready.wait(), 10)
+        await asyncio.wait_for(ready.wait(), 60)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -129,7 +131,7 @@ class Running:
         return self.count("reconcile_total", result=name)
 
     async def idle(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.controller.queue.core.processing or len(self.controller.queue):
                 await asyncio.sleep(0.001)
 
@@ -359,3 +361,12 @@ def test_a_label_predicate_looks_at_both_sides():
 def test_a_group_of_errors_is_terminal_when_all_are():
     assert is_terminal(ExceptionGroup("g", [TerminalError("a"), TerminalError("b")]))
     assert not is_terminal(ExceptionGroup("g", [TerminalError("a"), ValueError("b")]))
+
+
+async def test_a_controller_that_has_ended_listens_to_nobody() -> None:
+    informer = FakeInformer()
+    running = Running(Scripted())
+    running.controller.for_(cast("Informer", informer))
+    async with running:
+        assert len(informer.handlers) == 1
+    assert informer.handlers == []

@@ -35,7 +35,7 @@ class FakeEvents:
         return web.json_response(body, status=status)
 
     async def count(self, number: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.writes) < number:
                 self.wrote.clear()
                 await self.wrote.wait()

@@ -15,7 +15,7 @@ from kueuelib.runtime.telemetry import Telemetry
 async def running(server):
     ready = asyncio.Event()
     task = asyncio.create_task(server.run(ready.set))
-    await asyncio.wait_for(ready.wait(), 10)
+    await asyncio.wait_for(ready.wait(), 60)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
 
         async def get(path: str) -> tuple[int, str]:
@@ -53,6 +53,17 @@ async def test_a_failing_check_is_named_without_its_reason():
         assert await get("/r") == (200, "ok")
         with pytest.raises(RuntimeError, match="before the server starts"):
             probes.add_live_check("late", lambda: "")
+
+
+async def test_a_reason_that_may_be_shown_is_in_the_answer():
+    probes = ProbeServer("127.0.0.1", 0)
+    probes.add_ready_check("server", lambda: "away for 7 s", shown=True)
+    probes.add_ready_check("secret", lambda: "hush")
+    async with running(probes) as get:
+        expected = "[-]server failed: away for 7 s\n[-]secret failed: reason withheld\n"
+        assert await get("/readyz") == (500, expected + "readyz check failed\n")
+        assert await get("/readyz/server") == (500, "server failed: away for 7 s\n")
+        assert await get("/readyz/secret") == (500, "secret failed: reason withheld\n")
 
 
 async def test_metrics_are_served():

@@ -24,11 +24,13 @@ class FakeLeases:
         self.version = 0
         self.broken = False
         self.writes = 0
+        self.reads = 0
 
     async def __call__(self, request: web.Request) -> web.Response:
         if self.broken:
             return web.Response(status=500)
         if request.method == "GET":
+            self.reads += 1
             if self.lease is None:
                 return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
             return web.json_response(self.lease)
@@ -56,15 +58,16 @@ async def leases(serve):
 
 
 def elector(leases: FakeLeases, name: str, **more: Any) -> Elector:
-    quick = {"lease_duration": 1.0, "renew_deadline": 0.5, "retry_period": 0.05, **more}
-    options = ElectionOptions(ObjectKey("ns", "lock"), name, **quick)
+    """Renews quickly, and has all the time in the world to do it."""
+    times = {"lease_duration": 3600.0, "renew_deadline": 1800.0, "retry_period": 0.05, **more}
+    options = ElectionOptions(ObjectKey("ns", "lock"), name, **times)
     return Elector(leases.client, options, telemetry=Telemetry())
 
 
 async def leading(found: Elector) -> asyncio.Task[None]:
     ready = asyncio.Event()
     task = asyncio.create_task(found.run(ready.set))
-    await asyncio.wait_for(ready.wait(), 10)
+    await asyncio.wait_for(ready.wait(), 60)
     return task
 
 
@@ -73,7 +76,7 @@ async def test_the_first_leads_and_keeps_renewing(leases):
     task = await leading(found)
     assert found.is_leader()
     assert leases.holder == "a"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while leases.writes < 4:
             await asyncio.sleep(0.01)
     task.cancel()
@@ -93,19 +96,49 @@ async def test_the_second_waits_until_the_first_lets_go(leases):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(won.wait(), 10)
+    await asyncio.wait_for(won.wait(), 60)
     assert leases.holder == "b"
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
 
+async def test_an_elector_that_is_held_back_takes_the_lease_when_it_may(leases):
+    found = elector(leases, "a", retry_period=600.0)
+    won = asyncio.Event()
+    found.hold()
+    task = asyncio.create_task(found.run(won.set))
+    async with asyncio.timeout(60):
+        while not leases.reads:
+            await asyncio.sleep(0.001)
+    assert leases.writes == 0
+    found.stand()
+    await asyncio.wait_for(won.wait(), 60)
+    assert leases.holder == "a"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_who_lost_its_lease_takes_it_again_at_once_under_the_same_name(leases):
+    task = await leading(elector(leases, "a", renew_deadline=0.5))
+    leases.broken = True
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(task, 60)
+    leases.broken = False
+    again = await leading(elector(leases, "a"))
+    assert leases.lease["spec"]["leaseTransitions"] == 0
+    again.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await again
+
+
 async def test_a_leader_that_cannot_renew_gives_up_in_time(leases):
-    found = elector(leases, "a")
+    found = elector(leases, "a", renew_deadline=0.5)
     task = await leading(found)
     leases.broken = True
     with pytest.raises(LeadershipLost, match="renewed in time"):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
     assert found.lost
     assert not found.leading
 
@@ -116,7 +149,7 @@ async def test_a_leader_whose_lease_was_taken_gives_up(leases):
     leases.lease["spec"]["holderIdentity"] = "thief"
     leases.lease["metadata"]["resourceVersion"] = "stolen"
     with pytest.raises(LeadershipLost, match="thief"):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
 
 def test_identities_differ():

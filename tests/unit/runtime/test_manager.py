@@ -49,7 +49,7 @@ class Part:
 
 async def started(manager: Manager) -> asyncio.Task[None]:
     task = asyncio.create_task(manager.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not manager.ready and not task.done():
             await asyncio.sleep(0.001)
     return task
@@ -81,7 +81,7 @@ async def test_a_group_waits_until_the_one_before_is_ready():
     assert journal == ["+cache"]
     assert not manager.ready
     slow.ready()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not manager.ready:
             await asyncio.sleep(0.001)
     assert journal == ["+cache", "+controller"]
@@ -105,7 +105,7 @@ async def test_a_part_that_fails_before_it_is_ready_does_not_block_the_start():
     manager.add(Group.CACHES, Part("never ready", [], ready=False))
     manager.add(Group.CACHES, Part("bad", [], fail=ValueError("early")))
     with pytest.raises(ValueError, match="early"):
-        await asyncio.wait_for(manager.run(), 10)
+        await asyncio.wait_for(manager.run(), 60)
 
 
 async def test_cancelling_stops_in_order_too():
@@ -168,6 +168,13 @@ class FakeElector(Elector):
     def __init__(self) -> None:
         self.won, self.lose = asyncio.Event(), asyncio.Event()
         self.lost, self._leads = False, False
+        self.standing = True
+
+    def hold(self) -> None:
+        self.standing = False
+
+    def stand(self) -> None:
+        self.standing = True
 
     @property
     def leading(self) -> bool:
@@ -191,12 +198,37 @@ async def test_elected_parts_wait_for_the_election_while_others_run():
     task = await started(manager)
     assert journal == ["+other"]
     elector.won.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "+elected" not in journal:
             await asyncio.sleep(0.001)
     elector.lose.set()
     with pytest.raises(LeadershipLost, match="too slow"):
         await task
+
+
+async def test_the_lease_is_observed_while_parts_start_but_not_taken_before_they_are_ready():
+    release, seen = asyncio.Event(), []
+    elector = FakeElector()
+
+    class Slow:
+        async def run(self, ready: Callable[[], None]) -> None:
+            seen.append(elector.standing)
+            await release.wait()
+            ready()
+            await asyncio.Event().wait()
+
+    manager = Manager(elector=elector)
+    manager.add(Group.CACHES, Slow())
+    task = asyncio.create_task(manager.run())
+    async with asyncio.timeout(60):
+        while not seen:
+            await asyncio.sleep(0.001)
+        assert seen == [False]
+        release.set()
+        while not elector.standing:
+            await asyncio.sleep(0.001)
+    manager.stop()
+    await task
 
 
 async def test_a_manager_that_never_led_starts_nothing_elected_when_it_stops():
@@ -215,7 +247,7 @@ async def test_the_first_signal_stops():
         with pytest.raises(RuntimeError, match="installed already"), Signals(stopped.set):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 60)
 
 
 def test_the_second_signal_ends_the_process_with_1():

@@ -13,7 +13,7 @@ async def test_a_waiting_worker_is_woken_by_an_add():
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add("a")
-    item = await asyncio.wait_for(worker, 10)
+    item = await asyncio.wait_for(worker, 60)
     assert item is not None
     assert item.key == "a"
 
@@ -24,8 +24,8 @@ async def test_a_delayed_key_comes_by_itself_and_an_earlier_one_first():
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add("early", after=0.01)
-    first = await asyncio.wait_for(worker, 10)
-    second = await asyncio.wait_for(queue.get(), 10)
+    first = await asyncio.wait_for(worker, 60)
+    second = await asyncio.wait_for(queue.get(), 60)
     assert [first.key, second.key] == ["early", "late"]
 
 
@@ -36,7 +36,7 @@ async def test_a_cancelled_worker_passes_its_wake_up_on():
     await asyncio.sleep(0)
     queue.add("a")
     first.cancel()
-    item = await asyncio.wait_for(second, 10)
+    item = await asyncio.wait_for(second, 60)
     assert item.key == "a"
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -52,7 +52,7 @@ async def test_a_key_added_during_its_run_comes_once_more():
     await asyncio.sleep(0.005)
     assert not worker.done()
     queue.done("a")
-    assert (await asyncio.wait_for(worker, 10)).key == "a"
+    assert (await asyncio.wait_for(worker, 60)).key == "a"
     queue.done("a")
     assert len(queue) == 0
 
@@ -62,7 +62,7 @@ async def test_every_ready_key_finds_a_waiting_worker():
     workers = [asyncio.create_task(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)
     queue.add(1, 2, 3)
-    items = await asyncio.wait_for(asyncio.gather(*workers), 10)
+    items = await asyncio.wait_for(asyncio.gather(*workers), 60)
     assert sorted(item.key for item in items) == [1, 2, 3]
 
 

@@ -214,7 +214,7 @@ async def served_serial(context: ssl.SSLContext, ca: bytes) -> str:
 
 
 async def eventually(check: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not check():
             await asyncio.sleep(0.005)
 

@@ -72,7 +72,7 @@ async def hooks():
     server.convert("/convert", convert)
     ready = asyncio.Event()
     task = asyncio.create_task(server.run(ready.set))
-    await asyncio.wait_for(ready.wait(), 10)
+    await asyncio.wait_for(ready.wait(), 60)
     trust = ssl.create_default_context(cadata=certificates.ca_cert.decode())
     async with aiohttp.ClientSession(f"https://127.0.0.1:{server.port}") as session:
         hooks = Hooks(session, trust, telemetry, context, certificates)

@@ -989,3 +989,88 @@ def test_effects_name_the_queues_to_look_at(
     cluster.queue("b", 4, cohort="c")
     cluster.tell(events.WorkloadSet(holding("r", "a", 3)))
     assert cluster.engine.observe(change(), NOW).cluster_queues == queues
+
+
+# --- who is never a head
+
+
+def later(cluster: Cluster, seconds: float) -> dict[str, str]:
+    """What is reported once that much time has passed: messages by workload."""
+    cluster.now += seconds
+    before = len(cluster.waits)
+    cluster.rest()
+    return {wait.key.name: wait.message for wait in cluster.waits[before:]}
+
+
+def test_who_waits_behind_a_blocked_head_is_reported_once_at_rest(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    assert cluster.cycle() == ["big"]
+    assert later(cluster, 0.5) == {}
+    assert cluster.engine.next_deadline() == NOW + 1.0
+    message = "Workload ns/big is ahead of it in ClusterQueue q and has to be admitted first"
+    assert later(cluster, 0.5) == {"small": message}
+    assert cluster.engine.next_deadline() is None
+    assert later(cluster, 3600.0) == {}
+
+
+def test_who_is_admitted_in_time_is_not_reported(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("first", "q", 1)
+    cluster.submit("second", "q", 1, created=1)
+    assert cluster.rest() == ["first", "second"]
+    assert later(cluster, 3600.0) == {}
+
+
+def test_reports_about_those_behind_a_head_are_paced(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    for number in range(50):
+        cluster.submit(f"w{number:02}", "q", 1, created=1)
+    cluster.rest()
+    counts = [len(later(cluster, seconds)) for seconds in (1.0, 0.05, 0.06, 0.11, 0.11)]
+    assert counts == [20, 0, 20, 10, 0]
+
+
+def test_new_head_that_is_blocked_has_a_verdict_of_its_own(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("next", "q", 4, created=1)
+    cluster.rest()
+    assert "ns/big is ahead" in later(cluster, 1.0)["next"]
+    cluster.tell(events.WorkloadGone(key("big")))
+    assert "insufficient" in later(cluster, 0.0)["next"]
+
+
+def test_queue_that_goes_on_reports_its_workloads_anew(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    cluster.rest()
+    assert later(cluster, 1.0).keys() == {"small"}
+    cluster.queue("q", 2, **STRICT, stopPolicy="Hold")
+    assert later(cluster, 3600.0) == {}
+    cluster.queue("q", 2, **STRICT)
+    assert later(cluster, 0.0).keys() == {"big"}
+    assert later(cluster, 1.0).keys() == {"small"}
+
+
+def test_edited_workload_behind_a_head_is_reported_again(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    cluster.rest()
+    assert later(cluster, 1.0).keys() == {"small"}
+    cluster.submit("small", "q", 2, created=1)
+    assert "small" in later(cluster, 1.0)
+
+
+def test_who_leaves_is_not_reported(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    cluster.rest()
+    cluster.tell(events.WorkloadGone(key("small")))
+    assert cluster.engine.next_deadline() is None
+    assert "small" not in later(cluster, 1.0)

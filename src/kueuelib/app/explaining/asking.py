@@ -18,7 +18,6 @@ from kueuelib.app.explaining.subject import (
     would_be,
 )
 from kueuelib.app.explaining.unmanaged import unmanaged
-from kueuelib.controllers.workload_state import is_held_back
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
@@ -26,6 +25,7 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.workload.states import is_held_back
 
 _JOBS = JobSettings()
 _ALL_MANAGED = (

@@ -16,7 +16,6 @@ from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.api.validation import validate_workload
 from kueuelib.api.validation.fields import each
 from kueuelib.app.explaining.amounts import negative_amounts, negative_counts
-from kueuelib.controllers.workload_state import is_finished
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.generic_job import GenericJob
@@ -26,6 +25,7 @@ from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.priority import PriorityClasses, resolve
 from kueuelib.jobs.workload_build import build_workload
+from kueuelib.workload.states import is_finished
 
 _KINDS: Mapping[str, Resource] = {
     **dict.fromkeys(("job", "jobs", "job.batch", "jobs.batch"), JOBS),

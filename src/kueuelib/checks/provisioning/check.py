@@ -14,10 +14,10 @@ from kueuelib.checks.definition import Check, check
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.provisioning.plan import Decision, Wanted, decide
 from kueuelib.checks.verdicts import Pending, Verdict
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
 from kueuelib.jobs.podset_info import FlavorNotFound, from_assignment, merge
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.workload import states
 
 CONTROLLER_NAME = "kueue.x-k8s.io/provisioning-request"
 GROUP = "autoscaling.x-k8s.io"

@@ -22,7 +22,7 @@ from kueuelib.api.kueue import PodSetUpdate
 from kueuelib.api.meta import Obj, find_condition, parse_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Verdict
-from kueuelib.controllers import workload_state as states
+from kueuelib.workload import states
 
 PROVISIONED, FAILED = "Provisioned", "Failed"
 BOOKING_EXPIRED, CAPACITY_REVOKED = "BookingExpired", "CapacityRevoked"

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, labels_of
 from kueuelib.api.names import IN_USE_FINALIZER
-from kueuelib.controllers import workload_state as states
 from kueuelib.errors import InvalidPodSetInfo
 from kueuelib.jobs.capabilities import (
     ComposableJob,
@@ -31,6 +30,7 @@ from kueuelib.jobs.pods.single import stop_reason
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.steps import COMPOSE_ERROR, MISSING_RETRY, STARTED
+from kueuelib.workload import states
 
 PATIENCE = 5.0
 """Seconds that a group may be incomplete before anybody is told."""

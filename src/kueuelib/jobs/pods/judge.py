@@ -8,7 +8,6 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import GROUP_SETS_DIGEST
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.pods.compose import Composition, compose, conflicting
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
 from kueuelib.jobs.pods.reading import Stage
@@ -22,6 +21,7 @@ from kueuelib.jobs.pods.roster import (
     members_of,
     sort_out,
 )
+from kueuelib.workload import states
 
 
 @attrs.frozen(eq=False)

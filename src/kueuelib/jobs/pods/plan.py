@@ -13,8 +13,6 @@ import attrs
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import POD_FINALIZER, REASON_FAILED, REASON_SUCCEEDED
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.workload_state import Phase
 from kueuelib.jobs import reports
 from kueuelib.jobs.capabilities import StopReason
 from kueuelib.jobs.commands import (
@@ -39,6 +37,8 @@ from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.situation import Situation
 from kueuelib.jobs.steps import UPDATED_WORKLOAD, Commands, release
+from kueuelib.workload import states
+from kueuelib.workload.states import Phase
 
 EXCESS_POD_DELETED = "ExcessPodDeleted"
 POD_REJECTED = "PodRejected"

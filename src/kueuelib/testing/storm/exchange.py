@@ -6,10 +6,11 @@ Nothing here sends or waits: bytes come in, messages, calls and events come out.
 from __future__ import annotations
 
 import http
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 import attrs
 import orjson
@@ -18,6 +19,10 @@ __all__ = ["Call", "Calls", "Lines", "Request", "body_of", "chunk", "message_len
 
 _HEAD_END: Final = b"\r\n\r\n"
 _BODILESS: Final = (b"204", b"304")
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
+_TYPE: Final = re.compile(rb"\r\ncontent-type:[ \t]*([^\r]*)", re.IGNORECASE)
+_WATCH: Final = re.compile(r"(?:^|&)watch=(?:true|1)(?:&|$)")
 _WEBHOOK: Final = "webhook"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -67,21 +72,13 @@ class Call:
 
 def head_length(data: bytes | bytearray) -> int:
     """The bytes of the head of a message with the empty line; 0 while it is not complete."""
-    return data.find(_HEAD_END) + len(_HEAD_END) if _HEAD_END in data else 0
-
-
-def header(head: bytes, name: bytes) -> bytes:
-    """The value of a header; empty when there is none. `name` is in lower case."""
-    for line in head.split(b"\r\n")[1:]:
-        key, _, value = line.partition(b":")
-        if key.strip().lower() == name:
-            return value.strip()
-    return b""
+    found = data.find(_HEAD_END)
+    return found + len(_HEAD_END) if found >= 0 else 0
 
 
 def is_chunked(head: bytes) -> bool:
     """Whether the body comes in chunks."""
-    return header(head, b"transfer-encoding").lower() == b"chunked"
+    return _CHUNKED.search(head) is not None
 
 
 def message_length(data: bytes | bytearray, *, bodiless: bool = False) -> int:
@@ -109,7 +106,8 @@ def message_length(data: bytes | bytearray, *, bodiless: bool = False) -> int:
                 return 0
             if not size:
                 return at
-    length = int(header(head, b"content-length") or 0)
+    found = _LENGTH.search(head)
+    length = int(found[1]) if found else 0
     return start + length if len(data) >= start + length else 0
 
 
@@ -205,8 +203,9 @@ class Request:
         head = raw[: head_length(raw)]
         method, target, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
         path, _, query = target.partition("?")
-        kind = header(head, b"content-type").decode("latin-1")
-        return cls(method, unquote(path), query, kind, body_of(raw))
+        kind = _TYPE.search(head)
+        content_type = kind[1].decode("latin-1") if kind else ""
+        return cls(method, unquote(path), query, content_type, body_of(raw))
 
 
 class Calls:
@@ -263,7 +262,7 @@ def _of_path(request: Request) -> Place:
 def _verb(request: Request, name: str) -> str:
     match request.method:
         case "GET" | "HEAD":
-            watched = parse_qs(request.query).get("watch", ["false"])[0] in ("true", "1")
+            watched = _WATCH.search(request.query) is not None
             return "watch" if watched else "get" if name else "list"
         case "POST":
             return "create"

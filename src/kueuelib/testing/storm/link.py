@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import errno
-import os
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kueuelib.testing.storm.end import LATENCY, End, Running
 from kueuelib.testing.storm.exchange import (
     LAST_CHUNK,
     Call,
@@ -29,182 +25,11 @@ from kueuelib.testing.storm.owners import Owner
 if TYPE_CHECKING:
     from kueuelib.testing.storm.wire import Wire
 
-LATENCY: Final = 0.0005
-"""Seconds that bytes travel in each direction."""
-_HIGH: Final = 64 * 1024
 _GONE: Final = (
     b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},'
     b'"status":"Failure","message":"The resourceVersion for the provided watch is too old.",'
     b'"reason":"Expired","code":410}}\n'
 )
-Running = tuple[Owner, contextvars.Context]
-
-
-class End(asyncio.Transport):
-    """One end of a connection, as a transport for the protocol there.
-
-    Args:
-        link: the connection.
-        running: whose end it is, and the context in which its protocol is called.
-        names: what `get_extra_info` knows.
-    """
-
-    def __init__(self, link: Link, running: Running, names: dict[str, Any]) -> None:
-        super().__init__(names)
-        self.owner, self.context = running
-        self.gone = False
-        self.link = link
-        self._protocol: Any = None
-        self._closing = False
-        self._arriving: deque[Callable[[], None]] = deque()
-        self._last = 0.0
-        self._reading = True
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._unread = 0
-        self._high = _HIGH
-        self._stopped = False
-
-    # ---- what protocols call
-
-    def write(self, data: Any) -> None:
-        """Send bytes."""
-        if not self._closing and data:
-            self.link.sent(self, bytes(data))
-
-    def close(self) -> None:
-        """Say good-bye, and end."""
-        if not self._closing:
-            self._closing = True
-            self.link.finished(self)
-            self._lose(None)
-
-    def abort(self) -> None:
-        """End without good-bye."""
-        if not self._closing:
-            self._closing = True
-            self.link.other(self).arrive_error()
-            self._lose(None)
-
-    def is_closing(self) -> bool:
-        """Whether it ends or has ended."""
-        return self._closing
-
-    def pause_reading(self) -> None:
-        """Let what comes wait."""
-        self._reading = False
-
-    def resume_reading(self) -> None:
-        """Take what waits, and what comes."""
-        self._reading = True
-        self.link.wire.loop.call_soon(self._catch_up, context=self.context)
-
-    def is_reading(self) -> bool:
-        """Whether it takes what comes."""
-        return self._reading
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Bytes that the other end may leave unread before this one is told to wait."""
-        del low
-        self._high = _HIGH if high is None else high
-
-    def get_write_buffer_size(self) -> int:
-        """Bytes that the other end has not read."""
-        return self.link.other(self)._unread  # noqa: SLF001 - of the same class
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Choose who is told."""
-        self._protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who is told."""
-        found: asyncio.BaseProtocol = self._protocol
-        return found
-
-    # ---- what comes
-
-    def arrive(self, what: Callable[[], None], seconds: float = 0.0) -> None:
-        """Let something happen here, after what came before, when it has travelled."""
-        loop = self.link.wire.loop
-        due = max(self._last, loop.now + LATENCY + seconds)
-        self._last = due
-        self._arriving.append(what)
-        loop.after(due - loop.now, self._take, context=self.context)
-
-    def arrive_data(self, data: bytes, seconds: float = 0.0) -> None:
-        """Let bytes come."""
-        self.arrive(lambda: self._data(data), seconds)
-
-    def arrive_end(self, seconds: float = 0.0) -> None:
-        """Let the good-bye of the other end come."""
-        self.arrive(self._end, seconds)
-
-    def arrive_error(self, seconds: float = 0.0) -> None:
-        """Let a reset come."""
-        self.arrive(self._reset, seconds)
-
-    def open(self, factory: Callable[[], Any]) -> None:
-        """Let the connection come."""
-
-        def opened() -> None:
-            self._protocol = factory()
-            self._protocol.connection_made(self)
-
-        self.arrive(opened)
-
-    def _take(self) -> None:
-        what = self._arriving.popleft()
-        if self._reading and not self._waiting:
-            what()
-        else:
-            self._waiting.append(what)
-
-    def _catch_up(self) -> None:
-        while self._reading and self._waiting:
-            self._waiting.popleft()()
-        if not self._waiting:
-            self._unread = 0
-            self.link.other(self).carry_on()
-
-    def _data(self, data: bytes) -> None:
-        if self._closing:
-            return
-        self._protocol.data_received(data)
-
-    def _end(self) -> None:
-        if not self._closing and not self._protocol.eof_received():
-            self.close()
-
-    def _reset(self) -> None:
-        if not self._closing:
-            self._closing = True
-            self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
-
-    def _lose(self, error: Exception | None) -> None:
-        self.gone = True
-        if self._protocol is not None:
-            loop = self.link.wire.loop
-            loop.call_soon(self._protocol.connection_lost, error, context=self.context)
-        self.link.forget()
-
-    # ---- back pressure
-
-    def crowd(self, size: int) -> None:
-        """Count bytes that come while nobody reads; the sender may have to wait."""
-        if not self._reading:
-            self._unread += size
-            self.link.other(self).hold_on(self._unread)
-
-    def hold_on(self, unread: int) -> None:
-        """Ask the protocol here to stop writing, if the other end has too much to read."""
-        if unread > self._high and not self._stopped and not self._closing:
-            self._stopped = True
-            self.link.wire.loop.call_soon(self._protocol.pause_writing, context=self.context)
-
-    def carry_on(self) -> None:
-        """Let the protocol here write again."""
-        if self._stopped and not self._closing:
-            self._stopped = False
-            self.link.wire.loop.call_soon(self._protocol.resume_writing, context=self.context)
 
 
 @attrs.define(eq=False)
@@ -241,6 +66,7 @@ class Link:
         self._request = bytearray()
         self._exchange: _Exchange | None = None
         self._mute = False
+        self._farewell: Callable[[], None] | None = None
 
     def open(self, protocol: Any, factory: Callable[[], Any]) -> None:
         """Connect both ends."""
@@ -269,19 +95,38 @@ class Link:
 
     def finished(self, end: End) -> None:
         """One end has said good-bye."""
-        if end is self.server and self._exchange is not None and self._exchange.answer:
+        if end is self.client:
+            self._left(self.server.arrive_end)
+            return
+        if self._exchange is not None and self._exchange.answer:
             self._give(bytes(self._exchange.answer))
-        if not (end is self.server and self._mute):
-            self.other(end).arrive_end()
+        if not self._mute:
+            self.client.arrive_end()
+
+    def aborted(self, end: End) -> None:
+        """One end has gone without a word."""
+        if end is self.client:
+            self._left(self.server.arrive_error)
+        else:
+            self.client.arrive_error()
 
     def died(self, owner: Owner) -> None:
         """The process of one end has died."""
         for end in (self.client, self.server):
             if end.owner is owner and not end.gone:
-                end.gone = end._closing = True  # noqa: SLF001 - it cannot do so itself
-                self.wire.loop.bury(end)
-                self.other(end).arrive_error()
+                end.vanish()
+                self.aborted(end)
         self.forget()
+
+    def _left(self, told: Callable[[], None]) -> None:
+        """The client is gone: the server is told once it has done what it was asked.
+
+        So a write may happen long after who asked for it has given up, or has died.
+        """
+        if self._exchange is None or self._exchange.call.verb == "watch":
+            told()
+        else:
+            self._farewell = told
 
     def reset(self, seconds: float = 0.0) -> None:
         """The connection breaks."""
@@ -350,6 +195,9 @@ class Link:
         if message_length(exchange.answer, bodiless=call.method == "HEAD"):
             self._exchange = None
             self._tell(exchange, f"{status_of(exchange.answer)} {len(exchange.answer)} bytes")
+            if self._farewell is not None:
+                self._farewell()
+                return
             self._pass(bytes(exchange.answer), fate)
             self._next()
 
@@ -395,6 +243,8 @@ class Link:
         if fate.silence:
             self._mute = True
             return False
+        if fate.drop:
+            return True
         if fate.gone or fate.close:
             self._give((chunk(_GONE) if fate.gone else b"") + LAST_CHUNK, fate.delay)
             self._mute = True

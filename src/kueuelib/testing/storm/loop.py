@@ -243,7 +243,7 @@ class StormLoop(asyncio.BaseEventLoop):
             handle = queue.popleft()
         if handle.cancelled():
             return
-        owner = owner_of(handle)
+        owner: Owner = handle._context.get(OWNER, STORM)  # type: ignore[attr-defined]  # noqa: SLF001 - the hottest line of all
         if not owner.alive:
             self._graveyard.append(handle)
             return

@@ -6,6 +6,7 @@ All of it is process-wide and for good: a process that has simulated is not used
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import socket
@@ -49,6 +50,9 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     _replace_cryptography()
     _number_connections(loop)
     _quiet(tell)
+    logging.disable(logging.WARNING)
+    logging.basicConfig(handlers=[logging.NullHandler()], force=True)
+    logging.getLogger("kueuelib").addHandler(_Problems(loop))
     # Whatever ends when memory is freed ends at the same step in every run: never by itself.
     gc.disable()
     for name in ("collect", "freeze", "set_threshold", "enable"):
@@ -139,6 +143,20 @@ def _number_connections(loop: StormLoop) -> None:
     ResponseHandler.__hash__ = number  # type: ignore[method-assign]
 
 
+class _Problems(logging.Handler):
+    """Keeps what the server reports as an error of its own."""
+
+    def __init__(self, loop: StormLoop) -> None:
+        super().__init__(logging.ERROR)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        error = record.exc_info[1] if record.exc_info else None
+        end = "" if error is None else f": {error!r}"
+        self._loop.problems.append(f"{record.name}: {record.getMessage()}{end}")
+
+
 def _quiet(tell: Tell | None) -> None:
     """Hand log lines over, or write none."""
     if tell is None:
@@ -151,7 +169,7 @@ def _quiet(tell: Tell | None) -> None:
 
     def hand_over(_: Any, level: str, event: Mapping[str, Any]) -> Any:
         said = {key: value for key, value in event.items() if key not in ("event", "component")}
-        words = " ".join(f"{key}={value}" for key, value in said.items())
+        words = " ".join(f"{key}={value}" for key, value in sorted(said.items()))
         tell(f"{level} {event.get('component', '')}: {event.get('event')} {words}".rstrip())
         raise structlog.DropEvent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import orjson
@@ -13,12 +13,13 @@ import orjson
 from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.installation import Plan, install
-from kueuelib.app.wiring import Life, assemble_manager, live
+from kueuelib.app.wiring import assemble_manager, lives_of
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.storage import Change
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.lives import Life, live_until
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.transport import Transport
@@ -29,28 +30,16 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import ACTOR, OWNER, STORM, Owner
 from kueuelib.testing.storm.past import past_list
+from kueuelib.testing.storm.settings import (
+    CONFIGURATION,
+    INSTALLER,
+    NAMESPACE,
+    RESPAWN_SECONDS,
+    SERVER_PORT,
+    USER,
+    WEBHOOK_PORT,
+)
 from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, WEBHOOK_HOST, Place, Wire
-
-SERVER_PORT: Final = 6443
-WEBHOOK_PORT: Final = 9443
-NAMESPACE: Final = "kueue-system"
-RESPAWN_SECONDS: Final = 1.0
-"""After which a manager that ended by itself is started again."""
-INSTALLER: Final = "installer"
-USER: Final = "user"
-CONFIGURATION: Final[Mapping[str, Any]] = {
-    "apiVersion": "config.kueue.x-k8s.io/v1beta1",
-    "kind": "Configuration",
-    "namespace": NAMESPACE,
-    "health": {"healthProbeBindAddress": "0"},
-    "metrics": {"bindAddress": "0"},
-    "webhook": {"port": WEBHOOK_PORT},
-    "leaderElection": {"leaderElect": True},
-    "controller": {
-        "groupKindConcurrency": {"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 5}
-    },
-    "integrations": {"frameworks": ["batch/job", "pod"]},
-}
 
 
 class _Server(ApiServer):
@@ -238,9 +227,8 @@ class World:
         name = running.owner.name
         while not running.life.stopped:
             try:
-                await live(
-                    self._configuration, "storm", self._endpoint, math.inf, assemble, running.life
-                )
+                once = lives_of(self._configuration, "storm", self._endpoint, assemble)
+                await live_until(running.life, once, math.inf)
                 why = "stopped"
             except Exception as error:  # noqa: BLE001 - a program that ends is reported
                 why = f"{type(error).__name__}: {error}"

@@ -169,6 +169,6 @@ async def test_what_custom_objects_own_goes_with_their_definition(sandbox) -> No
     meta = {"name": "owned", "namespace": "default", "ownerReferences": [reference]}
     await sandbox.create(CONFIG_MAPS, {"metadata": meta})
     await sandbox.service.delete(CRDS, ObjectKey("", "sweeps.lab.dev"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await sandbox.exists(CONFIG_MAPS, "owned"):
             await asyncio.sleep(0.01)

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import pytest
 
 from kueuelib.api.meta import format_time
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.commands import Create
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
@@ -14,6 +13,7 @@ from kueuelib.jobs.pods.marks import gated, ungated
 from kueuelib.jobs.pods.plan import plan_group, situation_of
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.situation import Situation
+from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0

@@ -8,7 +8,6 @@ import pytest
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import is_true
-from kueuelib.controllers import workload_state as states
 from kueuelib.jobs.capabilities import Matching
 from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.commands import Wait as Later
@@ -18,6 +17,7 @@ from kueuelib.jobs.pods.reading import is_gated
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Situation
 from kueuelib.jobs.steps import expiry
+from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0

@@ -8,12 +8,12 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Obj, format_time, parse_time
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import status_writes
-from kueuelib.controllers.workload_life import LifeSettings, PodsReadyPolicy, pods_are_ready
-from kueuelib.controllers.workload_plan import NOTHING, Step, Surroundings, next_step
-from kueuelib.controllers.workload_state import Phase
 from kueuelib.scheduler.activity import ACTIVE
+from kueuelib.workload import states
+from kueuelib.workload.life import LifeSettings, PodsReadyPolicy, pods_are_ready
+from kueuelib.workload.patches import status_writes
+from kueuelib.workload.plan import NOTHING, Step, Surroundings, next_step
+from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0
 POLICY = PodsReadyPolicy(timeout=300, backoff_base=60, backoff_max=200, limit=2)

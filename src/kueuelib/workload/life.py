@@ -19,7 +19,7 @@ from kueuelib.api.names import (
     REASON_MAXIMUM_EXECUTION,
     REASON_REQUEUING_LIMIT,
 )
-from kueuelib.controllers import workload_state as states
+from kueuelib.workload import states
 
 WAIT_FOR_RECOVERY = "WaitForRecovery"
 """The reason of PodsReady=False once pods were ready and are not any more."""

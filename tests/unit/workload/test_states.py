@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.status_writes import (
+from kueuelib.workload import states
+from kueuelib.workload.patches import (
     ADMISSION_MANAGER,
     condition_write,
     status_writes,
 )
-from kueuelib.controllers.workload_state import IllegalTransition, Phase
+from kueuelib.workload.states import IllegalTransition, Phase
 
 NOW = 1_700_000_000.0
 ADMISSION: Obj = {

@@ -1,4 +1,4 @@
-"""What has to be sent so that a Workload's status becomes what `workload_state` made of it.
+"""What has to be sent so that a Workload's status becomes what `transitions` made of it.
 
 The admission bundle (`status.admission`, `status.requeueState`, how long the workload was admitted
 before, and the conditions of `BUNDLE`) is one server-side apply of the manager `kueue-admission`,
@@ -18,7 +18,7 @@ import attrs
 from kueuelib.api import names
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import ADMISSION_MANAGER
-from kueuelib.controllers import workload_state as states
+from kueuelib.workload import states
 
 CHECKS_MANAGER = "kueue-workload-checks"
 

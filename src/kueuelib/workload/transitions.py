@@ -17,19 +17,17 @@ spec/jobs 0.1 and 5.2, spec/api 2.6:
 server sent it, leaves it alone, and returns the Workload as it has to be afterwards (the same
 object when nothing changes). A step that the machine does not know raises `IllegalTransition`: the
 object changed meanwhile, and whoever asked looks again. What has to be sent to the API server is in
-`status_writes`. All instants are seconds since the epoch.
+`kueuelib.workload.patches`. All instants are seconds since the epoch.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kueuelib.api import names
-from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
-from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
+from kueuelib.api.kueue import CHECK_READY, CHECK_REJECTED, CHECK_RETRY
+from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import (
     ADMITTED,
     DEACTIVATION_TARGET,
@@ -40,24 +38,37 @@ from kueuelib.api.names import (
     REQUEUED,
 )
 from kueuelib.errors import KueuelibError
-
-PENDING_REASON = names.REASON_PENDING
-DEACTIVATED = names.REASON_DEACTIVATED
-"""Followed by `DueTo` and the cause when it was us who deactivated the workload."""
-CHECK_FAILED = names.REASON_ADMISSION_CHECK
-QUEUE_STOPPED = names.REASON_CLUSTER_QUEUE_STOPPED
-LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
-PODS_READY_TIMEOUT = names.REASON_PODS_READY_TIMEOUT
-PODS_MISSING = "WaitingForReplacementPods"
-
-REACTIVATED = "Reactivated"
-PODS_REPLACED = "PodsReplaced"
-QUEUE_RESTARTED = "ClusterQueueRestarted"
-LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted"
-BACKOFF_FINISHED = "BackoffFinished"
-
-MESSAGE_LIMIT = 32768
-"""The longest message of a condition; longer ones are cut and end in ` ...`."""
+from kueuelib.workload.checks import check_states, checks_in, checks_ready, reset_checks
+from kueuelib.workload.editing import set_condition, with_status, without_status
+from kueuelib.workload.phases import (
+    BACKOFF_FINISHED,
+    CHECK_FAILED,
+    DEACTIVATED,
+    LOCAL_QUEUE_RESTARTED,
+    LOCAL_QUEUE_STOPPED,
+    PENDING_REASON,
+    PODS_MISSING,
+    PODS_READY_TIMEOUT,
+    PODS_REPLACED,
+    QUEUE_RESTARTED,
+    QUEUE_STOPPED,
+    REACTIVATED,
+    Phase,
+    admitted_since,
+    condition,
+    has_quota,
+    is_active,
+    is_admitted,
+    is_deactivation,
+    is_deleted,
+    is_evicted,
+    is_finished,
+    is_held_back,
+    past_field,
+    past_seconds,
+    phase_of,
+    status_of,
+)
 
 # Evictions after which the workload goes straight back to its queue; after the others something has
 # to happen first.
@@ -70,11 +81,6 @@ _WAY_BACK = {
     PODS_MISSING: PODS_REPLACED,
 }
 
-_PAST_SECONDS = {
-    f"{KUEUE}/{V1BETA1}": "accumulatedPastExexcutionTimeSeconds",
-    f"{KUEUE}/{V1BETA2}": "accumulatedPastExecutionTimeSeconds",
-}
-
 
 class IllegalTransition(KueuelibError):
     """A step that a Workload in this phase cannot take."""
@@ -85,113 +91,6 @@ class IllegalTransition(KueuelibError):
         super().__init__(f"workload {name}: cannot {step}: {problem}")
         self.step = step
         self.problem = problem
-
-
-class Phase(enum.Enum):
-    """Where a Workload is in its life."""
-
-    PENDING = "pending"
-    RESERVED = "reserved"
-    ADMITTED = "admitted"
-    EVICTING = "evicting"
-    FINISHED = "finished"
-
-    @property
-    def holds_quota(self) -> bool:
-        """Whether the workload counts in the usage of its ClusterQueue."""
-        return self in (Phase.RESERVED, Phase.ADMITTED, Phase.EVICTING)
-
-
-# ---- reading
-
-
-def status_of(wl: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status, never None."""
-    return wl.get("status") or {}
-
-
-def condition(wl: Mapping[str, Any], type: str) -> Mapping[str, Any]:
-    """The condition of that type, or an empty mapping."""
-    return find_condition(status_of(wl).get("conditions"), type)
-
-
-def is_true(wl: Mapping[str, Any], type: str) -> bool:
-    """Whether the condition of that type is True."""
-    return condition(wl, type).get("status") == "True"
-
-
-def has_quota(wl: Mapping[str, Any]) -> bool:
-    """Whether quota is reserved."""
-    return is_true(wl, QUOTA_RESERVED)
-
-
-def is_admitted(wl: Mapping[str, Any]) -> bool:
-    """Whether the job may run; stays True until an eviction is complete."""
-    return is_true(wl, ADMITTED)
-
-
-def is_evicted(wl: Mapping[str, Any]) -> bool:
-    """Whether the last reservation was taken away, or is being taken away."""
-    return is_true(wl, EVICTED)
-
-
-def is_finished(wl: Mapping[str, Any]) -> bool:
-    """Whether the workload is over for good."""
-    return is_true(wl, FINISHED)
-
-
-def is_active(wl: Mapping[str, Any]) -> bool:
-    """Whether `spec.active` lets the workload take part (absent counts as true)."""
-    return wl.get("spec", {}).get("active") is not False
-
-
-def is_deleted(wl: Mapping[str, Any]) -> bool:
-    """Whether the workload is being deleted."""
-    return bool(wl["metadata"].get("deletionTimestamp"))
-
-
-def phase_of(wl: Mapping[str, Any]) -> Phase:
-    """Where the workload is in its life."""
-    if is_finished(wl):
-        return Phase.FINISHED
-    if not has_quota(wl):
-        return Phase.PENDING
-    if is_evicted(wl):
-        return Phase.EVICTING
-    return Phase.ADMITTED if is_admitted(wl) else Phase.RESERVED
-
-
-def is_deactivation(reason: str) -> bool:
-    """Whether an eviction for this reason was a deactivation, whoever wanted it."""
-    return reason == DEACTIVATED or reason.startswith(f"{DEACTIVATED}DueTo")
-
-
-def past_seconds(wl: Mapping[str, Any]) -> int:
-    """How many seconds the workload was admitted in earlier turns, as far as that counts."""
-    return int(status_of(wl).get(_past_field(wl)) or 0)
-
-
-def admitted_since(wl: Mapping[str, Any]) -> float:
-    """Since when an admitted workload is admitted, in seconds since the epoch."""
-    return parse_time(condition(wl, ADMITTED)["lastTransitionTime"])
-
-
-def check_states(wl: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The entries of `status.admissionChecks`, never None."""
-    return status_of(wl).get("admissionChecks") or ()
-
-
-def checks_ready(wl: Mapping[str, Any]) -> bool:
-    """Whether every listed check is Ready (true of an empty list)."""
-    return all(entry.get("state") == CHECK_READY for entry in check_states(wl))
-
-
-def checks_in(wl: Mapping[str, Any], *states: str) -> tuple[str, ...]:
-    """The names of the checks in one of the states."""
-    return tuple(entry["name"] for entry in check_states(wl) if entry.get("state") in states)
-
-
-# ---- steps
 
 
 def reserve(
@@ -222,14 +121,16 @@ def reserve(
     if failed:
         raise IllegalTransition(wl, "reserve quota", f"checks failed: {', '.join(failed)}")
     changed = requeue(wl, now)
-    changed = _with_status(changed, admission=dict(admission))
+    changed = with_status(changed, admission=dict(admission))
     name = admission.get("clusterQueue", "")
     message = f"Quota reserved in ClusterQueue {name}"
-    changed = _set(changed, QUOTA_RESERVED, "True", QUOTA_RESERVED, message, now)
+    changed = set_condition(changed, QUOTA_RESERVED, "True", QUOTA_RESERVED, message, now)
     for name in (EVICTED, PREEMPTED):
         old = condition(changed, name)
         if old.get("status") == "True":
-            changed = _set(changed, name, "False", old["reason"], old.get("message", ""), now)
+            changed = set_condition(
+                changed, name, "False", old["reason"], old.get("message", ""), now
+            )
     if {*required_checks} <= {entry["name"] for entry in check_states(changed)}:
         changed = sync_admitted(changed, now)
     return changed
@@ -245,9 +146,9 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
     if (reserved and ready) == is_admitted(wl) or is_finished(wl):
         return wl
     if reserved and ready:
-        return _set(wl, ADMITTED, "True", ADMITTED, "The workload is admitted", now)
+        return set_condition(wl, ADMITTED, "True", ADMITTED, "The workload is admitted", now)
     if ready:
-        return _set(
+        return set_condition(
             wl,
             ADMITTED,
             "False",
@@ -257,9 +158,9 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
         )
     if reserved:
         message = "The workload has not all checks ready"
-        return _set(wl, ADMITTED, "False", names.REASON_UNSATISFIED_CHECKS, message, now)
+        return set_condition(wl, ADMITTED, "False", names.REASON_UNSATISFIED_CHECKS, message, now)
     message = "The workload has no reservation and not all checks ready"
-    return _set(wl, ADMITTED, "False", names.REASON_NO_RESERVATION_NO_CHECKS, message, now)
+    return set_condition(wl, ADMITTED, "False", names.REASON_NO_RESERVATION_NO_CHECKS, message, now)
 
 
 def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
@@ -275,17 +176,17 @@ def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
         return wl
     if not found.holds_quota:
         raise IllegalTransition(wl, "evict", f"it is {found.value}")
-    return _set(wl, EVICTED, "True", reason, message, now)
+    return set_condition(wl, EVICTED, "True", reason, message, now)
 
 
 def back_off(wl: Obj, count: int, until: float) -> Obj:
     """Notes how often the pods were not ready in time, and until when the workload waits."""
-    return _with_status(wl, requeueState={"count": count, "requeueAt": format_time(until)})
+    return with_status(wl, requeueState={"count": count, "requeueAt": format_time(until)})
 
 
 def target_deactivation(wl: Obj, reason: str, message: str, now: float) -> Obj:
     """Says that, and why, the workload is about to be deactivated by us."""
-    return _set(wl, DEACTIVATION_TARGET, "True", reason, message, now)
+    return set_condition(wl, DEACTIVATION_TARGET, "True", reason, message, now)
 
 
 def without_target(wl: Obj) -> Obj:
@@ -294,7 +195,7 @@ def without_target(wl: Obj) -> Obj:
         return wl
     conditions = status_of(wl)["conditions"]
     left = [entry for entry in conditions if entry["type"] != DEACTIVATION_TARGET]
-    return _with_status(wl, conditions=left)
+    return with_status(wl, conditions=left)
 
 
 def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
@@ -308,7 +209,7 @@ def preempt(wl: Obj, reason: str, message: str, now: float) -> Obj:
     if phase_of(wl) is Phase.EVICTING:
         return wl
     changed = evict(wl, names.REASON_PREEMPTED, message, now)
-    return _set(changed, PREEMPTED, "True", reason, message, now)
+    return set_condition(changed, PREEMPTED, "True", reason, message, now)
 
 
 def release(wl: Obj, now: float) -> Obj:
@@ -329,7 +230,7 @@ def release(wl: Obj, now: float) -> Obj:
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
     changed = _drop_quota(_with_past(wl, now), PENDING_REASON, message, now)
     requeued = "True" if reason in _REQUEUED_AT_ONCE and is_active(wl) else "False"
-    return _set(changed, REQUEUED, requeued, reason, message, now)
+    return set_condition(changed, REQUEUED, requeued, reason, message, now)
 
 
 def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
@@ -353,7 +254,7 @@ def wait(wl: Obj, reason: str, message: str, now: float) -> Obj:
     found = phase_of(wl)
     if found is not Phase.PENDING:
         raise IllegalTransition(wl, "wait", f"it is {found.value}")
-    return sync_admitted(_set(wl, QUOTA_RESERVED, "False", reason, message, now), now)
+    return sync_admitted(set_condition(wl, QUOTA_RESERVED, "False", reason, message, now), now)
 
 
 def requeue(wl: Obj, now: float) -> Obj:
@@ -368,14 +269,14 @@ def requeue(wl: Obj, now: float) -> Obj:
     reason = _WAY_BACK.get(cause["reason"], cause["reason"])
     if is_deactivation(cause["reason"]):
         reason = REACTIVATED
-    changed = _set(wl, REQUEUED, "True", reason, "The workload is queued again", now)
+    changed = set_condition(wl, REQUEUED, "True", reason, "The workload is queued again", now)
     state = dict(status_of(wl).get("requeueState") or {})
     state.pop("requeueAt", None)
     if reason == REACTIVATED:
-        changed = _without_status(changed, _past_field(wl))
+        changed = without_status(changed, past_field(wl))
     if reason == REACTIVATED or not state:
-        return _without_status(changed, "requeueState")
-    return _with_status(changed, requeueState=state)
+        return without_status(changed, "requeueState")
+    return with_status(changed, requeueState=state)
 
 
 def hold_back(wl: Obj, message: str, now: float) -> Obj:
@@ -391,63 +292,14 @@ def hold_back(wl: Obj, message: str, now: float) -> Obj:
         raise IllegalTransition(wl, "hold back", f"it is {found.value}")
     if condition(wl, REQUEUED).get("status") == "False" and not is_held_back(wl):
         return wl
-    return _set(wl, REQUEUED, "False", PODS_MISSING, message, now)
-
-
-def is_held_back(wl: Mapping[str, Any]) -> bool:
-    """Whether the workload waits outside of its queue for pods that are missing."""
-    found = condition(wl, REQUEUED)
-    return found.get("status") == "False" and found.get("reason") == PODS_MISSING
+    return set_condition(wl, REQUEUED, "False", PODS_MISSING, message, now)
 
 
 def finish(wl: Obj, reason: str, message: str, now: float) -> Obj:
     """The workload is over: the same object when it was already."""
     if is_finished(wl):
         return wl
-    return _set(wl, FINISHED, "True", reason, message, now)
-
-
-# ---- checks
-
-
-def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:
-    """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
-
-    New ones are Pending, the state of one that stays is kept. A finished workload is left alone.
-
-    Args:
-        wl: the workload.
-        required: the checks that its flavors need.
-        now: the transition time of new entries.
-        named: all checks that the ClusterQueue names. Without quota no flavor is assigned; a check
-            for some flavors that said Retry or Rejected is then kept, so that losing the flavor is
-            no way around its delay.
-    """
-    if is_finished(wl):
-        return wl
-    known = {entry["name"]: entry for entry in check_states(wl)}
-    names = [*required]
-    if not has_quota(wl):
-        failed = {*checks_in(wl, CHECK_RETRY, CHECK_REJECTED)}
-        names += [name for name in named if name in failed]
-    wanted = [known.get(name) or _pending_check(name, "", now) for name in dict.fromkeys(names)]
-    if {entry["name"] for entry in wanted} == known.keys():
-        return wl
-    return _with_status(wl, admissionChecks=wanted)
-
-
-def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Obj:
-    """Puts checks back to Pending and forgets what they wanted to change in the pods."""
-    chosen = {*checks}
-    if not any(entry["name"] in chosen for entry in check_states(wl)):
-        return wl
-    return _with_status(
-        wl,
-        admissionChecks=[
-            _pending_check(entry["name"], message, now) if entry["name"] in chosen else entry
-            for entry in check_states(wl)
-        ],
-    )
+    return set_condition(wl, FINISHED, "True", reason, message, now)
 
 
 def violations(wl: Mapping[str, Any]) -> tuple[str, ...]:
@@ -471,9 +323,6 @@ def violations(wl: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-# ---- the parts of a step
-
-
 def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
     answered = [CHECK_READY]
     if not (is_evicted(wl) and condition(wl, EVICTED)["reason"] == CHECK_FAILED):
@@ -483,13 +332,9 @@ def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
     changed = reset_checks(
         wl, checks_in(wl, *answered), "Reset to Pending after quota was lost", now
     )
-    changed = _without_status(changed, "admission")
-    changed = _set(changed, QUOTA_RESERVED, "False", reason, message, now)
+    changed = without_status(changed, "admission")
+    changed = set_condition(changed, QUOTA_RESERVED, "False", reason, message, now)
     return sync_admitted(changed, now)
-
-
-def _past_field(wl: Mapping[str, Any]) -> str:
-    return _PAST_SECONDS[wl.get("apiVersion", f"{KUEUE}/{V1BETA2}")]
 
 
 def _with_past(wl: Obj, now: float) -> Obj:
@@ -498,51 +343,4 @@ def _with_past(wl: Obj, now: float) -> Obj:
     if not limited or not is_admitted(wl):
         return wl
     turn = max(0, int(now - admitted_since(wl)))
-    return _with_status(wl, **{_past_field(wl): past_seconds(wl) + turn})
-
-
-def _pending_check(name: str, message: str, now: float) -> Obj:
-    return {
-        "name": name,
-        "state": CHECK_PENDING,
-        "message": message,
-        "lastTransitionTime": format_time(now),
-    }
-
-
-def _set(wl: Obj, type: str, status: str, reason: str, message: str, now: float) -> Obj:
-    """The workload with a condition; its transition time moves only with its status."""
-    if len(message) > MESSAGE_LIMIT:
-        message = message[: MESSAGE_LIMIT - 4] + " ..."
-    old = condition(wl, type)
-    if (old.get("status"), old.get("reason"), old.get("message", "")) == (status, reason, message):
-        return wl
-    kept = old.get("lastTransitionTime") if old.get("status") == status else None
-    new: Obj = {
-        "type": type,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": kept or format_time(now),
-    }
-    generation = wl["metadata"].get("generation")
-    if generation:
-        new["observedGeneration"] = generation
-    conditions = list(status_of(wl).get("conditions") or ())
-    for index, entry in enumerate(conditions):
-        if entry["type"] == type:
-            conditions[index] = new
-            break
-    else:
-        conditions.append(new)
-    return _with_status(wl, conditions=conditions)
-
-
-def _with_status(wl: Obj, **fields: Any) -> Obj:
-    status = {**status_of(wl), **fields}
-    return {**wl, "status": status}
-
-
-def _without_status(wl: Obj, field: str) -> Obj:
-    status = {name: value for name, value in status_of(wl).items() if name != field}
-    return {**wl, "status": status}
+    return with_status(wl, **{past_field(wl): past_seconds(wl) + turn})

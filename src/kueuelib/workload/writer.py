@@ -1,11 +1,11 @@
-"""Sends what `status_writes` says."""
+"""Sends what `patches` says."""
 
 from __future__ import annotations
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, key_of
-from kueuelib.controllers.status_writes import StatusWrite, status_writes
 from kueuelib.runtime.client import Client, PatchType
+from kueuelib.workload.patches import StatusWrite, status_writes
 
 _PATCH_TYPES = {"apply": PatchType.APPLY, "merge": PatchType.MERGE}
 
@@ -16,7 +16,7 @@ async def write_status(client: Client, old: Obj, new: Obj) -> Obj:
     Args:
         client: speaks to the API server.
         old: the Workload as it was read.
-        new: the same Workload after a step of `workload_state`.
+        new: the same Workload after a step of `transitions`.
 
     Returns:
         The Workload as the server has it now.

@@ -10,17 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.workload_plan import (
-    NOTHING,
-    Surroundings,
-    next_step,
-    passed_all,
-    required_checks,
-)
-from kueuelib.controllers.workload_state import Phase
 from kueuelib.scheduler.activity import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import NotEvaluated, QuotaWithdrawn
+from kueuelib.workload import states
+from kueuelib.workload.checks import passed_all, required_checks
+from kueuelib.workload.plan import NOTHING, Surroundings, next_step
+from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0
 ADMISSION: Obj = {

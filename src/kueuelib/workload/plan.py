@@ -9,13 +9,12 @@ call.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from kueuelib.api.kueue import (
-    CHECK_PENDING,
     CHECK_READY,
     CHECK_REJECTED,
     CHECK_RETRY,
@@ -28,15 +27,10 @@ from kueuelib.api.names import (
     FINISHED,
     QUOTA_RESERVED,
     REASON_FAILED_TO_START,
-    REASON_PREEMPTION_REQUIRED,
     REASON_STOPPED,
     REASON_TERMINATING,
     REQUEUED,
 )
-from kueuelib.controllers import workload_life as life
-from kueuelib.controllers import workload_state as states
-from kueuelib.controllers.workload_life import LifeSettings
-from kueuelib.controllers.workload_state import Phase
 from kueuelib.scheduler.activity import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,
@@ -50,6 +44,10 @@ from kueuelib.scheduler.reasons import (
     condition_reason,
     render,
 )
+from kueuelib.workload import life, states
+from kueuelib.workload.checks import named_checks, required_checks
+from kueuelib.workload.life import LifeSettings
+from kueuelib.workload.states import Phase
 
 _OBSTACLE = re.compile(
     r"The workload is deactivated(:.*)?"
@@ -160,73 +158,6 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
     if phase is Phase.EVICTING:
         return NOTHING
     return _with_quota(wl, phase, around, now)
-
-
-def named_checks(cluster_queue: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every check that a raw ClusterQueue names, in either version, for some flavors or for all."""
-    spec = cluster_queue.get("spec") or {}
-    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
-    found = [rule["name"] for rule in strategy] or spec.get("admissionChecks") or ()
-    return tuple(dict.fromkeys(found))
-
-
-def required_checks(
-    cluster_queue: Mapping[str, Any], admission: Mapping[str, Any] | None
-) -> tuple[str, ...]:
-    """The names of the checks that a workload of this ClusterQueue has to pass, in its order.
-
-    Args:
-        cluster_queue: the raw ClusterQueue, in either version.
-        admission: the raw `status.admission`. A check that is for some flavors only counts when one
-            of them is
-            assigned; without an admission only the checks that are for all flavors count.
-    """
-    spec = cluster_queue.get("spec") or {}
-    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
-    assigned = {
-        flavor
-        for pod_set in (admission or {}).get("podSetAssignments") or ()
-        for flavor in (pod_set.get("flavors") or {}).values()
-    }
-    found = [
-        rule["name"]
-        for rule in strategy
-        if not rule.get("onFlavors") or assigned & {*rule["onFlavors"]}
-    ]
-    if not strategy:
-        found = list(spec.get("admissionChecks") or ())
-    return tuple(dict.fromkeys(found))
-
-
-def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
-    """Whether every check is Ready, and none that is required is still missing from the status.
-
-    Args:
-        wl: the raw Workload.
-        required: the names of the checks that it has to pass.
-    """
-    listed = {entry["name"] for entry in states.check_states(wl)}
-    return listed.issuperset(required) and states.checks_ready(wl)
-
-
-def preempts_early(wl: Mapping[str, Any], late: Collection[str]) -> bool:
-    """Whether the preemptions that a reservation assumed begin before all checks have passed.
-
-    They do when a check asks for them, or when all checks that they wait for are Ready (KEP-993).
-
-    Args:
-        wl: the raw Workload, with a reservation.
-        late: those of its checks that are `AfterCheckPassedOrOnDemand`.
-    """
-    if not late:
-        return False
-    entries = states.check_states(wl)
-    asked = any(
-        entry.get("state") == CHECK_PENDING and entry.get("reason") == REASON_PREEMPTION_REQUIRED
-        for entry in entries
-    )
-    ready = {entry["name"] for entry in entries if entry.get("state") == CHECK_READY}
-    return asked or ready.issuperset(late)
 
 
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:

@@ -1,0 +1,44 @@
+"""What becomes of Workloads whose kind of jobs is gone."""
+
+from __future__ import annotations
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import ObjectKey, controller_of
+from kueuelib.jobs.commands import Delete
+from kueuelib.jobs.executor import Executor
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.steps import Commands, release
+from kueuelib.jobs.stores import JobStores
+from kueuelib.runtime.controller import DONE, Result
+
+
+class AbandonedWorkloads:
+    """Deletes the Workloads of jobs whose kind has no objects any more, and frees their quota.
+
+    The garbage collector cannot be relied on for that: it gives up owners only of kinds that the
+    API server knows.
+
+    Args:
+        integration: the kind.
+        stores: where the Workloads are.
+        executor: does what is planned.
+    """
+
+    def __init__(self, integration: Integration, stores: JobStores, executor: Executor) -> None:
+        self._integration = integration
+        self._stores = stores
+        self._executor = executor
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Let go of the Workloads of the job that had this name."""
+        planned: Commands = ()
+        for workload in self._stores.workloads_of_name(self._integration.resource, key):
+            ref = controller_of(workload)
+            if ref is None or ref["name"] != key.name or not self._integration.is_owner(ref):
+                continue
+            if not workload["metadata"].get("deletionTimestamp"):
+                planned += (Delete(WORKLOADS, workload),)
+            planned += release(workload)
+        if planned:
+            await self._executor.run(planned)
+        return DONE

@@ -1,0 +1,267 @@
+"""Reads the objects of a kind of jobs for as long as the API server serves it.
+
+The kind is looked for when its CRD changes and every few seconds besides: an API server may serve
+a kind a moment after its CRD is stored, kinds may come without a CRD, and not everybody may read
+CRDs. Only what is certain is concluded: a kind is gone when its CRD is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, MutableMapping
+
+import attrs
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
+from kueuelib.jobs.kinds.presence import (
+    Gone,
+    Served,
+    Unclear,
+    Unfit,
+    definition_name,
+    look,
+    trimmed,
+)
+from kueuelib.jobs.kinds.standing import (
+    HELD_BACK,
+    KindMetrics,
+    Standing,
+    State,
+    Turn,
+    turn_without_objects,
+)
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.stores import CONTROLLER_UID, PREBUILT_NAME, controller_uid, prebuilt_name
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.store import Store
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.logs import get_logger
+
+FIRST_PAUSE = 0.25
+"""Seconds between two looks at a kind after something changed; doubles each time."""
+LAST_PAUSE = 10.0
+"""Seconds between two looks at a kind of which nothing is heard."""
+PATIENCE = 10.0
+"""Seconds for which others wait, at the start, until the objects of a kind are listed; also those
+for which a kind may be away that nobody declares gone."""
+GRACE = 3.0
+"""Seconds for which reading may fail before that is told."""
+
+
+@attrs.define
+class _Reading:
+    """An informer at work.
+
+    Attributes:
+        informer: of the kind, at one version.
+        task: runs it.
+        definition: the UID of the CRD that it began with; empty when that was not known.
+        failing: the first of the errors that reading meets now, and since when.
+    """
+
+    informer: Informer
+    task: asyncio.Task[None]
+    definition: str
+    failing: tuple[Exception, float] | None = None
+
+    def is_of(self, resource: Resource, definition: str) -> bool:
+        """Whether it reads this version of this very kind, not of one of the same name."""
+        return self.informer.resource == resource and definition in ("", self.definition)
+
+    def failure(self, now: float) -> Exception | None:
+        """What reading has failed with for longer than the grace; one of each sort is enough."""
+        error = self.informer.failing
+        if error is None:
+            self.failing = None
+        elif self.failing is None:
+            self.failing = (error, now)
+        elif type(error) is not type(self.failing[0]):
+            self.failing = (error, self.failing[1])
+        if self.failing is None or now - self.failing[1] < GRACE:
+            return None
+        return self.failing[0]
+
+
+class KindFollower:
+    """Follows one kind of jobs; a part of a `Manager`, on every replica.
+
+    Args:
+        integration: the kind.
+        client: asks for it.
+        cache: makes informers.
+        stores: where the objects of each kind are, by the integration's name; the kind has an
+            entry there exactly while its objects are known.
+        metrics: told how things stand.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        integration: Integration,
+        client: Client,
+        cache: Cache,
+        stores: MutableMapping[str, Store[Obj]],
+        metrics: KindMetrics,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.integration = integration
+        self.standing = Standing(State.STARTING)
+        self._client = client
+        self._stores = stores
+        self._cache = cache
+        self._metrics = metrics
+        self._clock = clock
+        self._woken = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._reading: _Reading | None = None
+        self._away_since: float | None = None
+        name = definition_name(integration.resource)
+        self._definition = cache.apart(
+            CRDS, field_selector=f"metadata.name={name}", transform=trimmed
+        )
+        self._definition.add_handler(lambda _: self._woken.set())
+        self._log = get_logger("jobs", integration=integration.name)
+
+    @property
+    def name(self) -> str:
+        """Of the integration."""
+        return self.integration.name
+
+    @property
+    def kind(self) -> str:
+        """Kind and group, for people and metrics."""
+        return f"{self.integration.resource.kind}.{self.integration.resource.group}"
+
+    @property
+    def definition_uid(self) -> str:
+        """The UID of the CRD; empty when it is not known."""
+        return next((crd["metadata"]["uid"] for crd in self._definition.store.items()), "")
+
+    async def moved_from(self, standing: Standing) -> Standing:
+        """How things stand, once they do not stand like this any more."""
+        while self.standing == standing:
+            await self._moved.wait()
+        return self.standing
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Follow the kind until cancelled.
+
+        `ready` is called when its objects are known, when there are none, or when that takes long.
+        """
+        self._metrics.now(self.kind, self.standing.state)
+        deadline = self._clock.monotonic() + PATIENCE
+        pauses = Backoff(base=FIRST_PAUSE, cap=LAST_PAUSE, jitter=0.1)
+        async with asyncio.TaskGroup() as tasks:
+            definition = tasks.create_task(self._definition.run(), name=f"{self.name}-definition")
+            while True:
+                if self._woken.is_set():
+                    self._woken.clear()
+                    pauses.reset()
+                before = self.standing
+                await self._look(tasks)
+                now = self._clock.monotonic()
+                if self.standing.state is not State.STARTING or now >= deadline:
+                    ready()
+                if self.standing != before:
+                    pauses.reset()
+                if isinstance(self._definition.last_error, Forbidden) and not definition.done():
+                    self._log.info("the CRD may not be watched; the kind is looked for instead")
+                    definition.cancel()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pauses.next(now, random.random())):
+                        await self._woken.wait()
+
+    async def _look(self, tasks: asyncio.TaskGroup) -> None:
+        """See how things stand now, and do what follows."""
+        try:
+            presence = await look(self._client, self.integration)
+        except (ApiError, TransportError, ConfigError) as error:
+            self._log.info("the kind cannot be looked for now", error=str(error))
+            if self.standing.state is State.STARTING and self._reading is None:
+                self._stand(Standing(State.MISSING, "the API server does not tell about it"))
+            return
+        now = self._clock.monotonic()
+        if not isinstance(presence, Unclear):
+            self._away_since = None
+        match presence:
+            case Served(version):
+                await self._read(tasks, version)
+                self._stand(self._of_reading(now))
+            case Gone():
+                await self._stop_reading(gone=True)
+                if self.standing.turn is None or self.standing.turn.informer is not None:
+                    gone = turn_without_objects(self.integration)
+                    self._stand(Standing(State.MISSING, "it is not installed", gone))
+            case Unfit(why):
+                await self._stop_reading()
+                self._stand(Standing(State.UNFIT, why))
+            case Unclear(why):
+                self._away_since = now if self._away_since is None else self._away_since
+                if self._reading is None or now - self._away_since >= PATIENCE:
+                    await self._stop_reading()
+                    self._stand(Standing(State.MISSING, why))
+
+    async def _read(self, tasks: asyncio.TaskGroup, version: str) -> None:
+        """Have an informer that reads this version."""
+        resource = self.integration.resource.at(version)
+        if self._reading is not None:
+            self._reading.definition = self._reading.definition or self.definition_uid
+            if self._reading.is_of(resource, self.definition_uid):
+                return
+            await self._stop_reading()
+        informer = self._cache.apart(
+            resource,
+            label_selector=self.integration.watched,
+            transform=self.integration.transform,
+        )
+        informer.add_index(CONTROLLER_UID, controller_uid)
+        informer.add_index(PREBUILT_NAME, prebuilt_name)
+        task = tasks.create_task(informer.run(self._woken.set), name=f"informer-{self.name}")
+        self._reading = _Reading(informer, task, self.definition_uid)
+
+    async def _stop_reading(self, *, gone: bool = False) -> None:
+        """End the informer; when the kind is gone its objects are, too."""
+        if self._reading is None:
+            return
+        reading, self._reading = self._reading, None
+        reading.task.cancel()
+        await asyncio.wait([reading.task])
+        if gone:
+            reading.informer.store.replace(())
+
+    def _of_reading(self, now: float) -> Standing:
+        """How things stand with the informer."""
+        assert self._reading is not None
+        informer = self._reading.informer
+        error = self._reading.failure(now)
+        turn = self.standing.turn
+        if not informer.synced:
+            turn = None
+        elif turn is None or turn.informer is not informer:
+            integration = self.integration.at(informer.resource.version)
+            turn = Turn(integration, informer.store, informer)
+        if error is not None:
+            return Standing(State.UNREADABLE, f"its objects cannot be read: {error}", turn)
+        return Standing(State.STARTING if turn is None else State.MANAGED, turn=turn)
+
+    def _stand(self, standing: Standing) -> None:
+        if standing == self.standing:
+            return
+        if standing.turn is None:
+            self._stores.pop(self.name, None)
+        else:
+            self._stores[self.name] = standing.turn.store
+        if (standing.state, standing.why) != (self.standing.state, self.standing.why):
+            log = self._log.warning if standing.state in HELD_BACK else self._log.info
+            log("a kind of jobs", kind=self.kind, state=standing.state, why=standing.why)
+        self.standing = standing
+        self._metrics.now(self.kind, standing.state)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()

@@ -1,0 +1,162 @@
+"""Whether the API server serves a kind of jobs in a version that its integration reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
+from kueuelib.errors import Forbidden, NotFound
+from kueuelib.jobs.registry import Integration
+from kueuelib.runtime.client import Client
+
+
+@attrs.frozen
+class Served:
+    """It is there.
+
+    Attributes:
+        version: the first of the integration's versions that is served.
+    """
+
+    version: str
+
+
+@attrs.frozen
+class Gone:
+    """There is no such kind, so there are no objects of it."""
+
+
+@attrs.frozen
+class Unfit:
+    """There is such a kind, and it is not what the integration reads.
+
+    Attributes:
+        why: half a sentence for people.
+    """
+
+    why: str
+
+
+@attrs.frozen
+class Unclear:
+    """It is not served at this moment; whether there are objects of it cannot be told.
+
+    Attributes:
+        why: half a sentence for people.
+    """
+
+    why: str
+
+
+Presence = Served | Gone | Unfit | Unclear
+
+
+def is_lasting(integration: Integration) -> bool:
+    """Whether every API server serves the kind for as long as it runs, as it does `batch/v1`.
+
+    The groups of all CRDs have a dot. An integration that wires itself is taken for lasting, too.
+    """
+    return "." not in integration.resource.group or integration.wire is not None
+
+
+def definition_name(resource: Resource) -> str:
+    """The name of the CRD of a kind."""
+    return f"{resource.plural}.{resource.group}"
+
+
+async def look(client: Client, integration: Integration) -> Presence:
+    """Ask the API server, with one call as long as nothing is amiss.
+
+    Raises:
+        ApiError: the server cannot tell.
+        TransportError: no answer.
+    """
+    resource = integration.resource
+    offered: dict[str, Resource] = {}
+
+    async def ask(versions: Iterable[str]) -> None:
+        for version in versions:
+            found = await client.find_resource(f"{resource.group}/{version}", resource.kind)
+            if found is not None:
+                offered[version] = found
+
+    for version in integration.versions:
+        await ask([version])
+        if _fits(resource, offered.get(version)):
+            return Served(version)
+    others = await client.served_versions(resource.group)
+    await ask(version for version in others if version not in integration.versions)
+    if offered:
+        return judged(integration, offered, None)
+    try:
+        crd = await client.get(CRDS, ObjectKey("", definition_name(resource)))
+    except NotFound:
+        return Gone()
+    except Forbidden:
+        crd = None
+    return judged(integration, offered, crd)
+
+
+def judged(
+    integration: Integration, offered: Mapping[str, Resource], crd: Mapping[str, Any] | None
+) -> Presence:
+    """What follows from what the API server says.
+
+    Args:
+        integration: the kind.
+        offered: the versions in which the server serves a kind of this group and name.
+        crd: its definition; None: it may not be read.
+    """
+    resource = integration.resource
+    for version in integration.versions:
+        if _fits(resource, offered.get(version)):
+            return Served(version)
+    for version in integration.versions:
+        found = offered.get(version)
+        if found is not None and not found.namespaced:
+            return Unfit("its objects are in no namespace")
+        if found is not None:
+            return Unfit(f"its plural is {found.plural}, and the integration's {resource.plural}")
+    if offered:
+        return _other_versions(integration, offered)
+    if crd is None:
+        return Unclear("the API server does not serve it")
+    return _judged_by_definition(integration, crd)
+
+
+def _judged_by_definition(integration: Integration, crd: Mapping[str, Any]) -> Presence:
+    accepted = find_condition((crd.get("status") or {}).get("conditions"), "NamesAccepted")
+    if accepted.get("status") == "False":
+        return Unfit(f"the names of its definition are not accepted: {accepted.get('message')}")
+    served = [each["name"] for each in crd["spec"].get("versions") or () if each.get("served")]
+    if not {*served} & {*integration.versions}:
+        return _other_versions(integration, served)
+    return Unclear("it is defined, but not served yet")
+
+
+def _other_versions(integration: Integration, served: Iterable[str]) -> Unfit:
+    found, read = ", ".join(sorted(served)), " or ".join(integration.versions)
+    if not found:
+        return Unfit(f"no version of it is served; the integration reads {read}")
+    return Unfit(f"it is served in {found}; the integration reads {read}")
+
+
+def _fits(resource: Resource, found: Resource | None) -> bool:
+    if found is None or not found.namespaced:
+        return False
+    return found.plural == resource.plural
+
+
+def trimmed(crd: Obj) -> Obj:
+    """What of a CRD is kept to notice its changes; changes its argument."""
+    return {
+        "apiVersion": crd.get("apiVersion"),
+        "kind": crd.get("kind"),
+        "metadata": {
+            field: crd["metadata"].get(field) for field in ("name", "uid", "resourceVersion")
+        },
+    }

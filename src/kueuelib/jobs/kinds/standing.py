@@ -1,0 +1,99 @@
+"""How things stand with a kind of jobs, and where that is told and counted."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.stores import CONTROLLER_UID, PREBUILT_NAME, controller_uid, prebuilt_name
+from kueuelib.machinery.store import Store
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.telemetry import Telemetry
+
+
+class State(enum.StrEnum):
+    """How things stand with a kind of jobs."""
+
+    STARTING = "starting"
+    """Its objects are being listed."""
+    MANAGED = "managed"
+    """Its jobs are queued."""
+    MISSING = "missing"
+    """It is not installed."""
+    UNFIT = "unfit"
+    """It is installed in another form or version than the integration reads."""
+    UNREADABLE = "unreadable"
+    """The API server does not let us list or watch its objects, or fails to."""
+
+
+HELD_BACK = frozenset({State.UNFIT, State.UNREADABLE})
+"""States in which there may be jobs that we suspend and cannot start."""
+
+
+@attrs.frozen(eq=False)
+class Turn:
+    """A time during which the objects of a kind are known, from one informer.
+
+    Attributes:
+        integration: at the version that is served.
+        store: the objects.
+        informer: whose store it is; None when the kind is gone, and with it all objects.
+    """
+
+    integration: Integration
+    store: Store[Obj]
+    informer: Informer | None = None
+
+
+@attrs.frozen
+class Standing:
+    """How things stand with a kind.
+
+    Attributes:
+        state: in one word.
+        why: half a sentence for people; empty when all is well.
+        turn: what can be reconciled; None: nothing.
+    """
+
+    state: State
+    why: str = ""
+    turn: Turn | None = None
+
+
+def turn_without_objects(integration: Integration) -> Turn:
+    """The turn of a kind that is gone: Workloads of its jobs are let go."""
+    indexes = {CONTROLLER_UID: controller_uid, PREBUILT_NAME: prebuilt_name}
+    return Turn(integration, Store(indexes))
+
+
+class KindMetrics:
+    """Tells a scrape how things stand with each kind.
+
+    Args:
+        telemetry: where that is reported; None: nowhere.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        telemetry = telemetry or Telemetry()
+        self._state = telemetry.gauge(
+            "kueuelib_job_kind_state",
+            "1 for the state that an enabled kind of jobs is in, if a CRD defines it.",
+            ("kind", "state"),
+        )
+        self._held_back = telemetry.counter(
+            "kueuelib_jobs_held_back_total",
+            "Jobs that were suspended on creation while their kind could not be managed.",
+            ("kind",),
+        )
+
+    def now(self, kind: str, state: State) -> None:
+        """A kind is in this state."""
+        for each in State:
+            self._state.labels(kind, each).set(1 if each is state else 0)
+
+    def held_back(self, kind: str) -> None:
+        """A job was suspended that nobody will start for now."""
+        self._held_back.labels(kind).inc()

@@ -1,0 +1,100 @@
+"""Reconciles the jobs of a kind that comes and goes; a controller lives for one turn of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.jobs.commands import NORMAL, WARNING
+from kueuelib.jobs.executor import Recorder
+from kueuelib.jobs.kinds.follower import KindFollower
+from kueuelib.jobs.kinds.presence import definition_name
+from kueuelib.jobs.kinds.standing import HELD_BACK, Standing, State, Turn
+from kueuelib.runtime.controller import Controller
+
+NOT_MANAGED = "NotManaged"
+MANAGED = "Managed"
+REMIND = 1800.0
+"""Seconds after which it is told again that a kind is not managed; events are kept for an hour."""
+
+
+class KindController:
+    """The elected half of a `KindFollower`: a controller for every turn, and events on the CRD.
+
+    A new turn begins only once the controller of the last one has ended.
+
+    Args:
+        follower: knows how things stand.
+        make: makes the controller of a turn.
+        recorder: reports events.
+    """
+
+    def __init__(
+        self, follower: KindFollower, make: Callable[[Turn], Controller], recorder: Recorder
+    ) -> None:
+        self._follower = follower
+        self._make = make
+        self._recorder = recorder
+        self._told = False
+
+    @property
+    def name(self) -> str:
+        """Of the integration."""
+        return self._follower.name
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Reconcile until cancelled."""
+        ready()
+        while True:
+            turn = self._follower.standing.turn
+            if turn is None:
+                await self._until_it_ends(turn)
+                continue
+            controller = asyncio.create_task(self._reconcile(turn), name=self.name)
+            ended = asyncio.create_task(self._until_it_ends(turn), name=f"{self.name}-turn")
+            try:
+                await asyncio.wait((controller, ended), return_when=asyncio.FIRST_COMPLETED)
+                if controller.done():
+                    controller.result()
+                ended.result()
+            finally:
+                for task in (controller, ended):
+                    task.cancel()
+                await asyncio.wait((controller, ended))
+
+    async def _reconcile(self, turn: Turn) -> None:
+        await self._make(turn).run(lambda: None)
+
+    async def _until_it_ends(self, turn: Turn | None) -> None:
+        """Tell how things stand until there is another turn."""
+        standing = self._follower.standing
+        while standing.turn is turn:
+            self._tell(standing)
+            try:
+                async with asyncio.timeout(REMIND):
+                    standing = await self._follower.moved_from(standing)
+            except TimeoutError:
+                continue
+
+    def _tell(self, standing: Standing) -> None:
+        """Report on the CRD what keeps jobs from being managed, and when that has passed."""
+        if standing.state in HELD_BACK:
+            text = f"Jobs of this kind that name a queue stay as they are: {standing.why}"
+            self._event(WARNING, NOT_MANAGED, text)
+        elif standing.state is State.MANAGED and self._told and standing.turn is not None:
+            version = standing.turn.integration.resource.version
+            self._event(NORMAL, MANAGED, f"Jobs of this kind are queued, in version {version}")
+        if standing.state is not State.STARTING:
+            self._told = standing.state in HELD_BACK
+
+    def _event(self, type_: str, reason: str, message: str) -> None:
+        integration = self._follower.integration
+        definition = {
+            "apiVersion": CRDS.api_version,
+            "kind": CRDS.kind,
+            "name": definition_name(integration.resource),
+            "uid": self._follower.definition_uid,
+        }
+        regarding = {field: text for field, text in definition.items() if text}
+        self._recorder.event(regarding, type_, reason, message, component=integration.component)

@@ -1,0 +1,33 @@
+"""Where the parts of a simulated cluster are, and how its managers are configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+SERVER_PORT: Final = 6443
+WEBHOOK_PORT: Final = 9443
+NAMESPACE: Final = "kueue-system"
+RESPAWN_SECONDS: Final = 1.0
+"""After which a manager that ended by itself is started again."""
+INSTALLER: Final = "installer"
+USER: Final = "user"
+CONFIGURATION: Final[Mapping[str, Any]] = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+    "kind": "Configuration",
+    "namespace": NAMESPACE,
+    "health": {"healthProbeBindAddress": "0"},
+    "metrics": {"bindAddress": "0"},
+    "webhook": {"port": WEBHOOK_PORT},
+    # Twice as patient as usual: most calls of a quiet cluster renew a Lease.
+    "leaderElection": {
+        "leaderElect": True,
+        "leaseDuration": "30s",
+        "renewDeadline": "20s",
+        "retryPeriod": "5s",
+    },
+    "controller": {
+        "groupKindConcurrency": {"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 5}
+    },
+    "integrations": {"frameworks": ["batch/job", "pod"]},
+}

@@ -1,0 +1,5 @@
+"""The life of a Workload: everything that is known about its phases, checks, orders and patches.
+
+`states` has the rules of its state, `life` what time does to it, `plan` its next step; `patches`
+says how a status is written and `writer` writes it. Nobody else keeps a copy of a rule.
+"""

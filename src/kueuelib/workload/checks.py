@@ -1,0 +1,146 @@
+"""The rules of admission checks: which are required, what is listed, when all have passed.
+
+spec/jobs 5.1; KEP-993 for preemptions that wait for checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
+from kueuelib.workload.editing import with_status
+from kueuelib.workload.phases import has_quota, is_finished, status_of
+
+
+def check_states(wl: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The entries of `status.admissionChecks`, never None."""
+    return status_of(wl).get("admissionChecks") or ()
+
+
+def checks_ready(wl: Mapping[str, Any]) -> bool:
+    """Whether every listed check is Ready (true of an empty list)."""
+    return all(entry.get("state") == CHECK_READY for entry in check_states(wl))
+
+
+def checks_in(wl: Mapping[str, Any], *states: str) -> tuple[str, ...]:
+    """The names of the checks in one of the states."""
+    return tuple(entry["name"] for entry in check_states(wl) if entry.get("state") in states)
+
+
+def named_checks(cluster_queue: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every check that a raw ClusterQueue names, in either version, for some flavors or for all."""
+    spec = cluster_queue.get("spec") or {}
+    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    found = [rule["name"] for rule in strategy] or spec.get("admissionChecks") or ()
+    return tuple(dict.fromkeys(found))
+
+
+def required_checks(
+    cluster_queue: Mapping[str, Any], admission: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """The names of the checks that a workload of this ClusterQueue has to pass, in its order.
+
+    Args:
+        cluster_queue: the raw ClusterQueue, in either version.
+        admission: the raw `status.admission`. A check that is for some flavors only counts when one
+            of them is
+            assigned; without an admission only the checks that are for all flavors count.
+    """
+    spec = cluster_queue.get("spec") or {}
+    strategy = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
+    assigned = {
+        flavor
+        for pod_set in (admission or {}).get("podSetAssignments") or ()
+        for flavor in (pod_set.get("flavors") or {}).values()
+    }
+    found = [
+        rule["name"]
+        for rule in strategy
+        if not rule.get("onFlavors") or assigned & {*rule["onFlavors"]}
+    ]
+    if not strategy:
+        found = list(spec.get("admissionChecks") or ())
+    return tuple(dict.fromkeys(found))
+
+
+def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
+    """Whether every check is Ready, and none that is required is still missing from the status.
+
+    Args:
+        wl: the raw Workload.
+        required: the names of the checks that it has to pass.
+    """
+    listed = {entry["name"] for entry in check_states(wl)}
+    return listed.issuperset(required) and checks_ready(wl)
+
+
+def preempts_early(wl: Mapping[str, Any], late: Collection[str]) -> bool:
+    """Whether the preemptions that a reservation assumed begin before all checks have passed.
+
+    They do when a check asks for them, or when all checks that they wait for are Ready (KEP-993).
+
+    Args:
+        wl: the raw Workload, with a reservation.
+        late: those of its checks that are `AfterCheckPassedOrOnDemand`.
+    """
+    if not late:
+        return False
+    entries = check_states(wl)
+    asked = any(
+        entry.get("state") == CHECK_PENDING and entry.get("reason") == REASON_PREEMPTION_REQUIRED
+        for entry in entries
+    )
+    ready = {entry["name"] for entry in entries if entry.get("state") == CHECK_READY}
+    return asked or ready.issuperset(late)
+
+
+def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:
+    """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
+
+    New ones are Pending, the state of one that stays is kept. A finished workload is left alone.
+
+    Args:
+        wl: the workload.
+        required: the checks that its flavors need.
+        now: the transition time of new entries.
+        named: all checks that the ClusterQueue names. Without quota no flavor is assigned; a check
+            for some flavors that said Retry or Rejected is then kept, so that losing the flavor is
+            no way around its delay.
+    """
+    if is_finished(wl):
+        return wl
+    known = {entry["name"]: entry for entry in check_states(wl)}
+    names = [*required]
+    if not has_quota(wl):
+        failed = {*checks_in(wl, CHECK_RETRY, CHECK_REJECTED)}
+        names += [name for name in named if name in failed]
+    wanted = [known.get(name) or _pending_check(name, "", now) for name in dict.fromkeys(names)]
+    if {entry["name"] for entry in wanted} == known.keys():
+        return wl
+    return with_status(wl, admissionChecks=wanted)
+
+
+def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Obj:
+    """Puts checks back to Pending and forgets what they wanted to change in the pods."""
+    chosen = {*checks}
+    if not any(entry["name"] in chosen for entry in check_states(wl)):
+        return wl
+    return with_status(
+        wl,
+        admissionChecks=[
+            _pending_check(entry["name"], message, now) if entry["name"] in chosen else entry
+            for entry in check_states(wl)
+        ],
+    )
+
+
+def _pending_check(name: str, message: str, now: float) -> Obj:
+    return {
+        "name": name,
+        "state": CHECK_PENDING,
+        "message": message,
+        "lastTransitionTime": format_time(now),
+    }

@@ -1,0 +1,133 @@
+"""Where a Workload is in its life, read from its raw object.
+
+The steps between the phases are in `kueuelib.workload.transitions`. All instants are seconds since
+the epoch.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api import names
+from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
+from kueuelib.api.meta import find_condition, parse_time
+from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, REQUEUED
+
+PENDING_REASON = names.REASON_PENDING
+DEACTIVATED = names.REASON_DEACTIVATED
+"""Followed by `DueTo` and the cause when it was us who deactivated the workload."""
+CHECK_FAILED = names.REASON_ADMISSION_CHECK
+QUEUE_STOPPED = names.REASON_CLUSTER_QUEUE_STOPPED
+LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
+PODS_READY_TIMEOUT = names.REASON_PODS_READY_TIMEOUT
+PODS_MISSING = "WaitingForReplacementPods"
+
+REACTIVATED = "Reactivated"
+PODS_REPLACED = "PodsReplaced"
+QUEUE_RESTARTED = "ClusterQueueRestarted"
+LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted"
+BACKOFF_FINISHED = "BackoffFinished"
+
+_PAST_SECONDS = {
+    f"{KUEUE}/{V1BETA1}": "accumulatedPastExexcutionTimeSeconds",
+    f"{KUEUE}/{V1BETA2}": "accumulatedPastExecutionTimeSeconds",
+}
+
+
+class Phase(enum.Enum):
+    """Where a Workload is in its life."""
+
+    PENDING = "pending"
+    RESERVED = "reserved"
+    ADMITTED = "admitted"
+    EVICTING = "evicting"
+    FINISHED = "finished"
+
+    @property
+    def holds_quota(self) -> bool:
+        """Whether the workload counts in the usage of its ClusterQueue."""
+        return self in (Phase.RESERVED, Phase.ADMITTED, Phase.EVICTING)
+
+
+def status_of(wl: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status, never None."""
+    return wl.get("status") or {}
+
+
+def condition(wl: Mapping[str, Any], type: str) -> Mapping[str, Any]:
+    """The condition of that type, or an empty mapping."""
+    return find_condition(status_of(wl).get("conditions"), type)
+
+
+def is_true(wl: Mapping[str, Any], type: str) -> bool:
+    """Whether the condition of that type is True."""
+    return condition(wl, type).get("status") == "True"
+
+
+def has_quota(wl: Mapping[str, Any]) -> bool:
+    """Whether quota is reserved."""
+    return is_true(wl, QUOTA_RESERVED)
+
+
+def is_admitted(wl: Mapping[str, Any]) -> bool:
+    """Whether the job may run; stays True until an eviction is complete."""
+    return is_true(wl, ADMITTED)
+
+
+def is_evicted(wl: Mapping[str, Any]) -> bool:
+    """Whether the last reservation was taken away, or is being taken away."""
+    return is_true(wl, EVICTED)
+
+
+def is_finished(wl: Mapping[str, Any]) -> bool:
+    """Whether the workload is over for good."""
+    return is_true(wl, FINISHED)
+
+
+def is_active(wl: Mapping[str, Any]) -> bool:
+    """Whether `spec.active` lets the workload take part (absent counts as true)."""
+    return wl.get("spec", {}).get("active") is not False
+
+
+def is_deleted(wl: Mapping[str, Any]) -> bool:
+    """Whether the workload is being deleted."""
+    return bool(wl["metadata"].get("deletionTimestamp"))
+
+
+def phase_of(wl: Mapping[str, Any]) -> Phase:
+    """Where the workload is in its life."""
+    if is_finished(wl):
+        return Phase.FINISHED
+    if not has_quota(wl):
+        return Phase.PENDING
+    if is_evicted(wl):
+        return Phase.EVICTING
+    return Phase.ADMITTED if is_admitted(wl) else Phase.RESERVED
+
+
+def is_deactivation(reason: str) -> bool:
+    """Whether an eviction for this reason was a deactivation, whoever wanted it."""
+    return reason == DEACTIVATED or reason.startswith(f"{DEACTIVATED}DueTo")
+
+
+def is_held_back(wl: Mapping[str, Any]) -> bool:
+    """Whether the workload waits outside of its queue for pods that are missing."""
+    found = condition(wl, REQUEUED)
+    return found.get("status") == "False" and found.get("reason") == PODS_MISSING
+
+
+def past_seconds(wl: Mapping[str, Any]) -> int:
+    """How many seconds the workload was admitted in earlier turns, as far as that counts."""
+    return int(status_of(wl).get(past_field(wl)) or 0)
+
+
+def admitted_since(wl: Mapping[str, Any]) -> float:
+    """Since when an admitted workload is admitted, in seconds since the epoch."""
+    return parse_time(condition(wl, ADMITTED)["lastTransitionTime"])
+
+
+def past_field(wl: Mapping[str, Any]) -> str:
+    """The field of `past_seconds`, which has another name in v1beta1."""
+    return _PAST_SECONDS[wl.get("apiVersion", f"{KUEUE}/{V1BETA2}")]
