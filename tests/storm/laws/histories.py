@@ -14,6 +14,7 @@ CLUSTER_QUEUES = f"clusterqueues.{KUEUE}"
 LOCAL_QUEUES = f"localqueues.{KUEUE}"
 FLAVORS = f"resourceflavors.{KUEUE}"
 CHECKS = f"admissionchecks.{KUEUE}"
+EVENTS = "events"
 LEASES = "leases.coordination.k8s.io"
 JOBS = "jobs.batch"
 PODS = "pods"
@@ -154,6 +155,7 @@ class Story:
         self.broken: list[Violation] = []
         self.at = 0.0
         self._revision = 0
+        self.put(LOCAL_QUEUES, local_queue(), "user")
 
     def put(self, resource: str, obj: Obj, actor: str = LEADER, *, after: float = 1.0) -> None:
         self._commit(resource, obj["metadata"], copy.deepcopy(obj), actor, after)

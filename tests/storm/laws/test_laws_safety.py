@@ -9,8 +9,10 @@ from histories import (
     ADMITTED,
     CHECKS,
     CLUSTER_QUEUES,
+    EVENTS,
     JOBS,
     LEASES,
+    LOCAL_QUEUES,
     PODS,
     WORKLOADS,
     Story,
@@ -18,6 +20,8 @@ from histories import (
     conditions,
     job,
     lease,
+    leaving,
+    local_queue,
     owner,
     pod,
     quota,
@@ -266,6 +270,84 @@ def admitted_before_the_victims_have_left(story: Story) -> None:
     for name in ("one", "two"):
         ready = workload(owner(job(name)), name=name, cpu=2, checks={"budget": "Ready"}, **ADMITTED)
         story.put(WORKLOADS, ready)
+
+
+@breaks("usage-is-what-pods-request")
+def quota_for_one_pod_of_two(story: Story) -> None:
+    found = workload(story.submit(job()), cpu=2, QuotaReserved=True)
+    found["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "1"}
+    story.put(WORKLOADS, found)
+
+
+@breaks("usage-is-what-pods-request")
+def more_pods_than_there_are(story: Story) -> None:
+    found = workload(story.submit(job()), cpu=2, QuotaReserved=True)
+    assignment = found["status"]["admission"]["podSetAssignments"][0]
+    story.put(WORKLOADS, workload(owner(job())))
+    assignment |= {"count": 3, "resourceUsage": {"cpu": "3"}}
+    story.put(WORKLOADS, found)
+
+
+@breaks("usage-is-what-pods-request")
+def a_pod_set_that_does_not_exist(story: Story) -> None:
+    found = workload(story.submit(job()), QuotaReserved=True)
+    found["status"]["admission"]["podSetAssignments"][0]["name"] = "other"
+    story.put(WORKLOADS, found)
+
+
+@breaks("reserved-from-its-queue")
+def quota_of_another_queue(story: Story) -> None:
+    story.put(LOCAL_QUEUES, local_queue(queue="mine"), "user")
+    story.put(WORKLOADS, workload(story.submit(job()), queue="yours", QuotaReserved=True))
+
+
+@breaks("reserved-from-its-queue")
+def quota_without_a_local_queue(story: Story) -> None:
+    story.put(WORKLOADS, workload(story.submit(job()), QuotaReserved=True, local="missing"))
+
+
+@breaks("reserved-only-if-allowed")
+def quota_for_the_inactive(story: Story) -> None:
+    story.put(WORKLOADS, workload(story.submit(job()), active=False, QuotaReserved=True))
+
+
+@breaks("reserved-only-if-allowed")
+def quota_of_a_stopped_queue(story: Story) -> None:
+    story.put(CLUSTER_QUEUES, cluster_queue(stopPolicy="Hold"), "user")
+    story.put(WORKLOADS, workload(story.submit(job()), QuotaReserved=True))
+
+
+@breaks("reserved-only-if-allowed")
+def quota_of_a_queue_that_was_deleted(story: Story) -> None:
+    story.put(CLUSTER_QUEUES, leaving(cluster_queue()), "user")
+    story.put(WORKLOADS, workload(story.submit(job()), QuotaReserved=True))
+
+
+@breaks("reserved-only-if-allowed")
+def quota_for_a_workload_that_was_deleted(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine))
+    story.put(WORKLOADS, leaving(workload(mine)), "user")
+    story.put(WORKLOADS, leaving(workload(mine, QuotaReserved=True)))
+
+
+@breaks("events-are-about-real-objects")
+def an_event_about_nobody(story: Story) -> None:
+    about = {"kind": "Job", "namespace": "ns", "name": "one", "uid": "uid-of-nobody"}
+    story.put(EVENTS, thing("event", involvedObject=about))
+
+
+@breaks("events-are-about-real-objects")
+def an_event_about_the_wrong_job(story: Story) -> None:
+    story.submit(job("other"))
+    about = {"kind": "Job", "namespace": "ns", "name": "one", "uid": "uid-other"}
+    story.put(EVENTS, thing("event", involvedObject=about))
+
+
+@breaks("no-job-is-deleted")
+def a_manager_that_deletes_a_job(story: Story) -> None:
+    story.submit(job())
+    story.drop(JOBS, job())
 
 
 @breaks("only-the-leader-writes")

@@ -18,6 +18,9 @@ from kueuelib.testing.storm.laws.reading import (
 ENDED = ("Succeeded", "Failed", "JobFinished")
 """Reasons of Finished that speak of how the job ended."""
 
+ABOUT = ("Job", "Pod", "Workload")
+"""Kinds whose events are checked: all objects of them are in the history."""
+
 
 def one_workload_per_job(memory: Memory, commit: Commit) -> Iterator[str]:
     """A job never has two live Workloads of the managers' making."""
@@ -66,3 +69,28 @@ def finished_with_cause(memory: Memory, commit: Commit) -> Iterator[str]:
     owner = controller(new)
     if owner.get("kind") in ("Job", "Pod") and owner["uid"] not in memory.ended:
         yield f"Finished says {reason}, but {owner['kind']} {owner['name']} has not ended"
+
+
+def events_are_about_real_objects(memory: Memory, commit: Commit) -> Iterator[str]:
+    """An event names an object that existed, by the UID that it had."""
+    event = commit.new
+    if event is None or not is_manager(commit.actor):
+        return
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    known = memory.uids.get(str(about.get("uid") or ""))
+    if about.get("kind") not in ABOUT or not about.get("uid"):
+        return
+    where = (about.get("namespace", ""), about.get("name"))
+    if known is None:
+        yield f"{about['kind']} {about.get('name')} never had the UID {about['uid']}"
+    elif known[1:] != where:
+        yield f"the UID {about['uid']} is of {known[2]}, not of {about.get('name')}"
+
+
+def no_job_is_deleted(_memory: Memory, commit: Commit) -> Iterator[str]:
+    """Managers delete no Job: it belongs to a user."""
+    old, new = commit.old, commit.new
+    if old is None or leaving(old) or not is_manager(commit.actor):
+        return
+    if new is None or leaving(new):
+        yield "a manager deleted it"

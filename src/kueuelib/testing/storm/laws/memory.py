@@ -24,6 +24,7 @@ from kueuelib.testing.storm.laws.reading import (
     group_of,
     is_group,
     job_end,
+    leaving,
     may_run,
     reserving,
     spec,
@@ -111,6 +112,7 @@ class Memory:
         leaderless: when a Lease was given up, by Lease.
         turns: changes of queues, flavors and checks by users.
         budgets: steps of managers since a Workload last reserved quota, by subject.
+        changed: when the spec of a Workload or a queue changed, or its deletion was requested.
         recent: instants of recent commits of managers by object.
     """
 
@@ -129,6 +131,7 @@ class Memory:
         self.leaderless: dict[Key, float] = {}
         self.turns = 0
         self.budgets: dict[str, Budget] = defaultdict(Budget)
+        self.changed: dict[tuple[str, str, str], float] = {}
         self.recent: dict[tuple[str, str, str], list[float]] = defaultdict(list)
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None:
@@ -158,6 +161,8 @@ class Memory:
         """Draws conclusions from a commit; after the laws were asked."""
         self.uids.setdefault(uid(commit.present), commit.key)
         resource, ours = commit.resource, is_manager(commit.actor)
+        if resource in (WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES):
+            self._learn_change(commit)
         if resource == WORKLOADS:
             self._learn_workload(commit, ours)
         elif resource == JOBS:
@@ -172,6 +177,12 @@ class Memory:
             self.turns += 1
             if resource in (FLAVORS, CHECKS):
                 self.cut["all"] = commit.at
+
+    def _learn_change(self, commit: Commit) -> None:
+        old, new = commit.old, commit.new
+        same = old is not None and new is not None and spec(old) == spec(new)
+        if not same or leaving(commit.present) != leaving(old or {"metadata": {}}):
+            self.changed[commit.key] = commit.at
 
     def _learn_workload(self, commit: Commit, ours: bool) -> None:
         old, new, identity = commit.old, commit.new, uid(commit.present)

@@ -13,6 +13,7 @@ FLAVORS = "resourceflavors.kueue.x-k8s.io"
 CHECKS = "admissionchecks.kueue.x-k8s.io"
 JOBS = "jobs.batch"
 PODS = "pods"
+EVENTS = "events"
 LEASES = "leases.coordination.k8s.io"
 
 PREFIX = "kueue.x-k8s.io"

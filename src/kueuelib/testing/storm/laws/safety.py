@@ -7,11 +7,20 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.laws import bounds, conditions, identity, leaders, quota_law, starts
+from kueuelib.testing.storm.laws import (
+    bounds,
+    conditions,
+    identity,
+    leaders,
+    placement,
+    quota_law,
+    starts,
+)
 from kueuelib.testing.storm.laws.law import COMMIT, Law
 from kueuelib.testing.storm.laws.memory import Memory
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
+    EVENTS,
     JOBS,
     LOCAL_QUEUES,
     PODS,
@@ -50,6 +59,11 @@ SAFETY = (
     _law("started-by-admission", starts.started_by_admission, JOBS, PODS),
     _law("one-start-per-admission", starts.one_start_per_admission, JOBS),
     _law("quota-not-exceeded", quota_law.quota_not_exceeded, WORKLOADS),
+    _law("usage-is-what-pods-request", placement.usage_is_what_pods_request, WORKLOADS),
+    _law("reserved-from-its-queue", placement.reserved_from_its_queue, WORKLOADS),
+    _law("reserved-only-if-allowed", placement.reserved_only_if_allowed, WORKLOADS),
+    _law("events-are-about-real-objects", identity.events_are_about_real_objects, EVENTS),
+    _law("no-job-is-deleted", identity.no_job_is_deleted, JOBS),
     _law("only-the-leader-writes", leaders.only_the_leader_writes, *LED),
     _law("bounded-steps", bounds.bounded_steps, WORKLOADS),
     _law("no-burst", bounds.no_burst, *LED),
