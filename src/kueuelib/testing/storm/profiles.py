@@ -31,6 +31,7 @@ _WATCH: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"wat
 _WEBHOOK: Final = frozenset(k.name for k in CATALOGUE.values() if k.place == "webhook")
 _SERVER: Final = frozenset({"server-restart", "server-amnesia"})
 _RESTARTS: Final = _SERVER | {"kill", "kill-after-write"}
+_SLOW: Final = frozenset({"delay", "slow-answer"})
 _DELAYS: Final = frozenset({"delay", "slow-answer", "event-delay", "slow-connect"})
 
 
@@ -64,7 +65,7 @@ class Profile:
     users: bool = True
     jobs: tuple[int, int] = (6, 14)
     disasters: tuple[int, int] = (1, 3)
-    pauses: tuple[float, float] = (0.5, 40.0)
+    pauses: tuple[float, float] = (0.5, 60.0)
     skew: float = 30.0
     rate: float = 0.1
 
@@ -178,7 +179,7 @@ PROFILES: Final[dict[str, Profile]] = {
             "slow",
             kinds=_DELAYS,
             active=(0.6, 1.0),
-            always=frozenset({"delay"}),
+            always=_SLOW,
             rates=(0.1, 0.5),
             managers=(1,),
             users=False,
@@ -186,31 +187,35 @@ PROFILES: Final[dict[str, Profile]] = {
         Profile(
             "lossy",
             kinds=_WIRE | _WATCH,
-            always=frozenset({"lost-answer"}),
+            always=_SLOW | {"lost-answer"},
             rates=(0.06, 0.3),
             managers=(1,),
             users=False,
         ),
         Profile(
-            "stale", kinds=_STALE | _DELAYS, always=_STALE, rates=(0.1, 0.5), longest=(15.0, 60.0)
+            "stale",
+            kinds=_STALE | _DELAYS,
+            always=_STALE | _SLOW,
+            rates=(0.1, 0.5),
+            longest=(15.0, 60.0),
         ),
-        Profile("unobserved", kinds=_UNOBSERVED, always=_UNOBSERVED, rates=(0.1, 0.5)),
+        Profile("unobserved", kinds=_UNOBSERVED, always=_UNOBSERVED | _SLOW, rates=(0.1, 0.5)),
         Profile(
             "intermediate",
             kinds=frozenset({"kill-after-write", "lost-answer"}) | _DELAYS,
-            always=frozenset({"kill-after-write"}),
+            always=_SLOW | {"kill-after-write"},
             rates=(0.05, 0.2),
         ),
         Profile(
             "leaders",
             kinds=_DELAYS | {"pause", "skew", "429", "503", "outage"},
-            always=frozenset({"pause"}),
+            always=_SLOW | {"pause"},
             managers=(2,),
         ),
-        Profile("crash", kinds=_DELAYS | {"kill", "kill-after-write"}, always=frozenset({"kill"})),
-        Profile("server", kinds=_SERVER | _WATCH | {"410"}, always=_SERVER, managers=(1,)),
-        Profile("webhooks", kinds=_WEBHOOK | _DELAYS, always=_WEBHOOK, rates=(0.05, 0.5)),
-        Profile("users", kinds=_DELAYS, jobs=(8, 15), managers=(1,)),
+        Profile("crash", kinds=_DELAYS | {"kill", "kill-after-write"}, always=_SLOW | {"kill"}),
+        Profile("server", kinds=_SERVER | _WATCH | {"410"}, always=_SERVER | _SLOW, managers=(1,)),
+        Profile("webhooks", kinds=_WEBHOOK | _DELAYS, always=_WEBHOOK | _SLOW, rates=(0.1, 0.5)),
+        Profile("users", kinds=_DELAYS, always=_SLOW, jobs=(8, 15), managers=(1,)),
     )
 }
 """Every profile, by name."""
