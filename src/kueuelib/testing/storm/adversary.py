@@ -17,7 +17,7 @@ __all__ = ["Hostile", "Injection"]
 
 FOCUS = 4.0
 """How much more often the resource in focus is struck."""
-MOST = 0.9
+MOST = 0.6
 """The largest probability of a fault: retries must be able to succeed."""
 WEBHOOK_PATIENCE = 10.0
 """Seconds after which the API server gives up on a webhook; slow ones may exceed it."""
@@ -127,8 +127,8 @@ class Hostile:
             return EventFate(drop=True, faults=("no-bookmarks",)) if missing else FLOWING
         label = f"event/{_label(watch)}/{number}"
         for kind, fate in _ENDS.items():
-            # A watch has many events: an end strikes each a tenth as often as a fault a call.
-            if self._strikes(label, kind, watch.resource, share=0.1):
+            # A watch has many events: an end strikes each a fifth as often as a fault a call.
+            if self._strikes(label, kind, watch.resource, share=0.2):
                 return fate
         if self._strikes(label, "event-delay", watch.resource, share=0.5):
             delay = self._seconds(f"{label}/event-delay")

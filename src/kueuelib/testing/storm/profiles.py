@@ -31,6 +31,7 @@ _WATCH: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"wat
 _WEBHOOK: Final = frozenset(k.name for k in CATALOGUE.values() if k.place == "webhook")
 _SERVER: Final = frozenset({"server-restart", "server-amnesia"})
 _RESTARTS: Final = _SERVER | {"kill", "kill-after-write"}
+_SLOW: Final = frozenset({"delay", "slow-answer"})
 _DELAYS: Final = frozenset({"delay", "slow-answer", "event-delay", "slow-connect"})
 
 
@@ -58,13 +59,13 @@ class Profile:
     kinds: frozenset[str] = frozenset(CATALOGUE)
     active: tuple[float, float] = (0.25, 0.5)
     always: frozenset[str] = frozenset()
-    rates: tuple[float, float] = (0.03, 0.3)
+    rates: tuple[float, float] = (0.1, 0.5)
     longest: tuple[float, ...] = (0.3, 1.0, 4.0, 15.0, 60.0, 120.0)
     managers: tuple[int, ...] = (1, 1, 1, 2)
     users: bool = True
-    jobs: tuple[int, int] = (4, 12)
+    jobs: tuple[int, int] = (6, 14)
     disasters: tuple[int, int] = (1, 3)
-    pauses: tuple[float, float] = (0.5, 40.0)
+    pauses: tuple[float, float] = (0.5, 60.0)
     skew: float = 30.0
     rate: float = 0.1
 
@@ -133,7 +134,7 @@ def weather(draws: Draws, profile: Profile) -> Weather:
             rates[name] = draws.scaled(f"rate/{name}", *profile.rates)
     managers = draws.choice("managers", profile.managers)
     spared = set()
-    if "leases" not in profile.name and draws.chance("spare-leases", 0.6):
+    if "leases" not in profile.name and draws.chance("spare-leases", 0.4):
         spared.add("leases.coordination.k8s.io")
     seconds = draws.uniform("seconds", 60.0, 240.0)
     return Weather(
@@ -178,39 +179,43 @@ PROFILES: Final[dict[str, Profile]] = {
             "slow",
             kinds=_DELAYS,
             active=(0.6, 1.0),
-            always=frozenset({"delay"}),
-            rates=(0.05, 0.4),
+            always=_SLOW,
+            rates=(0.1, 0.5),
             managers=(1,),
             users=False,
         ),
         Profile(
             "lossy",
             kinds=_WIRE | _WATCH,
-            always=frozenset({"lost-answer"}),
-            rates=(0.02, 0.3),
+            always=_SLOW | {"lost-answer"},
+            rates=(0.06, 0.3),
             managers=(1,),
             users=False,
         ),
         Profile(
-            "stale", kinds=_STALE | _DELAYS, always=_STALE, rates=(0.1, 0.5), longest=(15.0, 60.0)
+            "stale",
+            kinds=_STALE | _DELAYS,
+            always=_STALE | _SLOW,
+            rates=(0.1, 0.5),
+            longest=(15.0, 60.0),
         ),
-        Profile("unobserved", kinds=_UNOBSERVED, always=_UNOBSERVED, rates=(0.05, 0.4)),
+        Profile("unobserved", kinds=_UNOBSERVED, always=_UNOBSERVED | _SLOW, rates=(0.1, 0.5)),
         Profile(
             "intermediate",
             kinds=frozenset({"kill-after-write", "lost-answer"}) | _DELAYS,
-            always=frozenset({"kill-after-write"}),
-            rates=(0.01, 0.1),
+            always=_SLOW | {"kill-after-write"},
+            rates=(0.05, 0.2),
         ),
         Profile(
             "leaders",
             kinds=_DELAYS | {"pause", "skew", "429", "503", "outage"},
-            always=frozenset({"pause"}),
+            always=_SLOW | {"pause"},
             managers=(2,),
         ),
-        Profile("crash", kinds=_DELAYS | {"kill", "kill-after-write"}, always=frozenset({"kill"})),
-        Profile("server", kinds=_SERVER | _WATCH | {"410"}, always=_SERVER, managers=(1,)),
-        Profile("webhooks", kinds=_WEBHOOK | _DELAYS, always=_WEBHOOK, rates=(0.05, 0.5)),
-        Profile("users", kinds=_DELAYS, jobs=(8, 15), managers=(1,)),
+        Profile("crash", kinds=_DELAYS | {"kill", "kill-after-write"}, always=_SLOW | {"kill"}),
+        Profile("server", kinds=_SERVER | _WATCH | {"410"}, always=_SERVER | _SLOW, managers=(1,)),
+        Profile("webhooks", kinds=_WEBHOOK | _DELAYS, always=_WEBHOOK | _SLOW, rates=(0.1, 0.5)),
+        Profile("users", kinds=_DELAYS, always=_SLOW, jobs=(8, 15), managers=(1,)),
     )
 }
 """Every profile, by name."""

@@ -132,6 +132,7 @@ class _Run:
         self._violations: list[Violation] = []
         self._counts: Counter[str] = Counter()
         self._labels: list[str] = []
+        self._acts = 0
         self.over = False
         self._commits = 0
         self._writes: list[Commit] = []
@@ -179,7 +180,7 @@ class _Run:
             profile=self._plan.profile.name,
             violations=tuple(self._violations),
             faults=dict(sorted(self._counts.items())),
-            sometimes=dict(sorted(self._laws.sometimes.items())),
+            sometimes=dict(sorted({**self._laws.sometimes, "user acted": self._acts}.items())),
             labels=tuple(dict.fromkeys(self._labels)),
             trace=self._hash.hexdigest(),
             lines=tuple(self._lines or ()),
@@ -268,7 +269,7 @@ class _Run:
         await self._world.sleep(act.at)
         self._note(f"user: {act.label}: {act.verb} {act.resource} {act.namespace}/{act.name}")
         outcome = await perform_act(act, self._world.user())
-        self._counts["user-act"] += 1
+        self._acts += 1
         self._note(f"user: {act.label}: {outcome}")
 
     async def _strike(self, disaster: Disaster) -> None:
