@@ -281,11 +281,21 @@ class GroupLife(RuleBasedStateMachine):
             pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
             for pod in self.server.in_stage(Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
         ]
-        for cpu in self.cpus:
+        for cpu in self.wanted():
             if cpu in present:
                 present.remove(cpu)
             else:
                 self.send(cpu)
+
+    def wanted(self):
+        """The CPUs of each pod of the group: of the Workload's shape, once there is one."""
+        if self.server.workload is None:
+            return self.cpus
+        return [
+            entry["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            for entry in self.server.workload["spec"]["podSets"]
+            for _ in range(entry["count"])
+        ]
 
     # ---- the manager
 
@@ -581,9 +591,13 @@ class GroupLife(RuleBasedStateMachine):
         self.the_scheduler_admits()
         self.the_group_is_given_up_by_the_manager()
         self.settle_all()
+        workload = self.server.workload
+        if workload is not None and states.is_finished(workload):
+            return  # it ended by itself while it was stopped: a driver that succeeded, for example
         self.server.now += 2 * KEPT
         self.settle_all()
-        assert not self.server.pods
+        left = [pod["metadata"]["name"] for pod in self.server.pods.values() if is_managed(pod)]
+        assert not left, f"pods outlive their group: {left}"
         assert self.server.workload is None
 
     def clean_up(self):
@@ -647,9 +661,8 @@ class DeclaredGroupLife(GroupLife):
     role = staticmethod(role_by_name)
 
 
-# The same lives every time: docs/missing.md names one that does not end well yet.
 GroupLife.TestCase.settings = hypothesis_settings(
-    max_examples=120, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=120, stateful_step_count=30, deadline=None
 )
 DeclaredGroupLife.TestCase.settings = GroupLife.TestCase.settings
 test_a_group_comes_to_a_sound_end = GroupLife.TestCase
