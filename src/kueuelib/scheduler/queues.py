@@ -36,7 +36,7 @@ from kueuelib.scheduler.reasons import (
 from kueuelib.scheduler.scopes import Scopes, scope_of
 from kueuelib.scheduler.shapes import OPEN
 from kueuelib.scheduler.silence import Silence
-from kueuelib.scheduler.workload_info import WorkloadInfo
+from kueuelib.scheduler.workload_info import WorkloadInfo, has_verdict
 
 
 class Queues:
@@ -385,6 +385,8 @@ class Queues:
             return None
         if item.place is Place.INADMISSIBLE:
             return item.reason
+        if has_verdict(item.info.workload):
+            return None  # from before a restart, perhaps: better than the name of a head
         first = self._queues[home].first() if item.place is Place.HEAP else None
         return None if first is None or first is item else BehindHead(first.info.key, home)
 

@@ -25,6 +25,17 @@ WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION = "PendingEvaluation"
 PENDING = "Pending"
 
+VERDICTS = frozenset(
+    {
+        WAITING_FOR_QUOTA,
+        EXCEEDS_MAX_QUOTA,
+        NO_MATCHING_FLAVOR,
+        WAITING_FOR_PODS_READY,
+        WAITING_FOR_PREEMPTED,
+        PENDING_EVALUATION,
+    }
+)
+"""Condition reasons that say how a workload fared in its queue, not what keeps it out of it."""
 
 _CONDITION_REASONS = {
     Severity.QUOTA_IN_USE: WAITING_FOR_QUOTA,

@@ -37,7 +37,12 @@ from kueuelib.scheduler.amounts import (
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.limit_ranges import LimitSummary
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
-from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, Reason
+from kueuelib.scheduler.reasons import (
+    VERDICTS,
+    InvalidResources,
+    LimitRangeViolated,
+    Reason,
+)
 from kueuelib.scheduler.requests import (
     PodRequest,
     excessive_requests,
@@ -267,6 +272,14 @@ def holds_quota(workload: Workload) -> bool:
     return workload.status.admission is not None and conditions.is_true(
         workload.status.conditions, names.QUOTA_RESERVED
     )
+
+
+def has_verdict(workload: Workload) -> bool:
+    """Whether its condition says how it fared in its queue, and its spec is the same since."""
+    found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    if found is None or found.is_true or found.reason not in VERDICTS:
+        return False
+    return found.observed_generation in (None, workload.metadata.generation)
 
 
 def is_finished(workload: Workload) -> bool:

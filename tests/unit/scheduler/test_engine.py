@@ -1058,3 +1058,14 @@ def test_who_leaves_is_not_reported(cluster: Cluster) -> None:
     cluster.tell(events.WorkloadGone(key("small")))
     assert cluster.engine.next_deadline() is None
     assert "small" not in later(cluster, 1.0)
+
+
+def test_verdict_from_before_a_restart_is_better_than_the_name_of_a_head(cluster: Cluster) -> None:
+    verdict = make_condition("QuotaReserved", status=False, reason="ExceedsMaxQuota")
+    stopped = make_condition("QuotaReserved", status=False, reason="Suspended")
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("known", "q", 1, created=1, conditions=[verdict])
+    cluster.submit("stopped", "q", 1, created=1, conditions=[stopped])
+    cluster.rest()
+    assert later(cluster, 1.0).keys() == {"stopped"}
