@@ -34,7 +34,9 @@ class Seeds(click.ParamType[range]):
         except ValueError:
             self.fail(f"{value}: not a range of seeds; use FIRST:LAST, for example 1:100")
         if not found:
-            self.fail(f"{value}: the range is empty; the first seed must not exceed the last")
+            self.fail(
+                f"{value}: an empty range of seeds; FIRST:LAST needs a LAST that is not below FIRST"
+            )
         return found
 
 
