@@ -135,7 +135,7 @@ def plan(**changes: Any) -> Plan:
 
 
 def commit(actor: str = "manager-1", resource: str = "pods") -> Commit:
-    return Commit(1000.0, 7, actor, resource, "default", "one", None, {"metadata": {}})
+    return Commit(1000.0, 7, actor, resource, "default", "one", None, {"metadata": {"name": "one"}})
 
 
 async def play(world: World, plan: Plan, laws: Laws | None = None, **more: Any) -> Report:
@@ -231,7 +231,10 @@ async def test_what_a_restart_changes_is_reported_but_leases_are_not() -> None:
     world = World()
     world.restart_writes = [commit(), commit(resource="leases.coordination.k8s.io")]
     report = await play(world, plan())
-    assert [found.law for found in report.violations] == ["a restart changes nothing"]
+    (found,) = report.violations
+    assert found.law == "a restart changes nothing"
+    assert found.object == "pods default/one"
+    assert found.text.endswith("wrote revision 7: .metadata.name None -> 'one'")
 
 
 @pytest.mark.parametrize(

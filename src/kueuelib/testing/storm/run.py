@@ -259,8 +259,8 @@ class _Run:
         for commit in self._writes:
             self._accuse(
                 "a restart changes nothing",
-                f"{commit.resource} {commit.namespace}/{commit.name}",
-                f"{commit.actor} wrote revision {commit.revision}",
+                commit.title,
+                f"{commit.actor} wrote revision {commit.revision}: {_difference(commit)}",
             )
         self._judge(self._laws.at_rest(world.objects, world.now))
         self._note(f"calm: {self._commits - before} commits after the restart")
@@ -348,3 +348,22 @@ class _Run:
         self._tasks.append(
             asyncio.get_running_loop().create_task(part, name=name, context=self._context)
         )
+
+
+def _difference(commit: Commit) -> str:
+    """Return what a commit changed: path, old and new value of each leaf."""
+    old, new = _leaves(commit.old or {}), _leaves(commit.new or {})
+    changed = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
+    shown = [path for path in changed if not path.startswith(".metadata.")] or changed
+    return "; ".join(f"{path} {old.get(path)!r} -> {new.get(path)!r}" for path in shown)
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Return every value that is neither a list nor an object, by its path."""
+    if isinstance(value, dict):
+        parts = [(f"{path}.{key}", part) for key, part in value.items()]
+    elif isinstance(value, list):
+        parts = [(f"{path}[{number}]", part) for number, part in enumerate(value)]
+    else:
+        return {path: value}
+    return {leaf: found for inner, part in parts for leaf, found in _leaves(part, inner).items()}
