@@ -402,7 +402,9 @@ def test_every_law_says_what_has_to_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    "tale", [a_start_long_after_the_admission_ended, the_leader_of_yesterday], ids=str
+    "tale",
+    [a_start_long_after_the_admission_ended, the_leader_of_yesterday],
+    ids=lambda tale: tale.__name__,
 )
 def test_a_request_that_was_held_back_may_be_committed_late(tale: Tale) -> None:
     story = Story(lag=30)
