@@ -32,6 +32,14 @@ class Create:
 
 
 @attrs.frozen
+class Recheck:
+    """Read an object from the server; if it is gone or being deleted, the rest is not done."""
+
+    resource: Resource
+    obj: Obj
+
+
+@attrs.frozen
 class Change:
     """Send the difference of two states of an object as one merge patch.
 
@@ -131,4 +139,4 @@ class Wait:
     seconds: float
 
 
-Command = Create | Change | PatchStatus | Delete | DropFinalizer | Emit | Count | Wait
+Command = Create | Recheck | Change | PatchStatus | Delete | DropFinalizer | Emit | Count | Wait

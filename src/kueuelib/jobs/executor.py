@@ -31,6 +31,7 @@ from kueuelib.jobs.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
+    Recheck,
     Wait,
 )
 from kueuelib.jobs.lanes import Lane, stretches
@@ -221,6 +222,8 @@ class Executor:
             case Create(resource, obj):
                 wire = self._wire(resource)
                 self._known.learn(await self._client.create(wire, self._speak(resource, obj)))
+            case Recheck(resource, obj):
+                return await self._exists(resource, obj, run)
             case Change():
                 await self._change(command, run)
             case PatchStatus():
@@ -242,6 +245,15 @@ class Executor:
                 run.wait = seconds
                 return False
         return True
+
+    async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
+        """Whether the server still has an object, and nobody deletes it."""
+        found = await self._known.refresh(self._wire(resource), key_of(obj))
+        meta = {} if found is None else found["metadata"]
+        if meta.get("uid") == obj["metadata"]["uid"] and not meta.get("deletionTimestamp"):
+            return True
+        run.wait = BEHIND_RETRY
+        return False
 
     async def _change(self, command: Change, run: _Run) -> None:
         old = self._speak(command.resource, command.old)

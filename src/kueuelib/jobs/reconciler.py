@@ -12,6 +12,7 @@ from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Situation
 from kueuelib.jobs.stores import ByName, JobStores
+from kueuelib.jobs.vanished import Vanished
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Result
 
@@ -43,6 +44,7 @@ class JobReconciler:
         self._executor = executor
         self._settings = settings
         self._clock = clock
+        self._vanished = Vanished()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one job and act."""
@@ -59,15 +61,18 @@ class JobReconciler:
         by_name = stores.workloads_of_name(integration.resource, key)
         classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
         if found is None:
+            self._vanished.forget(key)
             orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
             return Situation(None, self._clock.now(), self._settings, orphans=by_age(orphans))
         job = integration.job_type(found)
         prebuilt = job.prebuilt_workload
+        workloads = stores.workloads_of(job.uid)
+        monotonic = self._clock.monotonic()
         return Situation(
             job,
             self._clock.now(),
             self._settings,
-            workloads=by_age(stores.workloads_of(job.uid)),
+            workloads=by_age(workloads),
             orphans=by_age(
                 wl
                 for wl in by_name
@@ -78,6 +83,7 @@ class JobReconciler:
             namespace_labels=stores.namespace_labels(key.namespace),
             flavors=ByName(stores.flavors),
             classes=classes,
+            again=self._vanished.look(key, job.uid, monotonic, present=bool(workloads)),
         )
 
 

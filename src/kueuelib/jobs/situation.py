@@ -11,6 +11,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.jobs.generic_job import GenericJob, PodSet
 from kueuelib.jobs.priority import PriorityClasses
 from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.vanished import Again
 
 
 @attrs.frozen
@@ -43,6 +44,7 @@ class Situation:
         namespace_labels: of the job's namespace.
         flavors: the raw ResourceFlavors by name.
         classes: the priority classes by name.
+        again: set if the job had a Workload before and has none now.
     """
 
     job: GenericJob | None
@@ -55,6 +57,7 @@ class Situation:
     namespace_labels: Mapping[str, str] = attrs.field(factory=dict)
     flavors: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     classes: PriorityClasses = attrs.field(factory=PriorityClasses)
+    again: Again | None = None
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
         """The job's pod sets as they may be admitted."""

@@ -36,6 +36,7 @@ from kueuelib.jobs.commands import (
     Delete,
     DropFinalizer,
     Emit,
+    Recheck,
     Wait,
 )
 from kueuelib.jobs.equivalence import looks_started
@@ -135,14 +136,14 @@ def _no_workload(case: Case) -> Commands:
         composed = job.compose_workload()
         if isinstance(composed, tuple):
             return composed
-        return _create(job, composed)
+        return _create(case, composed)
     pod_sets = situation.pod_sets(job)
     try:
         priority = resolve(job, pod_sets, situation.classes)
     except PriorityClassNotFound as error:
         return _missing(job, error)
     copied = situation.settings.labels_to_copy
-    return _create(job, build_workload(job, pod_sets, priority, copied))
+    return _create(case, build_workload(job, pod_sets, priority, copied))
 
 
 def _missing_prebuilt(case: Case) -> Commands:
@@ -152,9 +153,12 @@ def _missing_prebuilt(case: Case) -> Commands:
     return (Emit(case.job.object, COMPOSE_ERROR, text, WARNING),)
 
 
-def _create(job: GenericJob, workload: Obj) -> Commands:
-    meta = workload["metadata"]
+def _create(case: Case, workload: Obj) -> Commands:
+    job, meta, again = case.job, workload["metadata"], case.situation.again
+    if again is not None and again.wait:
+        return (Wait("its workload vanished several times", again.wait),)
     return (
+        *(() if again is None else (Recheck(job.resource, job.object),)),
         Create(WORKLOADS, workload),
         Emit(job.object, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
     )

@@ -17,6 +17,7 @@ from kueuelib.jobs.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
+    Recheck,
     Wait,
 )
 from kueuelib.jobs.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor
@@ -62,6 +63,7 @@ class Known:
     """Notes what is learned."""
 
     learned: list = attrs.field(factory=list)
+    stored: dict | None = None
 
     def learn(self, answer):
         self.learned.append(("learn", answer["metadata"]["resourceVersion"]))
@@ -72,6 +74,7 @@ class Known:
 
     async def refresh(self, resource, key):
         self.learned.append(("refresh", resource.api_version, key))
+        return self.stored
 
 
 @attrs.define
@@ -189,6 +192,23 @@ async def test_a_finalizer_is_taken_from_where_it_is_now():
         status(), DropFinalizer(WORKLOADS, workload(), IN_USE), server=Server(finalizers=[])
     )
     assert len(calls) == 1
+
+
+async def test_a_plan_goes_on_if_the_object_is_still_there():
+    known = Known(stored=workload(resourceVersion="9"))
+    commands = Recheck(WORKLOADS, workload()), Create(WORKLOADS, workload())
+    calls, outcome, _ = await run(*commands, known=known)
+    assert (len(calls), outcome.wait) == (1, None)
+    assert [entry[0] for entry in known.learned] == ["refresh", "learn"]
+
+
+@pytest.mark.parametrize(
+    "stored", [None, workload(uid="other"), workload(deletionTimestamp="2024-01-01T00:00:00Z")]
+)
+async def test_a_plan_ends_if_the_object_is_gone(stored):
+    commands = Recheck(WORKLOADS, workload()), Create(WORKLOADS, workload())
+    calls, outcome, _ = await run(*commands, known=Known(stored=stored))
+    assert (calls, outcome.wait) == ([], BEHIND_RETRY)
 
 
 async def test_a_deletion_names_the_uid():

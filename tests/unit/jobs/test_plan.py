@@ -3,6 +3,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.commands import (
     Change,
     Create,
@@ -10,12 +11,14 @@ from kueuelib.jobs.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
+    Recheck,
     Wait,
 )
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.priority import PriorityClasses
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Ancestor
+from kueuelib.jobs.vanished import Again
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"
@@ -79,6 +82,19 @@ def test_a_waiting_job_gets_a_workload(build):
     assert create.obj["spec"]["priority"] == 0
     assert [entry["count"] for entry in create.obj["spec"]["podSets"]] == [3]
     assert event.reason == "CreatedWorkload"
+
+
+def test_a_job_is_read_before_its_workload_is_created_again(build):
+    job = build.job()
+    first, *rest = plan(build.situation(job, again=Again()))
+    assert first == Recheck(BatchJob.resource, job)
+    assert writes(rest) == ["create"]
+
+
+def test_a_workload_that_vanishes_again_and_again_is_created_later(build):
+    assert plan(build.situation(build.job(), again=Again(4.0))) == (
+        Wait("its workload vanished several times", 4.0),
+    )
 
 
 def test_the_queue_annotation_counts_when_there_is_no_label(build):

@@ -52,14 +52,15 @@ class Notes:
 
 @attrs.define
 class HeldBack:
-    """A watch whose events wait at the gate of its client, when that has one."""
+    """A watch whose events wait at the gate of its client, when that has one for its kind."""
 
     stream: object
     client: Counting
+    kind: str
 
     async def batch(self, most):
         events = await self.stream.batch(most)
-        if self.client.gate is not None:
+        if self.client.gate is not None and self.client.held_kind == self.kind:
             await self.client.gate.wait()
         return events
 
@@ -68,14 +69,20 @@ class HeldBack:
 
 
 class Counting(Client):
-    """Counts writes by verb and kind."""
+    """Counts writes by verb and kind, and the Jobs that were read one by one."""
 
     writes: list[tuple[str, str, str]]
     gate: asyncio.Event | None = None
+    held_kind = "Workload"
+    jobs_read = 0
 
     async def watch(self, resource, *arguments, **rest):
         stream = await super().watch(resource, *arguments, **rest)
-        return HeldBack(stream, self) if resource.kind == "Workload" else stream
+        return HeldBack(stream, self, resource.kind)
+
+    async def get(self, resource, key, **rest):
+        self.jobs_read += resource == JOBS
+        return await super().get(resource, key, **rest)
 
     async def create(self, resource, obj, **rest):
         self.writes.append(("create", resource.kind, ""))
@@ -309,6 +316,26 @@ async def test_a_watch_that_lags_makes_nobody_write_twice(world):
     world.own.gate.set()
     await world.running(job)
     assert world.own.writes[4:] == [("patch", "Job", "")]
+
+
+async def test_no_workload_is_created_again_for_a_job_that_is_gone(world):
+    job = await world.job("job")
+    await world.workload(job)
+    world.own.held_kind = "Job"
+    world.own.gate = asyncio.Event()
+    await world.client.delete(JOBS, key_of(job), propagation="Background")
+
+    async def read():
+        return world.own.jobs_read
+
+    await world.until(read)
+
+    async def gone():
+        return not (await world.client.list(WORKLOADS, NS)).items
+
+    await world.until(gone)
+    assert world.own.writes.count(("create", "Workload", "")) == 1
+    world.own.gate.set()
 
 
 async def test_a_preempted_job_is_restored_and_starts_again(world):

@@ -23,6 +23,7 @@ from kueuelib.jobs.priority import PriorityClasses
 from kueuelib.jobs.situation import Situation
 from kueuelib.jobs.steps import Commands
 from kueuelib.jobs.stores import ByName
+from kueuelib.jobs.vanished import Again, Vanished
 from kueuelib.runtime.controller import DONE, Result
 
 BY_GROUP = "pods/group"
@@ -51,6 +52,7 @@ class PodReconciler:
         self._executor = executor
         self._shapes = shapes
         self._pods = parts.stores.jobs[parts.integration.name]
+        self._vanished = Vanished()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod or group and act."""
@@ -71,7 +73,7 @@ class PodReconciler:
     def plan(self, key: ObjectKey) -> Commands:
         """What to do about a pod or a group."""
         group = group_of_key(key)
-        return self._plan_pod(key) if group is None else self._plan_group(group)
+        return self._plan_pod(key) if group is None else self._plan_group(key, group)
 
     def _plan_pod(self, key: ObjectKey) -> Commands:
         stores = self._parts.stores
@@ -82,6 +84,7 @@ class PodReconciler:
             if _is_controlled(workload, key.name)
         ]
         if found is None:
+            self._vanished.forget(key)
             return plan(attrs.evolve(self._situation(key.namespace), orphans=by_age(named)))
         uid = found["metadata"]["uid"]
         workloads = by_age(w for w in stores.workloads_of(uid) if not stands_for_group(w))
@@ -91,15 +94,22 @@ class PodReconciler:
             workloads=workloads,
             orphans=by_age(workload for workload in named if not owned_by(workload, uid)),
             ancestor=self._parts.owners.ancestor_of(found, key.namespace),
+            again=self._again(key, uid, present=bool(workloads)),
         )
         return plan_pod(situation)
 
-    def _plan_group(self, group: ObjectKey) -> Commands:
+    def _plan_group(self, key: ObjectKey, group: ObjectKey) -> Commands:
         facts = self.facts(group)
         if not facts.pods:
+            self._vanished.forget(key)
             return plan_without_pods(facts.own)
         made = PodGroup(facts)
-        return plan_group(situation_of(made, self._situation(group.namespace)), made)
+        again = self._again(key, "", present=facts.own is not None)
+        situation = attrs.evolve(self._situation(group.namespace), again=again)
+        return plan_group(situation_of(made, situation), made)
+
+    def _again(self, key: ObjectKey, uid: str, *, present: bool) -> Again | None:
+        return self._vanished.look(key, uid, self._parts.clock.monotonic(), present=present)
 
     def facts(self, group: ObjectKey) -> GroupFacts:
         """What the caches know about one group."""
