@@ -6,6 +6,7 @@ changes what differs and leaves alone what others own.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -138,6 +139,7 @@ def checked_url(text: str | None) -> str | None:
     return text.rstrip("/")
 
 
+@functools.cache
 def converted_crds() -> tuple[str, ...]:
     """The names of the CRDs with a conversion webhook."""
     return tuple(

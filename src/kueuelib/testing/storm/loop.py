@@ -31,6 +31,51 @@ class Stuck(KueuelibError):
     """The simulation cannot go on: nothing will ever happen again, or far too much happens."""
 
 
+class _Handle(asyncio.Handle):
+    """A callback, made without the questions of the debug mode: there are thousands in a storm."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer, made in the same way."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+
 class StormFuture(asyncio.Future[Any]):
     """A future with the same place in a set in every run."""
 
@@ -95,7 +140,8 @@ class StormLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Seconds by the monotonic clock of the process whose code runs."""
-        return OWNER.get().monotonic(self.now)
+        owner = OWNER.get()
+        return owner.own_anchor + (self.now - owner.world_anchor) * owner.rate
 
     def wall(self) -> float:
         """Seconds since the epoch by the clock of the process whose code runs."""
@@ -107,7 +153,7 @@ class StormLoop(asyncio.BaseEventLoop):
         """Call back after so many seconds of the world, whatever clocks say."""
         instant = self.now + max(seconds, 0.0)
         own = context.get(OWNER, STORM).monotonic(instant)
-        handle = asyncio.TimerHandle(own, callback, args, self, context)
+        handle = _Timer(own, callback, args, self, context)
         return self._push(instant, handle)
 
     def call_at(  # type: ignore[override]
@@ -118,7 +164,7 @@ class StormLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call back when the clock of the calling process shows `when`."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = _Timer(when, callback, args, self, context)
         return self._push(owner_of(handle).instant(when), handle)
 
     def call_later(  # type: ignore[override]
@@ -162,7 +208,7 @@ class StormLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """Call back at the present instant."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._queue.append(handle)
         return handle
 
@@ -214,14 +260,14 @@ class StormLoop(asyncio.BaseEventLoop):
             timers = self._timers
             while timers and timers[0][0] <= self.now:
                 self._take_timer()
-            if not self._queue:
-                while timers and timers[0][2].cancelled():
-                    self._take_timer()
-                if not timers:
-                    raise Stuck("nothing will ever happen again: no callback and no timer is left")
-                self.now = max(self.now, timers[0][0])
+            if self._queue:
+                self._step()
                 continue
-            self._step()
+            while timers and timers[0][2].cancelled():
+                self._take_timer()
+            if not timers:
+                raise Stuck("nothing will ever happen again: no callback and no timer is left")
+            self.now = max(self.now, timers[0][0])
 
     def _take_timer(self) -> None:
         _, _, handle = heapq.heappop(self._timers)
@@ -241,9 +287,9 @@ class StormLoop(asyncio.BaseEventLoop):
             del queue[index]
         else:
             handle = queue.popleft()
-        if handle.cancelled():
+        if handle._cancelled:  # noqa: SLF001 - the hottest line of all
             return
-        owner: Owner = handle._context.get(OWNER, STORM)  # type: ignore[attr-defined]  # noqa: SLF001 - the hottest line of all
+        owner = owner_of(handle)
         if not owner.alive:
             self._graveyard.append(handle)
             return

@@ -34,6 +34,8 @@ class Owner:
         rate: seconds of its clocks in one second of the world.
         offset: seconds by which its wall clock is ahead.
         chance: where its random numbers come from.
+        world_anchor: an instant, in seconds since the beginning of the world ...
+        own_anchor: ... and what its monotonic clock showed then.
     """
 
     def __init__(self, name: str, life: int = 0) -> None:
@@ -45,8 +47,8 @@ class Owner:
         self.rate = 1.0
         self.offset = 0.0
         self.chance = random.Random(0)
-        self._world_anchor = 0.0
-        self._own_anchor = UPTIME
+        self.world_anchor = 0.0
+        self.own_anchor = UPTIME
         self.reseed(0)
 
     def __repr__(self) -> str:
@@ -63,7 +65,7 @@ class Owner:
         Args:
             world: seconds since the beginning of the world.
         """
-        return self._own_anchor + (world - self._world_anchor) * self.rate
+        return self.own_anchor + (world - self.world_anchor) * self.rate
 
     def wall(self, world: float) -> float:
         """What its wall clock shows, in seconds since the epoch."""
@@ -71,7 +73,7 @@ class Owner:
 
     def instant(self, monotonic: float) -> float:
         """When its monotonic clock shows this, in seconds since the beginning of the world."""
-        return self._world_anchor + (monotonic - self._own_anchor) / self.rate
+        return self.world_anchor + (monotonic - self.own_anchor) / self.rate
 
     def skew(self, world: float, offset: float, rate: float) -> None:
         """Set the wall clock wrong by `offset` seconds, and let both clocks run at `rate`.
@@ -81,7 +83,7 @@ class Owner:
         """
         if rate <= 0:
             raise ValueError(f"a clock cannot run at {rate!r}: give a rate above 0")
-        self._own_anchor, self._world_anchor = self.monotonic(world), world
+        self.own_anchor, self.world_anchor = self.monotonic(world), world
         self.rate, self.offset = rate, offset
 
 

@@ -5,7 +5,9 @@ All of it is process-wide and for good: a process that has simulated is not used
 
 from __future__ import annotations
 
+import functools
 import gc
+import importlib.metadata
 import logging
 import os
 import random
@@ -48,6 +50,7 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     _replace_clocks(loop)
     _replace_chance()
     _replace_cryptography()
+    _remember_plugins()
     _number_connections(loop)
     _quiet(tell)
     logging.disable(logging.WARNING)
@@ -125,6 +128,12 @@ def _replace_cryptography() -> None:
         (hook_client.HookClient, "_context", lambda *_: context),
     ):
         setattr(home, name, substitute)
+
+
+def _remember_plugins() -> None:
+    """Nothing is installed while it storms: look for entry points once, not at every start."""
+    looked = functools.cache(importlib.metadata.entry_points)
+    setattr(importlib.metadata, "entry_points", looked)  # noqa: B010 - it is overloaded
 
 
 def _number_connections(loop: StormLoop) -> None:

@@ -14,6 +14,7 @@ from .plan import Plan, Report, plan_of, tolerance
 from .profiles import PROFILES
 from .run import storm
 from .shrink import ddmin
+from .warm import warm_up
 from .world import World
 
 __all__ = ["profile_of", "replay", "shrunk", "tour"]
@@ -115,9 +116,10 @@ def _reports(plans: Iterable[Plan], *, workers: int, keep_lines: bool = False) -
 
 @functools.cache
 def _booted() -> World:
-    """Return the world of this process, in which a manager is ready."""
+    """Return the world of this process, in which a manager is ready and has run a Job before."""
     world = World()
     world.run(world.boot())
+    world.run(warm_up(world))
     return world
 
 
