@@ -59,6 +59,9 @@ class World:
         del resource
         return []
 
+    def inside(self) -> list[Violation]:
+        return []
+
     def kill(self, name: str) -> None:
         self.notes.append(f"kill {name}")
         self.living.discard(name)

@@ -199,6 +199,10 @@ class Informer:
         if included is not None:
             self._change(self._core.learn(answer, included=included))
 
+    def includes(self, obj: Obj) -> bool | None:
+        """Whether an object belongs into the store; None if only the server can decide."""
+        return self._scope.includes(obj)
+
     def learn_gone(self, obj: Obj) -> None:
         """Drop an object that the server reports as not found.
 

@@ -102,6 +102,10 @@ class Theatre(Stage, Protocol):
         """Wait until nothing was committed for some time."""
         ...
 
+    def inside(self) -> list[Violation]:
+        """Return what is wrong in the memory of managers, at rest."""
+        ...
+
 
 async def storm(world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool = False) -> Report:
     """Play one seed in a world that was booted, and judge it.
@@ -236,7 +240,7 @@ class _Run:
         while True:
             left = end - world.now
             quiet = await world.quiet(QUIET, max(left, 0.0) + QUIET + 1.0)
-            wrong = self._laws.at_rest(world.objects, world.now)
+            wrong = self._laws.at_rest(world.objects, world.now) or world.inside()
             if quiet and not wrong:
                 self._note("calm: at rest")
                 return True
@@ -262,7 +266,7 @@ class _Run:
                 commit.title,
                 f"{commit.actor} wrote revision {commit.revision}: {_difference(commit)}",
             )
-        self._judge(self._laws.at_rest(world.objects, world.now))
+        self._judge(self._laws.at_rest(world.objects, world.now) or world.inside())
         self._note(f"calm: {self._commits - before} commits after the restart")
 
     async def _act(self, act: Act) -> None:

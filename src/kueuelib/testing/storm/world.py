@@ -27,6 +27,8 @@ from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.inside import judge
+from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import ACTOR, OWNER, STORM, Owner
 from kueuelib.testing.storm.past import past_list
@@ -58,6 +60,7 @@ class Running:
         life: ends it.
         manager: None until its parts are known.
         telemetry: what it measures.
+        telemetries: the same of all its lives.
         task: runs it.
     """
 
@@ -65,6 +68,7 @@ class Running:
     life: Life
     manager: Manager | None = None
     telemetry: Telemetry | None = None
+    telemetries: list[Telemetry] = attrs.field(factory=list)
     task: asyncio.Task[Any] | None = None
 
 
@@ -112,6 +116,7 @@ class World:
         self._lives: dict[str, int] = {}
         self._owners: list[Owner] = []
         self.managers: dict[str, Running] = {}
+        self._started: list[Running] = []
         self._server_owner = self._new_owner(SERVER)
         substitutes.install(self.loop, self._logged if log else None)
         services = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
@@ -195,6 +200,7 @@ class World:
             raise ValueError(f"{name} runs already")
         running = Running(self._new_owner(name), Life())
         self.managers[name] = running
+        self._started.append(running)
         self.tell(f"{name} starts")
         running.task = self.loop.spawn(running.owner, self._manage(running))
 
@@ -222,6 +228,7 @@ class World:
             source: str,
         ) -> None:
             running.manager, running.telemetry = manager, telemetry
+            running.telemetries.append(telemetry)
             await assemble_manager(manager, configuration, client, telemetry, version, source)
 
         name = running.owner.name
@@ -346,6 +353,16 @@ class World:
                 key, _, value = line.rpartition(" ")
                 found[key] = float(value)
         return found
+
+    def inside(self) -> list[Violation]:
+        """What is wrong in the memory of the managers that run, at rest."""
+        return judge(
+            {name: one.manager for name, one in self.managers.items() if one.owner.alive},
+            self.objects,
+            self.history,
+            [(one.owner.name, each) for one in self._started for each in one.telemetries],
+            self.now,
+        )
 
     def _new_owner(self, name: str) -> Owner:
         life = self._lives.get(name, 0)

@@ -1,0 +1,77 @@
+"""Looks into the memory of simulated processes once all is quiet.
+
+Laws about the history see only what is written. These read what a process believes, in the process
+itself: it is the same one, and it does not run while it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.testing.storm.history import Commit, Obj
+from kueuelib.testing.storm.laws.law import REST, Law, Violation
+
+from .knowledge import caches_are_fresh, engine_is_right, nothing_is_assumed
+from .leaks import ALLOWED, gone_of, leaks
+from .walk import Found, found_in
+
+__all__ = ["ALLOWED", "INSIDE_LAWS", "judge"]
+
+REPAIRS: Final = ("kueuelib_orphaned_assumptions_total", "kueuelib_orphaned_evictions_total")
+"""Counters of the auditor: each step is a fault that it has repaired."""
+Objects = Callable[[str], list[Obj]]
+Check = Callable[[Sequence[Found], Objects], Iterator[tuple[str, str]]]
+_CHECKS: Final[Mapping[str, Check]] = {
+    "caches-equal-a-fresh-list": caches_are_fresh,
+    "engine-equals-objects": engine_is_right,
+    "nothing-is-assumed-at-rest": nothing_is_assumed,
+}
+_LEAKS: Final = Law("no-leaks", REST, "No container of a manager keeps a name of what is gone.")
+_REPAIRS: Final = Law("no-repairs", REST, "The auditor never had to repair anything.")
+INSIDE_LAWS: Final = (
+    *(Law(key, REST, (check.__doc__ or "").partition("\n")[0]) for key, check in _CHECKS.items()),
+    _LEAKS,
+    _REPAIRS,
+)
+"""All laws about the memory of processes, for documentation and reports."""
+
+
+def judge(
+    processes: Mapping[str, object],
+    objects: Objects,
+    history: Sequence[Commit],
+    telemetries: Iterable[tuple[str, Telemetry]],
+    now: float,
+) -> list[Violation]:
+    """Return what is wrong in the memory of processes; nothing is changed.
+
+    Args:
+        processes: The object that leads to everything of a process, by the name of the process.
+        objects: Gives all stored objects of a resource.
+        history: All commits since the world began.
+        telemetries: The name and the metrics of every process that ran, dead ones too.
+        now: The virtual time in seconds.
+    """
+    found: list[Violation] = []
+    gone = gone_of(history)
+    for name, root in processes.items():
+        parts = list(found_in(root))
+        for law, check in _CHECKS.items():
+            for subject, text in check(parts, objects):
+                found.append(Violation(law, now, subject, f"{name}: {text}"))
+        for place, text in leaks(parts, gone):
+            found.append(Violation(_LEAKS.name, now, place, f"{name}: {text}"))
+    for name, telemetry in telemetries:
+        for series, value in _repairs(telemetry):
+            text = f"{name}: {series} is {value:g}"
+            found.append(Violation(_REPAIRS.name, now, series, text))
+    return found
+
+
+def _repairs(telemetry: Telemetry) -> Iterator[tuple[str, float]]:
+    for metric in telemetry.registry.restricted_registry(REPAIRS).collect():
+        for sample in metric.samples:
+            if sample.name in REPAIRS and sample.value:
+                yield sample.name, sample.value

@@ -1,0 +1,110 @@
+"""What a manager believes at rest is what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from kueuelib.api.kinds import EVENTS, LEASES
+from kueuelib.api.meta import key_of
+from kueuelib.runtime.informer import Informer
+from kueuelib.scheduler.engine import Engine
+from kueuelib.testing.storm.history import Obj
+from kueuelib.testing.storm.laws.amounts import Usage, quantity
+from kueuelib.testing.storm.laws.quotas import usage_by_queue
+from kueuelib.testing.storm.laws.reading import (
+    CLUSTER_QUEUES,
+    WORKLOADS,
+    admitted,
+    leaving,
+    name,
+    queue_of,
+    reserving,
+)
+from kueuelib.workload.orders import OrderBook
+
+from .walk import Found
+
+__all__ = ["caches_are_fresh", "engine_is_right", "nothing_is_assumed"]
+
+Objects = Callable[[str], list[Obj]]
+Finding = tuple[str, str]
+"""What is wrong: the object or the place, and the text."""
+RESTLESS: Final = frozenset({LEASES.plural, EVENTS.plural})
+"""Kinds that are written at rest."""
+
+
+def caches_are_fresh(parts: Sequence[Found], objects: Objects) -> Iterator[Finding]:
+    """The local copy of each kind equals a fresh list."""
+    for informer in _of(parts, Informer):
+        resource = informer.resource
+        if not informer.synced or informer.ended or resource.plural in RESTLESS:
+            continue
+        title = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        here = {key: _version(informer.store.get(key) or {}) for key in informer.store}
+        there = {key_of(obj): _version(obj) for obj in objects(title) if informer.includes(obj)}
+        for key in sorted({*here, *there}):
+            if here.get(key) != there.get(key):
+                text = f"the local copy has {here.get(key)}, a list {there.get(key)}"
+                yield f"{title} {key}", text
+
+
+def nothing_is_assumed(parts: Sequence[Found], _objects: Objects) -> Iterator[Finding]:
+    """At rest nothing is assumed, nobody counts as leaving, and no order waits."""
+    for engine in _of(parts, Engine):
+        for holder in engine.assumed():
+            yield f"{WORKLOADS} {holder.key}", "the engine assumes an admission of it"
+        for holder in engine.leaving():
+            yield f"{WORKLOADS} {holder.key}", "it counts as leaving"
+    for book in _of(parts, OrderBook):
+        for key in book:
+            yield f"{WORKLOADS} {key}", "an order for it waits"
+
+
+def engine_is_right(parts: Sequence[Found], objects: Objects) -> Iterator[Finding]:
+    """Usage in the engine is what the stored objects add up to."""
+    engines = _of(parts, Engine)
+    if not engines:
+        return
+    holding = [one for one in objects(WORKLOADS) if reserving(one)]
+    queues = {name(queue) for queue in objects(CLUSTER_QUEUES) if not leaving(queue)}
+    for queue in sorted(queues | {queue_of(one) for one in holding}):
+        mine = [one for one in holding if queue_of(one) == queue]
+        for engine in engines:
+            title = f"{CLUSTER_QUEUES} {queue}"
+            if engine.reserving(queue) != len(mine):
+                text = f"{engine.reserving(queue)} hold quota in the engine, not {len(mine)}"
+                yield title, text
+            if queue in queues:
+                yield from ((title, text) for text in _amounts(engine, queue, mine))
+
+
+def _amounts(engine: Engine, queue: str, mine: list[Obj]) -> Iterator[str]:
+    shown = engine.cluster_queue_status(queue)
+    if shown is None:
+        yield "the engine does not know it"
+        return
+    running = [one for one in mine if admitted(one)]
+    if shown.admitted != len(running):
+        yield f"{shown.admitted} are admitted in the engine, not {len(running)}"
+    for what, rows, holders in (
+        ("reservation", shown.reservation, mine),
+        ("usage", shown.usage, running),
+    ):
+        believed: Usage = {
+            (row.name, cell.name): quantity(cell.total) for row in rows for cell in row.resources
+        }
+        right = usage_by_queue(holders).get(queue, {})
+        for pair in sorted(believed):
+            if believed[pair] != right.get(pair, 0):
+                numbers = f"{float(believed[pair]):g}, not {float(right.get(pair, 0)):g}"
+                yield f"{what} of {pair[1]} in flavor {pair[0]} is {numbers} in the engine"
+
+
+def _version(obj: Any) -> tuple[str, str] | None:
+    meta = obj.get("metadata")
+    return None if meta is None else (meta["uid"], meta["resourceVersion"])
+
+
+def _of(parts: Sequence[Found], cls: type[Any]) -> list[Any]:
+    return [found.what for found in parts if isinstance(found.what, cls)]

@@ -1,0 +1,87 @@
+"""Nothing is kept of objects that do not exist any more."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.testing.storm.history import Commit
+
+from .walk import Found, names_in
+
+__all__ = ["ALLOWED", "Gone", "gone_of", "leaks"]
+
+ALLOWED: Final[Mapping[str, str]] = {
+    "_Recent._entries": "events are counted over some minutes; the oldest of 4,096 subjects goes",
+}
+"""Places that may know the gone, with the reason: each has a bound of its own."""
+
+
+@attrs.frozen
+class Gone:
+    """What existed once, and does not any more.
+
+    Attributes:
+        uids: UIDs of objects.
+        keys: Namespace and name of which no kind has an object.
+        names: Names of cluster-scoped objects that nothing bears any more.
+    """
+
+    uids: AbstractSet[str]
+    keys: AbstractSet[ObjectKey]
+    names: AbstractSet[str]
+
+    def has(self, name: object) -> bool:
+        """Whether a part of a key is the name of something that is gone."""
+        if isinstance(name, ObjectKey):
+            return name in self.keys
+        return name in self.uids or name in self.names
+
+
+def gone_of(history: Sequence[Commit]) -> Gone:
+    """Fold all commits of a world into what is gone."""
+    present: dict[tuple[str, str, str], str] = {}
+    uids: set[str] = set()
+    keys: set[ObjectKey] = set()
+    for commit in history:
+        uid = str(commit.present["metadata"]["uid"])
+        uids.add(uid)
+        keys.add(ObjectKey(commit.namespace, commit.name))
+        if commit.new is None:
+            present.pop(commit.key, None)
+        else:
+            present[commit.key] = uid
+    here = {ObjectKey(namespace, name) for _resource, namespace, name in present}
+    left = {name for _resource, _namespace, name in present}
+    gone = keys - here
+    names = {key.name for key in gone if not key.namespace} - left
+    return Gone(uids - set(present.values()), gone, names)
+
+
+def leaks(parts: Sequence[Found], gone: Gone) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each container that keeps a key of something gone.
+
+    Args:
+        parts: Everything that a process holds.
+        gone: What does not exist any more.
+    """
+    for found in parts:
+        if found.place in ALLOWED:
+            continue
+        for key in _keys(found.what):
+            name = next(filter(gone.has, names_in(key)), None)
+            if name is not None:
+                yield found.place, f"{found.path} keeps {key!r}, but {name!s} does not exist"
+                break
+
+
+def _keys(what: Any) -> Sequence[object]:
+    """The keys of a map, the members of a set or a queue; nothing of a record."""
+    if isinstance(what, (Mapping, AbstractSet, list, deque)):
+        return list(what)
+    return ()

@@ -1,0 +1,113 @@
+"""Finds everything that an object of the product holds, directly or through others."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import attrs
+
+__all__ = ["Found", "found_in", "names_in"]
+
+PRODUCT: Final = "kueuelib"
+STORM: Final = "kueuelib.testing"
+_PLAIN: Final = (str, bytes, bytearray, int, float, bool, type(None), type)
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """One object that is held.
+
+    Attributes:
+        what: The object.
+        place: The class and the attribute that hold it, for example `Store._items`. What lies in
+            a container has the place of the container.
+        path: All attributes on the shortest way to it.
+    """
+
+    what: Any
+    place: str
+    path: str
+
+
+def found_in(root: object) -> Iterator[Found]:
+    """Yield every object of the product and every container that an object leads to, once.
+
+    The way goes through attributes, containers, bound methods, closures and partial calls. Objects
+    of other packages, and of the storm, are not entered.
+
+    Args:
+        root: Leads to everything of a process; may be an object of the storm.
+    """
+    seen: set[int] = set()
+    waiting = deque([Found(root, "", "")])
+    while waiting:
+        found = waiting.popleft()
+        if isinstance(found.what, _PLAIN) or id(found.what) in seen:
+            continue
+        seen.add(id(found.what))
+        yield found
+        waiting.extend(_held(found))
+
+
+def names_in(value: object) -> Iterator[object]:
+    """Yield the strings and named tuples in a key: itself, and the parts of a tuple or record."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            yield value
+        for part in value:
+            yield from names_in(part)
+    elif (cls := type(value)) and attrs.has(cls):
+        for field in attrs.fields(cls):
+            yield from names_in(getattr(value, field.name))
+
+
+def _held(found: Found) -> Iterator[Found]:
+    what, place, path = found.what, found.place, found.path
+    if isinstance(what, Mapping):
+        for key, value in list(what.items()):
+            yield Found(key, place, path)
+            yield Found(value, place, path)
+    elif isinstance(what, (Sequence, AbstractSet, deque)):
+        for value in list(what):
+            yield Found(value, place, path)
+    elif isinstance(what, types.MethodType):
+        yield Found(what.__self__, place, path)
+        yield Found(what.__func__, place, path)
+    elif isinstance(what, functools.partial):
+        yield from (Found(part, place, path) for part in (what.func, what.args, what.keywords))
+    elif isinstance(what, types.FunctionType):
+        yield from (Found(value, place, path) for value in _closed_over(what))
+    elif not place or _is_product(type(what)):
+        name = type(what).__name__
+        for attribute, value in _attributes(what):
+            yield Found(value, f"{name}.{attribute}", f"{path}.{attribute}".lstrip("."))
+
+
+def _is_product(cls: type) -> bool:
+    module = cls.__module__
+    ours = module == PRODUCT or module.startswith(f"{PRODUCT}.")
+    return ours and not module.startswith(STORM)
+
+
+def _closed_over(function: types.FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+
+
+def _attributes(what: object) -> Iterator[tuple[str, Any]]:
+    yield from list(getattr(what, "__dict__", {}).items())
+    for cls in type(what).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if slot not in {"__dict__", "__weakref__"} and hasattr(what, slot):
+                yield slot, getattr(what, slot)
