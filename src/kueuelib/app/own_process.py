@@ -89,7 +89,7 @@ def assembler(integration: Integration) -> Assemble:
         settings = job_settings(configuration)
         settings = attrs.evolve(settings, external_kinds=settings.external_kinds | BUNDLED_KINDS)
         wired = setup(
-            client,
+            client.guarded(manager.require_leadership),
             cache,
             recorder,
             settings,

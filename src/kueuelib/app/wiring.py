@@ -182,10 +182,11 @@ async def assemble_manager(
         sync_timeout=configuration.controller.cache_sync_timeout / NANOSECONDS,
         telemetry=telemetry,
     )
+    leading = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     setup_controllers(
         manager,
         cache,
-        client,
+        leading,
         Engine(engine_settings(configuration)),
         recorder,
         telemetry,
@@ -199,7 +200,7 @@ async def assemble_manager(
     settings = job_settings(configuration)
     registry = registry_for(settings.frameworks)
     wired = setup_jobs(
-        client,
+        leading,
         cache,
         recorder,
         settings,
@@ -212,7 +213,7 @@ async def assemble_manager(
     for controller in wired.controllers:
         manager.add(Group.ELECTED, controller, f"{controller.name} controller")
     namespace = configuration.manager_namespace
-    add_checks(manager, cache, client, recorder, version, telemetry, namespace)
+    add_checks(manager, cache, leading, recorder, version, telemetry, namespace)
     manager.add(Group.CACHES, cache, "caches")
     manager.add(Group.OTHERS, SettledMemory(), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)

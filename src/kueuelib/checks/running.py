@@ -141,7 +141,8 @@ async def _serve_once(
         manager, cache = Manager(elector=elector), Cache(client)
         recorder = EventRecorder(client, checks[0].controller_name)
         manager.add(Group.EVENTS, recorder, "event recorder")
-        setup(manager, cache, client, recorder, checks, version=version)
+        leading = client.guarded(manager.require_leadership)
+        setup(manager, cache, leading, recorder, checks, version=version)
         manager.add(Group.CACHES, cache, "caches")
         life.manager = manager
         try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
+from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.informer import Informer, Transform, read, strip
+from kueuelib.runtime.informer import Informer, Transform, read, strip, unlisted
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -176,6 +179,42 @@ class Cache:
             for obj in held:
                 self.learn_gone(obj)
         return answer
+
+    async def catch_up(self) -> None:
+        """Make every store as new as the server is now; a `Manager` that takes over calls it.
+
+        A kind that is not shared, and may come and go, is left out while it is not served. What
+        fails is tried again.
+
+        Raises:
+            ConfigError: a kind could not be read within the seconds that the first lists may take.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer, _ in self._informers.values():
+                    group.create_task(self._catch_up(informer, lasting=True))
+                for informer in self._apart:
+                    group.create_task(self._catch_up(informer, lasting=False))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _catch_up(self, informer: Informer, *, lasting: bool) -> None:
+        deadline = self._clock.monotonic() + self._sync_timeout
+        backoff = Backoff()
+        while not informer.ended:
+            try:
+                async with asyncio.timeout(deadline - self._clock.monotonic()):
+                    await informer.catch_up()
+            except (ApiError, TransportError, ConfigError, TimeoutError) as error:
+                if isinstance(error, NotFound) and not lasting:
+                    return
+                now = self._clock.monotonic()
+                pause = backoff.next(now, random.random())
+                if now + pause >= deadline:
+                    raise unlisted(informer.resource, error) from error
+                await self._clock.sleep(pause)
+            else:
+                return
 
     def _learners(self) -> list[Informer]:
         return [*(informer for informer, _ in self._informers.values()), *self._apart]

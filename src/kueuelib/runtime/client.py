@@ -69,6 +69,7 @@ class Client:
         transport: carries the calls; closed by `close`.
         field_manager: the name under which writes are recorded, unless a call gives another.
         throttle: awaited before every call, for a client-side rate limit; none by default.
+        guard: called before every attempt to write; what it raises prevents the write.
         clock: waits between repetitions.
     """
 
@@ -78,14 +79,31 @@ class Client:
         *,
         field_manager: str = "kueuelib",
         throttle: Callable[[], Awaitable[None]] | None = None,
+        guard: Callable[[], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.transport = transport
         self.field_manager = field_manager
         self._throttle = throttle
+        self._guard = guard
         self._clock = clock
         self._log = get_logger("client")
         self._warned: set[str] = set()
+
+    def guarded(self, guard: Callable[[], None]) -> Client:
+        """A client on the same connections that asks before it writes.
+
+        Args:
+            guard: called right before every attempt to write, after all waiting; what it raises
+                goes to the caller, and nothing is sent. `Manager.require_leadership` is one.
+        """
+        return Client(
+            self.transport,
+            field_manager=self.field_manager,
+            throttle=self._throttle,
+            guard=guard,
+            clock=self._clock,
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -411,6 +429,8 @@ class Client:
         for attempt in range(RETRIES + 1):
             if self._throttle is not None:
                 await self._throttle()
+            if self._guard is not None and method != "GET":
+                self._guard()
             try:
                 response = await self.transport.request(
                     method,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, Gone, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.learning import Scope, is_last_state
+from kueuelib.machinery.learning import Scope, is_last_state, number_of, version_number
 from kueuelib.machinery.reflector import ReflectorCore, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
@@ -31,7 +31,7 @@ from kueuelib.machinery.reflector_protocol import (
     WatchOpened,
 )
 from kueuelib.machinery.store import NAMESPACE_INDEX, Change, Store, namespace_of, same_version
-from kueuelib.runtime.client import Client
+from kueuelib.runtime.client import PAGE_SIZE, Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Dispatch, Handler
 from kueuelib.runtime.logs import get_logger
@@ -73,6 +73,15 @@ async def read(client: Client, resource: Resource, key: ObjectKey) -> Obj | None
         if error.details.get("name") != key.name:
             raise  # the kind is missing, not the object
         return None
+
+
+def unlisted(resource: Resource, error: Exception | None) -> ConfigError:
+    """The error for a kind that could not be read in time, with what prevented it."""
+    return ConfigError(
+        resource.plural,
+        f"could not be listed in time ({error or 'no answer'})",
+        "check that the kind is installed and may be listed and watched",
+    )
 
 
 class Informer:
@@ -156,11 +165,7 @@ class Informer:
             async with asyncio.timeout(timeout):
                 await self._synced.wait()
         except TimeoutError as error:
-            raise ConfigError(
-                self.resource.plural,
-                f"could not be listed in time ({self.last_error or 'no answer'})",
-                "check that the kind is installed and may be listed and watched",
-            ) from error
+            raise unlisted(self.resource, self.last_error) from error
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """Tell `handler` of every delta from now on.
@@ -246,6 +251,39 @@ class Informer:
         elif held is not None:
             self.learn_gone(held)
         return answer
+
+    async def catch_up(self) -> None:
+        """Read everything from the server, and learn it.
+
+        When this returns, the store is not older than the server was at the time of the call, as
+        far as `learn` says. A watch that lags behind is neither waited for nor closed.
+
+        Raises:
+            ApiError: it could not be read; `Gone` if that took longer than the server keeps a list.
+            TransportError: the same.
+        """
+        self._requests("list", "catch-up")
+        listed: set[ObjectKey] = set()
+        version, token = 0, ""
+        while True:
+            page = await self._client.list(
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                limit=PAGE_SIZE,
+                continue_token=token,
+            )
+            version = version or number_of(page.resource_version)
+            for obj in page.items:
+                listed.add(key_of(obj))
+                self.learn(obj)
+            token = page.continue_token
+            if not token:
+                break
+        for obj in tuple(self.store.items()):
+            if key_of(obj) not in listed and 0 < version_number(obj) <= version:
+                self.learn_gone(obj)
 
     def _is_ours(self, obj: Obj) -> bool:
         found = obj.get("apiVersion"), obj.get("kind")

@@ -7,11 +7,11 @@ import enum
 import os
 import signal
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import attrs
 
-from kueuelib.errors import StopTimeout
+from kueuelib.errors import LeadershipLost, StopTimeout
 from kueuelib.runtime.leader import Elector
 from kueuelib.runtime.logs import get_logger
 
@@ -62,6 +62,15 @@ class Runnable(Protocol):
         ...
 
 
+@runtime_checkable
+class CatchesUp(Protocol):
+    """A part with a copy of what the server has, such as a `Cache`."""
+
+    async def catch_up(self) -> None:
+        """Make the copy as new as the server is at the time of the call."""
+        ...
+
+
 @attrs.define(eq=False)
 class _Part:
     name: str
@@ -70,8 +79,24 @@ class _Part:
     task: asyncio.Task[None] | None = None
 
 
+@attrs.frozen
+class _CatchingUp:
+    """Brings the copies of all parts up to date, once."""
+
+    parts: tuple[CatchesUp, ...]
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        for part in self.parts:
+            await part.catch_up()
+        ready()
+
+
 class Manager:
     """Runs parts until one fails, `stop` is called, or `run` is cancelled.
+
+    Elected parts start once this process leads and every part that is a `CatchesUp` has caught up:
+    a watch of a candidate may lag, and what the previous leader wrote last must be known before
+    anything is decided.
 
     Args:
         elector: decides whether elected parts may run; without it they simply do.
@@ -83,6 +108,7 @@ class Manager:
     ) -> None:
         self._parts: dict[Group, list[_Part]] = {group: [] for group in Group}
         self._elector = _Part("leader election", elector) if elector is not None else None
+        self._catching: _Part | None = None
         self._stop_deadline = stop_deadline
         self._started: set[Group] = set()
         self._running = False
@@ -93,12 +119,27 @@ class Manager:
 
     @property
     def ready(self) -> bool:
-        """Whether every part that may run here does; for a replica that waits, all but elected."""
+        """Whether every part that may run here does.
+
+        With an elector these are all but the elected ones: a candidate and a new leader serve
+        probes and webhooks as well as others.
+        """
         if self._stopping or not self._running:
             return False
-        waits = self._elector is not None and not self._elector_part().leading
-        needed = set(START_ORDER) - ({Group.ELECTED} if waits else set())
+        needed = set(START_ORDER) - ({Group.ELECTED} if self._elector is not None else set())
         return needed <= self._started
+
+    def require_leadership(self) -> None:
+        """Do nothing while this process may act as the leader; for `Client.guarded`.
+
+        The elector notices a lost Lease a moment later than the Lease is lost, for example after
+        the process was paused. What must not happen without the Lease asks here.
+
+        Raises:
+            LeadershipLost: the Lease is not ours, or was not renewed in time.
+        """
+        if self._elector is not None and not self._elector_part().is_leader():
+            raise LeadershipLost("the lease is not held at this moment")
 
     def add(self, group: Group, runnable: Runnable, name: str = "") -> None:
         """Add a part; it starts at once when its group has been started.
@@ -148,6 +189,7 @@ class Manager:
             if group is Group.ELECTED and self._elector is not None:
                 self._elector_part().stand()
                 await self._until_ready([self._elector])
+                await self._catch_up()
             if self._stop.is_set():
                 return
             self._started.add(group)
@@ -156,6 +198,15 @@ class Manager:
             await self._until_ready(self._parts[group])
         if not self._stop.is_set():
             self._log.info("started")
+
+    async def _catch_up(self) -> None:
+        parts = (part.runnable for group in self._parts.values() for part in group)
+        copies = tuple(part for part in parts if isinstance(part, CatchesUp))
+        if self._stop.is_set() or not copies:
+            return
+        self._catching = _Part("catching up", _CatchingUp(copies))
+        self._start(self._catching)
+        await self._until_ready([self._catching])
 
     def _start(self, part: _Part) -> None:
         part.task = asyncio.create_task(part.runnable.run(part.ready.set), name=part.name)
@@ -197,6 +248,8 @@ class Manager:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (ABORT_DEADLINE if lost else self._stop_deadline)
         late: list[str] = []
+        if self._catching is not None:
+            late += await self._stop_parts([self._catching], deadline)
         for group in STOP_ORDER:
             late += await self._stop_parts(self._parts[group], deadline)
         if self._elector is not None:

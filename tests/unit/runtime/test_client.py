@@ -19,6 +19,7 @@ from kueuelib.errors import (
     Forbidden,
     Gone,
     Invalid,
+    LeadershipLost,
     NotConnected,
     NotFound,
     ServerError,
@@ -119,6 +120,37 @@ async def test_create_goes_to_the_namespace_of_the_object_and_may_be_a_dry_run(s
         await client.create(JOBS, {"metadata": {"namespace": "ns"}}, dry_run=True)
     assert server.last.path == "/apis/batch/v1/namespaces/ns/jobs"
     assert dict(server.last.query) == {"fieldManager": "kueuelib", "dryRun": "All"}
+
+
+async def test_a_guarded_client_asks_before_each_attempt_to_write(serve, clock):
+    allowed = [True]
+    asked: list[bool] = []
+
+    def guard() -> None:
+        asked.append(allowed[-1])
+        if not allowed[-1]:
+            raise LeadershipLost("no lease")
+
+    async def handler(request: web.Request) -> web.Response:
+        handled.append(request.method)
+        if len(handled) == 2:
+            allowed.append(False)
+            return web.json_response({"kind": "Status", "code": 429}, status=429)
+        return web.json_response({"kind": "Job", "metadata": {"name": "a"}})
+
+    handled: list[str] = []
+    key = ObjectKey("ns", "a")
+    async with client_for(await serve(handler), clock) as client:
+        guarded = client.guarded(guard)
+        await guarded.delete(JOBS, key)
+        with pytest.raises(LeadershipLost):
+            await guarded.patch(JOBS, key, {}, PatchType.MERGE)
+        with pytest.raises(LeadershipLost):
+            await guarded.create(JOBS, {"metadata": {"namespace": "ns"}})
+        await guarded.get(JOBS, key)
+        await client.delete(JOBS, key)
+    assert handled == ["DELETE", "PATCH", "GET", "DELETE"]
+    assert asked == [True, True, False, False]
 
 
 async def test_list_reads_pages_and_gives_items_their_kind(serve):

@@ -38,6 +38,7 @@ class FakeJobs:
         self.opened = asyncio.Event()
         self.refuse_watch: list[web.Response] = []
         self.refuse_list: list[web.Response] = []
+        self.hold_list: asyncio.Event | None = None
         self.single: web.Response | None = None
 
     def put(self, name: str, **metadata: Any) -> dict[str, Any]:
@@ -64,14 +65,15 @@ class FakeJobs:
             self.lists.append(dict(request.query))
             if self.refuse_list:
                 return self.refuse_list.pop(0)
-            return web.json_response(
-                {
-                    "kind": "JobList",
-                    "apiVersion": "batch/v1",
-                    "metadata": {"resourceVersion": str(self.version)},
-                    "items": list(self.objects.values()),
-                }
-            )
+            page = {
+                "kind": "JobList",
+                "apiVersion": "batch/v1",
+                "metadata": {"resourceVersion": str(self.version)},
+                "items": list(self.objects.values()),
+            }
+            if self.hold_list is not None:
+                await self.hold_list.wait()
+            return web.json_response(page)
         self.watches.append(dict(request.query))
         if self.refuse_watch:
             return self.refuse_watch.pop(0)
@@ -290,6 +292,57 @@ async def test_lists_can_be_streamed(jobs):
     await stopped(task)
 
 
+async def test_catching_up_does_not_wait_for_a_watch_that_lags(jobs):
+    for name in ("same", "changed", "deleted", "recreated"):
+        jobs.put(name)
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    seen.clear()
+    late = [
+        ("MODIFIED", jobs.put("changed")),
+        ("DELETED", {**jobs.objects.pop("deleted")}),
+        ("DELETED", {**jobs.objects.pop("recreated")}),
+    ]
+    for _, obj in late[1:]:
+        jobs.version += 1
+        obj["metadata"] = {**obj["metadata"], "resourceVersion": str(jobs.version)}
+    late.append(("ADDED", jobs.put("recreated", uid="another")))
+    late.append(("ADDED", jobs.put("new")))
+    await informer.catch_up()
+    assert "resourceVersion" not in jobs.lists[-1]
+    versions = {obj["metadata"]["name"]: obj["metadata"] for obj in informer.store.items()}
+    assert versions == {name: obj["metadata"] for name, obj in jobs.objects.items()}
+    told_once = told(seen)
+    assert sorted(told_once) == [
+        ("ADDED", "new", False),
+        ("DELETED", "deleted", False),
+        ("UPDATED", "changed", False),
+        ("UPDATED", "recreated", False),
+    ]
+    for event, obj in late:
+        jobs.push(event, obj)
+    jobs.push("ADDED", jobs.put("last"))
+    await eventually(lambda: told(seen)[-1][1] == "last")
+    assert told(seen)[:-1] == told_once
+    await stopped(task)
+
+
+async def test_catching_up_keeps_what_the_watch_brought_meanwhile(jobs):
+    informer, _ = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    jobs.hold_list = asyncio.Event()
+    catching = asyncio.create_task(informer.catch_up())
+    await eventually(lambda: len(jobs.lists) == 2)
+    jobs.push("ADDED", jobs.put("a"))
+    await eventually(lambda: ObjectKey("ns", "a") in informer.store)
+    jobs.hold_list.set()
+    await catching
+    assert ObjectKey("ns", "a") in informer.store
+    await stopped(task)
+
+
 async def test_an_answer_is_in_the_store_at_once_and_is_told_once(jobs):
     jobs.put("a")
     informer, seen = informer_of(jobs)
@@ -496,6 +549,32 @@ async def test_a_kind_that_cannot_be_listed_is_named(jobs):
         await cache.run(lambda: None)
     assert isinstance(caught.value.exceptions[0], ConfigError)
     assert "jobs: could not be listed in time (no such kind)" in str(caught.value.exceptions[0])
+
+
+async def test_a_cache_catches_up_with_all_kinds_until_each_succeeds(jobs):
+    cache = Cache(jobs.client)
+    shared, apart = cache.informer(JOBS), cache.apart(JOBS)
+    ready = asyncio.Event()
+    tasks = [asyncio.create_task(cache.run(ready.set)), await running(apart)]
+    await asyncio.wait_for(ready.wait(), 60)
+    jobs.put("a")
+    jobs.refuse_list = [web.json_response({"kind": "Status"}, status=500)]
+    await cache.catch_up()
+    assert len(jobs.lists) == 5
+    assert shared.store.keys() == apart.store.keys() == (ObjectKey("ns", "a"),)
+    for task in tasks:
+        await stopped(task)
+
+
+async def test_a_cache_that_cannot_catch_up_names_the_kind_unless_it_may_be_missing(jobs):
+    cache = Cache(jobs.client, sync_timeout=0.2)
+    cache.apart(JOBS)
+    status = {"kind": "Status", "reason": "NotFound", "message": "no such kind"}
+    jobs.refuse_list = [web.json_response(status, status=404) for _ in range(100)]
+    await cache.catch_up()
+    cache.informer(JOBS)
+    with pytest.raises(ConfigError, match=r"jobs: could not be listed in time \(.*no such kind"):
+        await cache.catch_up()
 
 
 async def test_a_handler_that_raises_ends_the_informer(jobs):

@@ -168,7 +168,7 @@ class FakeElector(Elector):
     def __init__(self) -> None:
         self.won, self.lose = asyncio.Event(), asyncio.Event()
         self.lost, self._leads = False, False
-        self.standing = True
+        self.standing, self.expired = True, False
 
     def hold(self) -> None:
         self.standing = False
@@ -179,6 +179,9 @@ class FakeElector(Elector):
     @property
     def leading(self) -> bool:
         return self._leads
+
+    def is_leader(self) -> bool:
+        return self._leads and not self.expired
 
     async def run(self, ready: Callable[[], None]) -> None:
         await self.won.wait()
@@ -227,6 +230,99 @@ async def test_the_lease_is_observed_while_parts_start_but_not_taken_before_they
         release.set()
         while not elector.standing:
             await asyncio.sleep(0.001)
+    manager.stop()
+    await task
+
+
+class Copy:
+    """Notes when it catches up; a part like a cache."""
+
+    def __init__(self, journal: list[str], fail: Exception | None = None) -> None:
+        self.journal, self.fail = journal, fail
+        self.caught_up = asyncio.Event()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        ready()
+        await asyncio.Event().wait()
+
+    async def catch_up(self) -> None:
+        self.journal.append("catches up")
+        if self.fail is not None:
+            raise self.fail
+        await self.caught_up.wait()
+
+
+async def noted(journal: list[str], entry: str) -> None:
+    async with asyncio.timeout(60):
+        while entry not in journal:
+            await asyncio.sleep(0.001)
+
+
+async def test_elected_parts_of_a_new_leader_wait_until_its_copies_have_caught_up():
+    journal: list[str] = []
+    elector, copy = FakeElector(), Copy(journal)
+    manager = Manager(elector=elector)
+    manager.add(Group.CACHES, copy)
+    manager.add(Group.ELECTED, Part("elected", journal))
+    task = await started(manager)
+    assert journal == []
+    elector.won.set()
+    await noted(journal, "catches up")
+    await asyncio.sleep(0.01)
+    assert (journal, manager.ready) == (["catches up"], True)
+    copy.caught_up.set()
+    await noted(journal, "+elected")
+    manager.stop()
+    await task
+
+
+async def test_a_new_leader_that_cannot_catch_up_ends():
+    journal: list[str] = []
+    elector = FakeElector()
+    elector.won.set()
+    manager = Manager(elector=elector)
+    manager.add(Group.CACHES, Copy(journal, fail=RuntimeError("no list")))
+    manager.add(Group.ELECTED, Part("elected", journal))
+    with pytest.raises(RuntimeError, match="no list"):
+        await manager.run()
+    assert journal == ["catches up"]
+
+
+async def test_a_leader_that_is_lost_or_stopped_while_it_catches_up_starts_nothing():
+    for how in ("lost", "stopped"):
+        journal: list[str] = []
+        elector = FakeElector()
+        elector.won.set()
+        manager = Manager(elector=elector)
+        manager.add(Group.CACHES, Copy(journal))
+        manager.add(Group.ELECTED, Part("elected", journal))
+        task = asyncio.create_task(manager.run())
+        await noted(journal, "catches up")
+        if how == "lost":
+            elector.lose.set()
+            with pytest.raises(LeadershipLost, match="too slow"):
+                await task
+        else:
+            manager.stop()
+            await task
+        assert journal == ["catches up"]
+
+
+async def test_leadership_is_required_of_a_manager_with_an_elector_only():
+    Manager().require_leadership()
+    elector = FakeElector()
+    manager = Manager(elector=elector)
+    with pytest.raises(LeadershipLost):
+        manager.require_leadership()
+    elector.won.set()
+    task = await started(manager)
+    async with asyncio.timeout(60):
+        while not elector.leading:
+            await asyncio.sleep(0.001)
+    manager.require_leadership()
+    elector.expired = True
+    with pytest.raises(LeadershipLost):
+        manager.require_leadership()
     manager.stop()
     await task
 
