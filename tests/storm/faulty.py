@@ -41,9 +41,12 @@ class Scripted:
 async def _under(world, adversary, jobs=4, patience=70):
     world.set_adversary(adversary)
     await programs.fill(world, jobs)
+    await world.sleep(10)
+    behind = world.behind
     quiet = await world.quiet(patience, 4000)
     return {
         "quiet": quiet,
+        "behind": [behind, world.behind],
         "complete": programs.complete(world),
         "hits": len(adversary.hits),
         "workloads": len(world.objects(WORKLOADS)),
@@ -186,7 +189,7 @@ async def events_silent(world):
 
 
 async def stale(world):
-    """A manager starts with lists from before the Jobs were made."""
+    """A manager starts while lists from before the Jobs were made are to be had."""
     await world.sleep(2)
     await programs.fill(world, 3, seconds=60)
     await world.sleep(10)

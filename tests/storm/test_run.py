@@ -14,7 +14,7 @@ from kueuelib.testing.storm.disasters import Disaster
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.plan import Plan, Report, plan_of
-from kueuelib.testing.storm.run import LIMIT, MOST_COMMITS, storm
+from kueuelib.testing.storm.run import LIMIT, MOST_COMMITS, QUIET, storm
 from kueuelib.testing.storm.users import Act
 
 
@@ -45,8 +45,13 @@ class World:
         self.living = {"manager-1"}
         self.managers: dict[str, object] = {"manager-1": None}
         self.noisy = False
+        self.behind_until = 0.0
         self.restart_writes: list[Commit] = []
         self._calmed = False
+
+    @property
+    def behind(self) -> bool:
+        return self.now < self.behind_until
 
     def set_adversary(self, adversary: object) -> None:
         self._calmed = adversary is None
@@ -230,6 +235,15 @@ async def test_a_cluster_that_never_rests_is_reported() -> None:
     assert [found.law for found in report.violations] == ["comes to rest"]
 
 
+async def test_nothing_is_at_rest_while_somebody_cannot_know_what_happened() -> None:
+    world = World()
+    world.behind_until = world.now + 400.0
+    report = await play(world, plan(), keep_lines=True)
+    assert report.violations == ()
+    (rest,) = [line for line in report.lines if "calm: at rest" in line]
+    assert float(rest.split()[0]) >= world.behind_until + QUIET
+
+
 async def test_what_a_restart_changes_is_reported_but_leases_are_not() -> None:
     world = World()
     world.restart_writes = [commit(), commit(resource="leases.coordination.k8s.io")]
@@ -253,6 +267,27 @@ async def test_what_a_restart_changes_is_reported_but_leases_are_not() -> None:
 async def test_an_ending_of_a_manager_is_judged(ending: str, laws: list[str]) -> None:
     world = World()
     world.endings.append(ending)
+    report = await play(world, plan())
+    assert [found.law for found in report.violations] == laws
+
+
+@pytest.mark.parametrize(
+    ("message", "laws"),
+    [
+        ("2 more needed in flavor spot-1", []),
+        ("1500m more needed in flavor spot-1", []),
+        ("it is larger than flavor spot", ["a restart changes nothing"]),
+        ("3 more needed in flavor spot-2", ["a restart changes nothing"]),
+    ],
+)
+async def test_a_restart_may_change_amounts_in_a_message(message: str, laws: list[str]) -> None:
+    def state(version: str, text: str) -> dict[str, Any]:
+        status = {"conditions": [{"type": "QuotaReserved", "message": text}]}
+        return {"metadata": {"name": "one", "resourceVersion": version}, "status": status}
+
+    world = World()
+    old, new = state("1", "3 more needed in flavor spot-1"), state("2", message)
+    world.restart_writes = [attrs.evolve(commit(), old=old, new=new)]
     report = await play(world, plan())
     assert [found.law for found in report.violations] == laws
 

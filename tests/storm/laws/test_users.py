@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,9 +10,10 @@ import attrs
 import pytest
 from dice import Dice, Family
 
-from kueuelib.errors import ApiError, Conflict, NotFound
-from kueuelib.testing.storm.users import Act, perform, scenario
+from kueuelib.errors import ApiError, Conflict, NotFound, ServerError
+from kueuelib.testing.storm.users import Act, insist, perform, scenario
 from kueuelib.testing.storm.users.acts import ANSWER, VERBS
+from kueuelib.testing.storm.users.performing import TRIES
 
 SEEDS = range(60)
 
@@ -92,6 +94,30 @@ async def test_an_answer_of_the_api_server_is_an_outcome() -> None:
     assert await perform(act("delete"), api) == "NotFound"
     api.failure = Conflict("changed")
     assert await perform(act("patch", {}), api) == "Conflict"
+
+
+@pytest.mark.parametrize(("failures", "outcome"), [(3, "done"), (TRIES, "ServerError")])
+async def test_a_user_who_insists_tries_again_while_the_server_fails(
+    failures: int, outcome: str
+) -> None:
+    api = Memory()
+    api.failure = ServerError("the webhook is away")
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == failures:
+            api.failure = None
+
+    assert await insist(act("delete"), api, sleep) == outcome
+    assert len(pauses) == failures
+
+
+async def test_a_user_does_not_insist_on_what_is_refused() -> None:
+    api = Memory()
+    api.failure = NotFound("gone")
+    assert await insist(act("delete"), api, asyncio.sleep) == "NotFound"
+    assert len(api.calls) == 1
 
 
 async def test_an_unknown_verb_is_an_error_of_the_scenario() -> None:

@@ -109,6 +109,11 @@ class End(asyncio.Transport):
 
     # ---- what comes
 
+    @property
+    def late(self) -> bool:
+        """Whether something is on its way here."""
+        return bool(self._arriving)
+
     def arrive(self, what: Callable[[], None], seconds: float = 0.0) -> None:
         """Let something happen here, after what came before, when it has travelled."""
         loop = self.link.wire.loop

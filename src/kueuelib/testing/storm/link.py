@@ -74,6 +74,11 @@ class Link:
         protocol.connection_made(self.client)
         self.server.open(factory)
 
+    @property
+    def behind(self) -> bool:
+        """Whether the client has not got all that was sent, or never will without knowing it."""
+        return not self.client.gone and (self._mute or self.client.late or self.server.late)
+
     def other(self, end: End) -> End:
         """The end on the other side."""
         return self.server if end is self.client else self.client

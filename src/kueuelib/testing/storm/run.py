@@ -15,19 +15,20 @@ from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 
 from .adversary import Hostile, Injection
+from .difference import difference, only_newer_amounts
 from .disasters import Disaster, Stage, perform
 from .draws import Draws
 from .faults import Adversary
 from .history import Commit
 from .laws import Laws, Violation
 from .plan import Plan, Report
-from .users import Act, Api
+from .users import FAILING, Act, Api, insist
 from .users import perform as perform_act
 
 __all__ = ["LIMIT", "QUIET", "Theatre", "storm"]
 
 QUIET: Final = BOOKMARK_IDLE + 20.0
-"""Seconds without a write after which the cluster may be at rest: a silent watch ends sooner."""
+"""Seconds without a write after which the cluster may be at rest, unless a watch is silent."""
 LIMIT: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE + INVALID_RETRY + LAST_PAUSE
 """Seconds of calm within which everything has to be right: the longest waits, one after another."""
 GRACE: Final = 120.0
@@ -66,6 +67,11 @@ class Theatre(Stage, Protocol):
     @property
     def now(self) -> float:
         """The virtual time in seconds."""
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """Whether somebody may not know yet what happened."""
         ...
 
     @property
@@ -229,19 +235,26 @@ class _Run:
             world.resume(name)
             world.skew(name, 0.0, 1.0)
         user = world.user()
-        for act in self._plan.scenario.calm:
-            self._note(f"calm: {act.label}: {await perform_act(act, user)}")
         await self._revive()
+        for act in self._plan.scenario.calm:
+            outcome = await insist(act, user, world.sleep)
+            self._note(f"calm: {act.label}: {outcome}")
+            if outcome in FAILING:
+                self._accuse("the storm itself works", act.label, outcome)
 
     async def _come_to_rest(self) -> bool:
-        """Wait until all is quiet and right; note what is wrong when the time is up."""
+        """Wait until all is quiet and right; note what is wrong when the time is up.
+
+        A silent watch without bookmarks is given up after minutes. Until then its manager cannot
+        know what it missed, and the next one will.
+        """
         world = self._world
         end = world.now + LIMIT
         while True:
-            left = end - world.now
+            behind, left = world.behind, end - world.now
             quiet = await world.quiet(QUIET, max(left, 0.0) + QUIET + 1.0)
             wrong = self._laws.at_rest(world.objects, world.now) or world.inside()
-            if quiet and not wrong:
+            if quiet and not wrong and not behind:
                 self._note("calm: at rest")
                 return True
             if world.now >= end or self._commits > MOST_COMMITS:
@@ -261,11 +274,12 @@ class _Run:
         await self._revive()
         await world.quiet(QUIET, LIMIT)
         for commit in self._writes:
-            self._accuse(
-                "a restart changes nothing",
-                commit.title,
-                f"{commit.actor} wrote revision {commit.revision}: {_difference(commit)}",
-            )
+            if not only_newer_amounts(commit):
+                self._accuse(
+                    "a restart changes nothing",
+                    commit.title,
+                    f"{commit.actor} wrote revision {commit.revision}: {difference(commit)}",
+                )
         self._judge(self._laws.at_rest(world.objects, world.now) or world.inside())
         self._note(f"calm: {self._commits - before} commits after the restart")
 
@@ -352,22 +366,3 @@ class _Run:
         self._tasks.append(
             asyncio.get_running_loop().create_task(part, name=name, context=self._context)
         )
-
-
-def _difference(commit: Commit) -> str:
-    """Return what a commit changed: path, old and new value of each leaf."""
-    old, new = _leaves(commit.old or {}), _leaves(commit.new or {})
-    changed = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
-    shown = [path for path in changed if not path.startswith(".metadata.")] or changed
-    return "; ".join(f"{path} {old.get(path)!r} -> {new.get(path)!r}" for path in shown)
-
-
-def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """Return every value that is neither a list nor an object, by its path."""
-    if isinstance(value, dict):
-        parts = [(f"{path}.{key}", part) for key, part in value.items()]
-    elif isinstance(value, list):
-        parts = [(f"{path}[{number}]", part) for number, part in enumerate(value)]
-    else:
-        return {path: value}
-    return {leaf: found for inner, part in parts for leaf, found in _leaves(part, inner).items()}

@@ -117,6 +117,11 @@ class Wire:
         self._attempts: Counter[tuple[str, str]] = Counter()
         loop.wire = self
 
+    @property
+    def behind(self) -> bool:
+        """Whether something is on its way, or a connection is silent and nobody noticed yet."""
+        return any(link.behind for link in self.links.values())
+
     # ---- what the loop asks for
 
     def listen(self, factory: Callable[[], Any], port: int) -> Listener:

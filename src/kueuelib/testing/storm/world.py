@@ -172,6 +172,11 @@ class World:
         """Let time pass."""
         await asyncio.sleep(seconds)
 
+    @property
+    def behind(self) -> bool:
+        """Whether somebody may not know yet what happened: a watch is silent, or an event late."""
+        return self.wire.behind
+
     async def quiet(self, seconds: float, limit: float) -> bool:
         """Wait until nothing but Leases and Events was written for so long.
 

@@ -6,7 +6,17 @@ All of it is data, drawn from a seed, so that a run can be stored, repeated and 
 from __future__ import annotations
 
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
-from kueuelib.testing.storm.users.performing import Api, perform
+from kueuelib.testing.storm.users.performing import FAILING, Api, insist, perform
 from kueuelib.testing.storm.users.scenario import scenario
 
-__all__ = ["Act", "Api", "Draws", "Family", "Scenario", "perform", "scenario"]
+__all__ = [
+    "FAILING",
+    "Act",
+    "Api",
+    "Draws",
+    "Family",
+    "Scenario",
+    "insist",
+    "perform",
+    "scenario",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from kueuelib.errors import ApiError
@@ -13,6 +13,11 @@ from kueuelib.testing.storm.users.acts import Act
 WORKLOADS = "workloads.kueue.x-k8s.io"
 PODS = "pods"
 JOB_NAME = "batch.kubernetes.io/job-name"
+FAILING = frozenset({"ServerError", "Unavailable", "ServerTimeout"})
+"""Outcomes of acts after which a user tries again."""
+TRIES = 120
+PAUSE = 1.0
+"""Seconds between two tries of an act that a user insists on."""
 
 
 class Api(Protocol):
@@ -52,6 +57,25 @@ async def perform(act: Act, api: Api) -> str:
         return await _perform(act, api)
     except ApiError as error:
         return type(error).__name__
+
+
+async def insist(act: Act, api: Api, sleep: Callable[[float], Awaitable[None]]) -> str:
+    """Does what an act says, again while the server fails: a manager's webhook may be away.
+
+    Args:
+        act: what to do.
+        api: calls.
+        sleep: waits for some seconds.
+
+    Returns:
+        the outcome as `perform`; one of `FAILING` if no try succeeded.
+    """
+    for _ in range(TRIES):
+        outcome = await perform(act, api)
+        if outcome not in FAILING:
+            break
+        await sleep(PAUSE)
+    return outcome
 
 
 async def _perform(act: Act, api: Api) -> str:
