@@ -201,12 +201,13 @@ def setup(
     )
 
     def affected(effects: Effects) -> None:
-        if effects.cluster_queues:
+        # Those that do not listen yet will look at everything when they begin.
+        if effects.cluster_queues and cluster_queue.listening:
             keys = (ObjectKey("", name) for name in effects.cluster_queues)
             cluster_queue.enqueue(*keys, after=STATUS_DELAY)
-        if effects.local_queues:
+        if effects.local_queues and local_queue.listening:
             local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
-        if effects.workloads:
+        if effects.workloads and workload.listening:
             workload.enqueue(*effects.workloads)
         loop.wake()
 

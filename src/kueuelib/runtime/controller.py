@@ -16,6 +16,7 @@ from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.dispatch import Handler
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.predicates import Predicate
@@ -64,6 +65,9 @@ class Reconciler(Protocol):
 class Controller:
     """A queue of keys, what fills it, and the workers that empty it.
 
+    It listens to its informers from the beginning of `run`, or of `listen`, and is told first what
+    they hold. So one that waits for a Lease keeps no keys of what comes and goes meanwhile.
+
     Args:
         name: for logs and metrics; unique in the process.
         reconciler: does the work.
@@ -96,7 +100,7 @@ class Controller:
         self._timeout = timeout
         self._sync_timeout = sync_timeout
         self._clock = clock
-        self._informers: list[Informer] = []
+        self._sources: list[tuple[Informer, Handler]] = []
         self._unsubscribe: list[Callable[[], None]] = []
         self._metrics = None if telemetry is None else telemetry.controller(name, workers)
         self._log = get_logger(f"controller.{name}")
@@ -134,9 +138,18 @@ class Controller:
             if keys:
                 self.queue.add(*keys, priority=LOW_PRIORITY if _is_old_news(delta) else None)
 
-        self._informers.append(informer)
-        self._unsubscribe.append(informer.add_handler(handler))
+        self._sources.append((informer, handler))
         return self
+
+    @property
+    def listening(self) -> bool:
+        """Whether deltas become keys now."""
+        return bool(self._unsubscribe)
+
+    def listen(self) -> None:
+        """Let deltas become keys from now on, after what the informers hold; `run` does it."""
+        if not self._unsubscribe:
+            self._unsubscribe = [each.add_handler(handler) for each, handler in self._sources]
 
     def enqueue(self, *keys: ObjectKey, after: float = 0.0, priority: int | None = None) -> None:
         """Reconcile these keys, not before `after` seconds."""
@@ -148,7 +161,8 @@ class Controller:
         Raises:
             ConfigError: something watched could not be listed in time.
         """
-        for informer in dict.fromkeys(self._informers):
+        self.listen()
+        for informer in dict.fromkeys(informer for informer, _ in self._sources):
             await informer.wait_synced(self._sync_timeout)
         tasks = [
             asyncio.create_task(self._work(), name=f"{self.name}-{number}")
@@ -160,8 +174,8 @@ class Controller:
             for task in ended:
                 task.result()
         finally:
-            for unsubscribe in self._unsubscribe:
-                unsubscribe()
+            while self._unsubscribe:
+                self._unsubscribe.pop()()
             self.queue.shut_down(drain=False)
             try:
                 await asyncio.wait(tasks, timeout=STOP_GRACE)

@@ -266,8 +266,9 @@ async def test_workers_start_once_everything_watched_is_synced():
     informer.ready.clear()
     controller = Controller("test", reconciler)
     controller.for_(informer)
-    informer.emit(added(obj(), initial=True))
     task = asyncio.create_task(controller.run(lambda: None))
+    await asyncio.sleep(0.01)
+    informer.emit(added(obj(), initial=True))
     await asyncio.sleep(0.01)
     assert reconciler.keys == []
     informer.ready.set()
@@ -287,6 +288,7 @@ def popped(controller: Controller) -> list[tuple[str, int]]:
 async def test_old_news_have_low_priority():
     informer = FakeInformer()
     controller = Controller("test", Scripted()).for_(informer)
+    controller.listen()
     informer.emit(added(obj("listed"), initial=True))
     informer.emit(updated(obj("echo", 5), obj("echo", 5)))
     informer.emit(added(obj("new")))
@@ -304,6 +306,7 @@ async def test_old_news_have_low_priority():
 async def test_owners_old_and_new_are_reconciled():
     informer = FakeInformer()
     controller = Controller("test", Scripted()).owns(informer, JOBS)
+    controller.listen()
     new = owned_by("new")
     new["metadata"]["resourceVersion"] = "2"
     informer.emit(updated(owned_by("old"), new))
@@ -325,6 +328,7 @@ async def test_any_mapping_may_be_watched_and_a_predicate_may_drop():
     controller = Controller("test", Scripted()).watches(
         informer, lambda delta: [ObjectKey("x", "1"), ObjectKey("x", "1")], generation_changed
     )
+    controller.listen()
     informer.emit(updated(obj(version=1, generation=1), obj(version=2, generation=1)))
     assert popped(controller) == []
     informer.emit(updated(obj(version=1, generation=1), obj(version=2, generation=2)))
@@ -361,6 +365,21 @@ def test_a_label_predicate_looks_at_both_sides():
 def test_a_group_of_errors_is_terminal_when_all_are():
     assert is_terminal(ExceptionGroup("g", [TerminalError("a"), TerminalError("b")]))
     assert not is_terminal(ExceptionGroup("g", [TerminalError("a"), ValueError("b")]))
+
+
+async def test_a_controller_that_waits_keeps_no_keys() -> None:
+    informer = FakeInformer()
+    controller = Controller("test", Scripted()).for_(cast("Informer", informer))
+    informer.emit(added(obj("early")))
+    informer.emit(deleted(obj("early")))
+    assert not controller.listening
+    assert popped(controller) == []
+    controller.listen()
+    controller.listen()
+    assert controller.listening
+    assert len(informer.handlers) == 1
+    informer.emit(added(obj("late")))
+    assert popped(controller) == [("late", 0)]
 
 
 async def test_a_controller_that_has_ended_listens_to_nobody() -> None:
