@@ -8,7 +8,7 @@ every workload were in the heap on its own (spec/scheduling 3.2, 9.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import attrs
 
@@ -18,7 +18,15 @@ from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.shapes import OPEN, Asks, Passing, ShapeGroup, Verdict, what_is_asked
+from kueuelib.scheduler.shapes import (
+    OPEN,
+    STALE_KEPT,
+    Asks,
+    Passing,
+    ShapeGroup,
+    Verdict,
+    what_is_asked,
+)
 from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 
@@ -115,6 +123,16 @@ class PendingQueue:
     def _push(self, order: QueueOrder, key: ObjectKey) -> None:
         heappush(self._heap, (key != self.sticky, order, key))
 
+    def _tidy(self) -> None:
+        """Clears the heap once most of it is out of date.
+
+        Entries at its top are dropped by `first`, but nobody asks for heads of a ClusterQueue that
+        is stopped, or in a replica that waits for the Lease.
+        """
+        if len(self._heap) > 2 * len(self.items) + STALE_KEPT:
+            self._heap = [entry for entry in set(self._heap) if self._counts(entry) is not None]
+            heapify(self._heap)
+
     def set_aside(self, item: Pending, aside: Aside) -> None:
         """Parks a workload on its own."""
         self._settle_in(item)
@@ -127,6 +145,7 @@ class PendingQueue:
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a workload wherever it is; None when it is not here."""
+        self._tidy()
         item = self.items.pop(key, None)
         if item is None:
             return None
@@ -165,17 +184,19 @@ class PendingQueue:
     def first(self) -> Pending | None:
         """Who comes first of those that are to be tried; None when there is nobody."""
         while self._heap:
-            waits_its_turn, order, key = self._heap[0]
-            item = self.items.get(key)
-            if (
-                item is not None
-                and item.info.order == order
-                and item.place is Place.HEAP
-                and waits_its_turn is not (key == self.sticky)
-            ):
+            item = self._counts(self._heap[0])
+            if item is not None:
                 return item
             heappop(self._heap)
         return None
+
+    def _counts(self, entry: tuple[bool, QueueOrder, ObjectKey]) -> Pending | None:
+        """The workload that an entry of the heap is for, None when the entry is out of date."""
+        waits_its_turn, order, key = entry
+        item = self.items.get(key)
+        if item is None or item.info.order != order or item.place is not Place.HEAP:
+            return None
+        return None if waits_its_turn is (key == self.sticky) else item
 
     def pop(self) -> Pending | None:
         """Takes the head in flight; None when there is none or one is under way already."""

@@ -6,7 +6,7 @@ Equal shapes get equal verdicts (spec/scheduling 9.3, equivalence classes).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import attrs
 
@@ -15,6 +15,9 @@ from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Pending
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
+
+STALE_KEPT = 64
+"""Entries of a heap that may be out of date before it is cleared of them."""
 
 
 class ShapeGroup:
@@ -39,6 +42,9 @@ class ShapeGroup:
         key = item.info.key
         self._orders[key] = item.info.order
         heappush(self._heap, (item.info.order, key))
+        if len(self._heap) > 2 * len(self._orders) + STALE_KEPT:
+            self._heap = [(order, each) for each, order in self._orders.items()]
+            heapify(self._heap)
         if item.reason is None:
             self.untold[key] = None
 

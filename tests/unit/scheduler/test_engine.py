@@ -1069,3 +1069,19 @@ def test_verdict_from_before_a_restart_is_better_than_the_name_of_a_head(cluster
     cluster.submit("stopped", "q", 1, created=1, conditions=[stopped])
     cluster.rest()
     assert later(cluster, 1.0).keys() == {"stopped"}
+
+
+def test_heaps_of_a_replica_that_makes_no_cycles_stay_small(cluster: Cluster) -> None:
+    cluster.queue("q", 1)
+    for number in range(300):
+        name = f"gone-{number}"
+        cluster.submit("same", "q", priority=number % 2)
+        cluster.submit("other", "q")
+        cluster.submit(name, "q", gpu=number)
+        cluster.tell(events.WorkloadGone(key(name)))
+    queue = cluster.engine._queues.queue("q")
+    assert queue is not None
+    assert set(queue.items) == {key("same"), key("other")}
+    assert len(queue._heap) < 100
+    assert all(len(group._heap) < 100 for group in queue._groups.values())
+    assert cluster.rest() == ["same"]
