@@ -90,6 +90,14 @@ def test_a_name_that_came_back_is_not_gone_but_its_first_uid_is() -> None:
     assert gone.uids == {"uid-left"}
 
 
+def test_what_an_object_mentions_is_not_gone() -> None:
+    local = attrs.evolve(
+        commit("team"), new={**obj("team"), "spec": {"clusterQueue": "queue", "owner": "uid-queue"}}
+    )
+    gone = gone_of([commit("queue", ""), commit("queue", "", removed=True), local])
+    assert not any((gone.names, gone.keys, gone.uids))
+
+
 def test_names_of_the_cluster_are_gone_when_no_kind_has_them() -> None:
     gone = gone_of([commit("queue", ""), commit("queue", "", removed=True)])
     assert gone.names == {"queue"}
