@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import click
 
+from .plan import Report
 from .profiles import PROFILES
-from .timeline import counts, summary, timeline
+from .timeline import counts, coverage, summary, timeline
 from .tour import replay, shrunk, tour
 
 __all__ = ["main"]
@@ -55,6 +56,7 @@ class Seeds(click.ParamType[range]):
 @click.option("--leases", is_flag=True, help="Print the calls for Leases, too.")
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 64))
 @click.option("--counts", "counted", is_flag=True, help="Print how often each fault struck.")
+@click.option("--coverage", "covered", is_flag=True, help="Print which calls each fault met.")
 @click.option("--traces", is_flag=True, help="Print a line per seed with the hash of its trace.")
 def main(
     *,
@@ -66,6 +68,7 @@ def main(
     leases: bool,
     workers: int,
     counted: bool,
+    covered: bool,
     traces: bool,
 ) -> None:
     """Try the whole manager in simulated storms, one for each seed."""
@@ -74,22 +77,25 @@ def main(
     if replayed is not None:
         sys.exit(_replay(replayed, profile, shrink=shrink, about=about, leases=leases))
     assert seeds is not None
-    sys.exit(_tour(seeds, profile, workers=workers, counted=counted, traces=traces))
+    reports = _tour(seeds, profile, workers=workers, traces=traces)
+    if counted:
+        _say(counts(reports))
+    if covered:
+        _say(coverage(reports))
+    faults = sum(sum(report.faults.values()) for report in reports)
+    violations = sum(len(report.violations) for report in reports)
+    click.echo(f"{len(reports)} seeds, {faults} faults, {violations} violations")
+    sys.exit(1 if violations else 0)
 
 
-def _tour(seeds: range, profile: str, *, workers: int, counted: bool, traces: bool) -> int:
+def _tour(seeds: range, profile: str, *, workers: int, traces: bool) -> list[Report]:
     reports = []
     for report in tour(seeds, profile, workers=workers):
         reports.append(report)
         if traces:
             click.echo(f"seed {report.seed} ({report.profile}): trace {report.trace}")
         _say(summary(report))
-    if counted:
-        _say(counts(reports))
-    faults = sum(sum(report.faults.values()) for report in reports)
-    violations = sum(len(report.violations) for report in reports)
-    click.echo(f"{len(reports)} seeds, {faults} faults, {violations} violations")
-    return 1 if violations else 0
+    return reports
 
 
 def _replay(seed: int, profile: str, *, shrink: bool, about: str, leases: bool) -> int:

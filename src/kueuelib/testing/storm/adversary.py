@@ -13,7 +13,7 @@ from .exchange import Call
 from .faults import CATALOGUE, FINE, FLOWING, Answer, EventFate, Fate, refusal
 from .profiles import Weather
 
-__all__ = ["Hostile", "Injection"]
+__all__ = ["Hostile", "Injection", "Subject"]
 
 FOCUS = 4.0
 """How much more often the resource in focus is struck."""
@@ -36,6 +36,25 @@ _REFUSED = Answer(503)
 
 
 @attrs.frozen
+class Subject:
+    """What a fault strikes; empty strings for what it does not have.
+
+    Attributes:
+        owner: The process.
+        verb: Of its call; `event` for an event of its watch.
+        resource: Of its call.
+        namespace: Of the object that the call names.
+        name: Of the object that the call names.
+    """
+
+    owner: str = ""
+    verb: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+@attrs.frozen
 class Injection:
     """One injected fault.
 
@@ -43,11 +62,13 @@ class Injection:
         label: What to suppress to prevent it.
         kind: The kind of fault.
         at: The virtual time in seconds.
+        subject: What it strikes.
     """
 
     label: str
     kind: str
     at: float
+    subject: Subject = Subject()
 
 
 class Hostile:
@@ -78,6 +99,7 @@ class Hostile:
         self._only = only
         self._seen = seen
         self._now = start
+        self._subject = Subject()
         self._writes: Counter[str] = Counter()
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
@@ -85,6 +107,7 @@ class Hostile:
         self._now = now
         if not _struck(owner, peer):
             return FINE
+        self._subject = Subject(owner)
         label = f"connect/{owner}/{peer}/{ordinal}"
         if self._strikes(label, "refused", ""):
             return Fate(refuse=_REFUSED, faults=("refused",))
@@ -97,6 +120,7 @@ class Hostile:
         self._now = now
         if not _struck(call.owner, call.peer):
             return FINE
+        self._subject = _subject(call, call.verb)
         if call.verb == "webhook":
             return self._webhook(call)
         if call.resource in self._weather.spared:
@@ -121,6 +145,7 @@ class Hostile:
         self._now = now
         if not _struck(watch.owner, watch.peer) or watch.resource in self._weather.spared:
             return FLOWING
+        self._subject = _subject(watch, "event")
         if _is_bookmark(event):
             # One draw for each stream: all of its bookmarks are missing, or none.
             missing = self._strikes(f"event/{_label(watch)}", "no-bookmarks", "", share=3.0)
@@ -140,6 +165,7 @@ class Hostile:
         self._now = now
         if resource in _QUIET_KINDS:
             return False
+        self._subject = Subject(owner, "", resource, namespace, name)
         key = f"write/{owner}/{resource}/{namespace}/{name}"
         self._writes[key] += 1
         return self._strikes(f"{key}/{self._writes[key]}", "kill-after-write", resource, share=0.3)
@@ -217,7 +243,7 @@ class Hostile:
         return self._only is None or label in self._only
 
     def _note(self, label: str, kind: str) -> None:
-        injection = Injection(label, kind, self._now)
+        injection = Injection(label, kind, self._now, self._subject)
         self.injections.append(injection)
         self.counts[kind] += 1
         if self._seen is not None:
@@ -269,6 +295,10 @@ def _label(call: Call) -> str:
     parts = (call.verb, call.resource, call.namespace, call.name, call.subresource)
     where = "/".join(part for part in parts if part)
     return f"{call.owner}>{call.peer}/{where}/{call.ordinal}"
+
+
+def _subject(call: Call, verb: str) -> Subject:
+    return Subject(call.owner, verb, call.resource, call.namespace, call.name)
 
 
 def _possible(kind: str, call: Call) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from .coverage import Cell
 from .disasters import Disaster, disasters
 from .draws import Draws
 from .faults import CATALOGUE
@@ -121,6 +122,7 @@ class Report:
         lines: The lines of the trace, if they were asked for.
         commits: How many writes the store accepted.
         seconds: How much virtual time passed.
+        cells: How often each combination of `coverage.Cell` occurred.
     """
 
     seed: int
@@ -133,3 +135,4 @@ class Report:
     lines: tuple[str, ...] = ()
     commits: int = 0
     seconds: float = 0.0
+    cells: dict[Cell, int] = attrs.field(factory=dict)

@@ -14,7 +14,8 @@ from kueuelib.jobs.plan import INVALID_RETRY
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 
-from .adversary import Hostile, Injection
+from .adversary import Hostile, Injection, Subject
+from .coverage import Coverage
 from .difference import difference, only_newer_amounts
 from .disasters import Disaster, Stage, perform
 from .draws import Draws
@@ -141,6 +142,7 @@ class _Run:
         self._hash = hashlib.blake2b(digest_size=16)
         self._violations: list[Violation] = []
         self._counts: Counter[str] = Counter()
+        self._coverage = Coverage()
         self._labels: list[str] = []
         self._acts = 0
         self.over = False
@@ -196,6 +198,7 @@ class _Run:
             lines=tuple(self._lines or ()),
             commits=self._commits,
             seconds=self._world.now - self._start,
+            cells=dict(self._coverage.cells),
         )
 
     async def _set_up(self) -> None:
@@ -292,7 +295,8 @@ class _Run:
 
     async def _strike(self, disaster: Disaster) -> None:
         await self._world.sleep(disaster.at)
-        self._injected(Injection(disaster.label, disaster.kind, self._world.now))
+        subject = Subject(disaster.target)
+        self._injected(Injection(disaster.label, disaster.kind, self._world.now, subject))
         await perform(disaster, self._world)
 
     async def _revive(self) -> None:
@@ -311,6 +315,7 @@ class _Run:
     def _committed(self, commit: Commit) -> None:
         self._commits += 1
         self._judge(self._laws.commit(commit))
+        self._coverage.commit(commit)
         if commit.resource not in PASSING:
             self._writes.append(commit)
         if self._commits == MOST_COMMITS:
@@ -332,6 +337,7 @@ class _Run:
 
     def _injected(self, injection: Injection) -> None:
         self._counts[injection.kind] += 1
+        self._coverage.injected(injection)
         self._labels.append(injection.label)
         self._note(f"fault: {injection.kind}: {injection.label}")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from .coverage import Cell, tables
+from .laws import never
 from .plan import Report
 
-__all__ = ["counts", "summary", "timeline"]
+__all__ = ["counts", "coverage", "summary", "timeline"]
 
 _LEASES = "leases"
 
@@ -46,3 +48,15 @@ def counts(reports: Sequence[Report]) -> Iterator[str]:
         yield f"{title}:"
         for name, number in sorted(found.items()):
             yield f"  {number:>10,}  {name}"
+
+
+def coverage(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield tables of what faults met over several reports, and what was never reached."""
+    cells: Counter[Cell] = Counter()
+    sometimes: Counter[str] = Counter()
+    for report in reports:
+        cells.update(report.cells)
+        sometimes.update(report.sometimes)
+    yield from tables(cells)
+    for situation in never(sometimes):
+        yield f"never reached: {situation}"
