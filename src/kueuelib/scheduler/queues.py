@@ -30,13 +30,14 @@ from kueuelib.scheduler.reasons import (
     BehindHead,
     InvalidResources,
     LimitRangeViolated,
+    NamespaceUnknown,
     NoFlavors,
     Reason,
 )
 from kueuelib.scheduler.scopes import Scopes, scope_of
 from kueuelib.scheduler.shapes import OPEN
 from kueuelib.scheduler.silence import Silence
-from kueuelib.scheduler.workload_info import WorkloadInfo, has_verdict
+from kueuelib.scheduler.workload_info import WorkloadInfo, has_verdict, is_outdated
 
 
 class Queues:
@@ -127,8 +128,8 @@ class Queues:
         """Takes over a new or changed pending workload (spec/scheduling 3.4).
 
         A change that can't alter the verdict leaves it where it is, for example the status patch
-        that says why it waits. One in flight stays in flight; its verdict is void if the change
-        matters.
+        that says why it waits. If that says something else than the verdict, it is reported again.
+        One in flight stays in flight; its verdict is void if the change matters.
 
         Args:
             name: the ClusterQueue, which exists.
@@ -141,6 +142,8 @@ class Queues:
         item = queue.items.get(info.key)
         if item is not None and item.info.asks_the_same(info):
             item.info = info
+            if self._is_outdated(queue, item):
+                self._silence.add(info.key, now)
             return
         if item is not None:
             self.forgive(info.key)
@@ -383,12 +386,25 @@ class Queues:
         item, home = self.get(key), self._home.get(key)
         if item is None or home is None or not self._queues[home].active:
             return None
-        if item.place is Place.INADMISSIBLE:
+        if item.place is Place.INADMISSIBLE or self._is_outdated(self._queues[home], item):
             return item.reason
         if has_verdict(item.info.workload):
             return None  # from before a restart, perhaps: better than the name of a head
         first = self._queues[home].first() if item.place is Place.HEAP else None
         return None if first is None or first is item else BehindHead(first.info.key, home)
+
+    @staticmethod
+    def _is_outdated(queue: PendingQueue, item: Pending) -> bool:
+        """Whether the object says something else than the last verdict.
+
+        An older report was stored late: its answer was lost, and the newer one was not written
+        because nothing seemed to differ.
+        """
+        reason = item.reason
+        if reason is None or isinstance(reason, NamespaceUnknown):
+            return False
+        tried = item.place is not Place.HEAP or queue.first() is item
+        return is_outdated(item.info.workload, reason, tried=tried)
 
     def take_untold(self) -> Iterator[tuple[Pending, Reason]]:
         """Workloads to report without a cycle of their own, each with the reason.

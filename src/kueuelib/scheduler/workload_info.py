@@ -38,10 +38,13 @@ from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.limit_ranges import LimitSummary
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.reasons import (
+    PENDING_EVALUATION,
     VERDICTS,
     InvalidResources,
     LimitRangeViolated,
     Reason,
+    condition_reason,
+    render,
 )
 from kueuelib.scheduler.requests import (
     PodRequest,
@@ -280,6 +283,22 @@ def has_verdict(workload: Workload) -> bool:
     if found is None or found.is_true or found.reason not in VERDICTS:
         return False
     return found.observed_generation in (None, workload.metadata.generation)
+
+
+def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
+    """Whether its condition says how it fared in its queue, but something else than its verdict.
+
+    Args:
+        workload: one without quota.
+        reason: the verdict.
+        tried: False if it waits for its turn, so that the name of the head is as good.
+    """
+    found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    if found is None or found.is_true or found.reason not in VERDICTS:
+        return False
+    if found.reason == PENDING_EVALUATION and not tried:
+        return False
+    return (found.reason, found.message) != (condition_reason(reason), render(reason))
 
 
 def is_finished(workload: Workload) -> bool:

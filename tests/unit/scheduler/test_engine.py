@@ -1060,6 +1060,25 @@ def test_who_leaves_is_not_reported(cluster: Cluster) -> None:
     assert "small" not in later(cluster, 1.0)
 
 
+@pytest.mark.parametrize("strategy", [{}, STRICT])
+def test_late_report_of_an_older_verdict_is_corrected(
+    cluster: Cluster, strategy: dict[str, Any]
+) -> None:
+    cluster.queue("q", 2, **strategy)
+    cluster.submit("big", "q", 3)
+    cluster.rest()
+    verdict = cluster.waits[-1]
+    told = make_condition("QuotaReserved", status=False, reason=verdict.condition_reason)
+    told["message"] = verdict.message
+    cluster.submit("big", "q", 3, conditions=[told])
+    assert later(cluster, 3600.0) == {}
+    late = make_condition("QuotaReserved", status=False, reason="WaitingForQuota")
+    cluster.submit("big", "q", 3, conditions=[late])
+    assert later(cluster, 1.0) == {"big": verdict.message}
+    cluster.submit("big", "q", 3, conditions=[told])
+    assert later(cluster, 3600.0) == {}
+
+
 def test_verdict_from_before_a_restart_is_better_than_the_name_of_a_head(cluster: Cluster) -> None:
     verdict = make_condition("QuotaReserved", status=False, reason="ExceedsMaxQuota")
     stopped = make_condition("QuotaReserved", status=False, reason="Suspended")
