@@ -52,6 +52,8 @@ HEARD_OF = (
 )
 """What the server learns of changes of a moment after they are acknowledged."""
 OWN_PREFIXES = ("system-", "system:", "kube-", "apiserver-")
+OWN_LATE = ("/api/v1/namespaces/default", "/api/v1/namespaces/default/services/kubernetes")
+"""What the server makes for itself a while after it is ready; remembered too, or it is removed."""
 _AUTHENTICATION = {
     "apiVersion": "apiserver.config.k8s.io/v1beta1",
     "kind": "AuthenticationConfiguration",
@@ -312,7 +314,7 @@ def _wait(server: RealServer, processes: list[subprocess.Popen[bytes]], work: Pa
             status, said = server.call("GET", "/readyz?verbose")
         except (OSError, http.client.HTTPException) as error:
             status, said = 0, str(error)
-        if status == 200 and server.call("GET", "/api/v1/namespaces/default")[0] == 200:
+        if status == 200 and all(server.call("GET", path)[0] == 200 for path in OWN_LATE):
             return
         ended = any(process.poll() is not None for process in processes)
         if ended or time.monotonic() > deadline:
