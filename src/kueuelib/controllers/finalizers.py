@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from kueuelib.api.meta import Obj, key_of
 from kueuelib.api.names import IN_USE_FINALIZER
-from kueuelib.errors import NotFound
+from kueuelib.errors import Conflict, NotFound
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.informer import Informer
 
 CONFLICT_PAUSE = 0.5
-"""Seconds until a look at the newer object after a conflict, should its delta not come first."""
+"""Seconds until another look after a conflict, which led to a read of the object."""
 
 
 def has_finalizer(obj: Obj) -> bool:
@@ -25,7 +25,7 @@ async def add_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
     """Puts our finalizer on a living object; False when there was nothing to do.
 
     Raises:
-        Conflict: the object changed since it was read.
+        Conflict: the object changed since it was read; it has been read anew.
         ApiError: the server refuses.
         TransportError: no answer.
     """
@@ -58,5 +58,8 @@ async def _write(client: Client, informer: Informer, obj: Obj, finalizers: list[
     except NotFound:
         informer.learn_gone(obj)
         return False
+    except Conflict:
+        await informer.refresh(key_of(obj))
+        raise
     informer.learn(answer)
     return True

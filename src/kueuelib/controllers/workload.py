@@ -151,7 +151,12 @@ class WorkloadReconciler:
             meta = wl["metadata"]
             identity = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
             body = {"metadata": identity, "spec": {"active": False}}
-            workloads.learn(await self._client.patch(resource, key_of(wl), body, PatchType.MERGE))
+            try:
+                answer = await self._client.patch(resource, key_of(wl), body, PatchType.MERGE)
+            except Conflict:
+                await workloads.refresh(key_of(wl))
+                raise
+            workloads.learn(answer)
         elif step.workload is not None:
             await self._writer.store(wl, step.workload)
 

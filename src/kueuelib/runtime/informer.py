@@ -238,7 +238,8 @@ class Informer:
         `NotFound`), or when its answer was lost.
 
         Returns:
-            the object as the server returned it; None if it does not exist.
+            the object as the server returned it, or a newer state that became known while the
+            answer was on its way; None if it does not exist.
 
         Raises:
             ApiError: it could not be read; `NotFound` if the kind is not served.
@@ -248,6 +249,9 @@ class Informer:
         answer = await read(self._client, self.resource, key)
         if answer is not None:
             self.learn(answer)
+            newest = self.store.get(key)
+            if newest is not None and version_number(newest) > version_number(answer):
+                return newest
         elif held is not None:
             self.learn_gone(held)
         return answer

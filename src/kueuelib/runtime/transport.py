@@ -12,6 +12,7 @@ import time
 from typing import Protocol, Self
 
 import aiohttp
+import anyio
 import attrs
 from yarl import URL
 
@@ -192,11 +193,12 @@ class Transport:
         )
 
     async def close(self) -> None:
-        """Close every connection; calling again does nothing."""
+        """Close every connection, also in a cancelled scope; calling again does nothing."""
         self._closed = True
         sessions, self._sessions = self._sessions, None
         if sessions is not None:
-            await sessions.close()
+            with anyio.CancelScope(shield=True):  # it is quick: nobody is waited for
+                await sessions.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import anyio
 import orjson
 import pytest
 from aiohttp import web
@@ -336,3 +337,15 @@ def test_importing_the_client_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_connections_are_closed_when_the_scope_around_them_is_cancelled(serve):
+    url = await serve(Recorder({"kind": "Job", "metadata": {"name": "a"}}))
+    client = client_for(url)
+    with anyio.CancelScope() as scope:
+        async with client:
+            await client.get(JOBS, ObjectKey("ns", "a"))
+            sessions = client.transport._sessions
+            scope.cancel()
+    assert sessions.calls.closed
+    assert sessions.watches.closed

@@ -456,6 +456,18 @@ async def test_what_is_read_again_is_learned(jobs):
     await stopped(task)
 
 
+async def test_an_answer_that_was_overtaken_gives_way_to_the_newer_state(jobs):
+    informer, _ = informer_of(jobs)
+    jobs.put("a")
+    task = await running(informer)
+    await jobs.opened.wait()
+    old, new = jobs.put("a"), jobs.put("a")
+    informer.learn(new)
+    jobs.single = web.json_response(old)
+    assert await informer.refresh(ObjectKey("ns", "a")) == new
+    await stopped(task)
+
+
 async def test_the_last_state_of_an_object_is_its_end(jobs):
     jobs.put("a")
     informer, seen = informer_of(jobs)
