@@ -92,7 +92,7 @@ def test_disasters_come_in_order_within_the_storm_and_strike_what_exists() -> No
             assert one.target in {"server", *(f"manager-{n + 1}" for n in range(drawn.managers))}
         kinds |= {one.kind for one in found}
         assert len({one.label for one in found}) == len(found)
-    assert kinds == {"kill", "pause", "skew", "server-restart", "server-amnesia"}
+    assert kinds == {"kill", "stop", "pause", "skew", "server-restart", "server-amnesia"}
 
 
 def test_calm_weather_has_no_disasters() -> None:

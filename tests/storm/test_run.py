@@ -53,6 +53,9 @@ class World:
     def behind(self) -> bool:
         return self.now < self.behind_until
 
+    def set_witness(self, witness: object) -> None:
+        self.witness = witness
+
     def set_adversary(self, adversary: object) -> None:
         self._calmed = adversary is None
         self.notes.append("calm" if adversary is None else "storm")

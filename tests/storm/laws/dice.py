@@ -34,4 +34,5 @@ class Dice:
 @attrs.frozen
 class Family:
     jobs: tuple[int, int] = (4, 15)
+    crowds: float = 0.0
     users: bool = True

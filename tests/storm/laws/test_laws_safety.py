@@ -366,6 +366,24 @@ def a_leader_that_gave_up_its_lease(story: Story) -> None:
     story.put(WORKLOADS, workload(mine))
 
 
+@breaks("lease-is-taken-when-free")
+def a_lease_that_was_renewed_a_moment_ago(story: Story) -> None:
+    mine, yours = lease("one"), lease("two")
+    mine["spec"]["leaseDurationSeconds"] = 15
+    story.put(LEASES, mine)
+    story.put(LEASES, mine, after=14)
+    story.put(LEASES, yours, "manager-2", after=5)
+
+
+@breaks("quota-is-kept-while-pods-run")
+def quota_that_is_taken_from_running_pods(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(JOBS, with_status(job(suspend=False, kind="Job"), active=1), "server")
+    story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True))
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True), after=9)
+
+
 @breaks("bounded-steps")
 def evicted_again_and_again(story: Story) -> None:
     mine = story.submit(job())
@@ -455,4 +473,24 @@ def test_a_user_may_suspend_a_job_that_is_started_again() -> None:
     story.put(WORKLOADS, workload(story.submit(job()), **ADMITTED))
     for actor in ("manager-1", "user", "manager-1"):
         story.put(JOBS, job(suspend=actor == "user"), actor)
+    assert story.broken == []
+
+
+def test_a_lease_that_has_expired_may_be_taken() -> None:
+    story = Story()
+    mine, yours = lease("one"), lease("two")
+    mine["spec"]["leaseDurationSeconds"] = 15
+    story.put(LEASES, mine)
+    story.put(LEASES, yours, "manager-2", after=15)
+    assert story.broken == []
+
+
+def test_quota_is_released_when_the_pods_have_stopped() -> None:
+    story = Story()
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    for active in (1, 0):
+        story.put(JOBS, with_status(job(suspend=active == 0, kind="Job"), active=active), "server")
+    story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True))
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True))
     assert story.broken == []

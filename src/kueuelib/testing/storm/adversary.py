@@ -13,7 +13,7 @@ from .exchange import Call
 from .faults import CATALOGUE, FINE, FLOWING, Answer, EventFate, Fate, refusal
 from .profiles import Weather
 
-__all__ = ["Hostile", "Injection", "Subject"]
+__all__ = ["Hostile", "Injection", "Lagging", "Subject"]
 
 FOCUS = 4.0
 """How much more often the resource in focus is struck."""
@@ -71,6 +71,31 @@ class Injection:
     subject: Subject = Subject()
 
 
+class Lagging:
+    """What remains in the calm: replicas that never reach the version that a client has seen.
+
+    A kind that nobody writes may stay like that for ever (kubernetes#107133).
+    """
+
+    def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
+        """Return the fate of an attempt to connect: nothing happens."""
+        del owner, peer, ordinal, now
+        return FINE
+
+    def call(self, call: Call, now: float) -> Fate:
+        """Return the fate of a request."""
+        del now
+        ours = _struck(call.owner, call.peer) and call.verb == "list"
+        if ours and _possible("too-large-version", call) and "continue=" not in call.query:
+            return Fate(refuse=_AHEAD, faults=("too-large-version",))
+        return FINE
+
+    def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
+        """Return the fate of one event of a watch: nothing happens."""
+        del watch, number, event, now
+        return FLOWING
+
+
 class Hostile:
     """The adversary of one seed.
 
@@ -101,6 +126,7 @@ class Hostile:
         self._now = start
         self._subject = Subject()
         self._writes: Counter[str] = Counter()
+        self._frozen: dict[tuple[str, str], float] = {}
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of an attempt to connect."""
@@ -150,6 +176,9 @@ class Hostile:
             # One draw for each stream: all of its bookmarks are missing, or none.
             missing = self._strikes(f"event/{_label(watch)}", "no-bookmarks", "", share=3.0)
             return EventFate(drop=True, faults=("no-bookmarks",)) if missing else FLOWING
+        frozen = self._frozen.get((watch.owner, watch.resource), 0.0) - now
+        if frozen > 0.0:  # the replica whose list was old is still behind
+            return EventFate(delay=frozen, faults=("stale-list",))
         label = f"event/{_label(watch)}/{number}"
         for kind, fate in _ENDS.items():
             # A watch has many events: an end strikes each a fifth as often as a fault a call.
@@ -176,10 +205,10 @@ class Hostile:
             if call.verb not in CATALOGUE[kind].verbs or not _possible(kind, call):
                 continue
             if self._strikes(label, kind, call.resource):
-                return self._made(kind, label)
+                return self._made(kind, label, call)
         return FINE
 
-    def _made(self, kind: str, label: str) -> Fate:
+    def _made(self, kind: str, label: str, call: Call) -> Fate:
         draws = self._draws
         fate = FINE
         match kind:
@@ -192,7 +221,9 @@ class Hostile:
             case "late-504":
                 fate = Fate(instead=_TIMEOUT)
             case "stale-list":
-                fate = Fate(stale_list=draws.scaled(f"{label}/age", 0.5, 120.0))
+                age = draws.scaled(f"{label}/age", 0.5, 120.0)
+                self._frozen[call.owner, call.resource] = self._now + age
+                fate = Fate(stale_list=age)
             case "429":
                 pause = draws.integer(f"{label}/pause", 1, 8)
                 text = "too many requests, please try again later"

@@ -45,6 +45,10 @@ class Stage(Protocol):
         """End a process at once."""
         ...
 
+    async def stop_manager(self, name: str) -> bool:
+        """End a process with grace."""
+        ...
+
     def pause(self, name: str) -> None:
         """Hold a process."""
         ...
@@ -78,7 +82,7 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
     """Draw the disasters of one seed, in the order of time."""
     found = []
     profile = weather.profile
-    for kind in ("kill", "pause", "skew", "server-restart", "server-amnesia"):
+    for kind in ("kill", "stop", "pause", "skew", "server-restart", "server-amnesia"):
         if kind not in weather.rates:
             continue
         for number in range(draws.integer(f"{kind}/count", *profile.disasters)):
@@ -90,7 +94,7 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
                 kind=kind,
                 target="server" if kind.startswith("server") else manager,
             )
-            if kind == "kill":
+            if kind in ("kill", "stop"):
                 seconds = draws.uniform(f"{label}/seconds", *RESTART_AFTER)
                 disaster = attrs.evolve(disaster, seconds=seconds)
             elif kind == "pause":
@@ -111,6 +115,12 @@ async def perform(disaster: Disaster, stage: Stage) -> None:
     match disaster.kind:
         case "kill":
             stage.kill(disaster.target)
+            await stage.sleep(disaster.seconds)
+            if not stage.alive(disaster.target):
+                await stage.start_manager(disaster.target)
+        case "stop":
+            if stage.alive(disaster.target):
+                await stage.stop_manager(disaster.target)
             await stage.sleep(disaster.seconds)
             if not stage.alive(disaster.target):
                 await stage.start_manager(disaster.target)

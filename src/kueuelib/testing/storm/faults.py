@@ -189,6 +189,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind("no-bookmarks", "event", "bookmarks are best effort"),
         Kind("kill", "disaster", "a process crashes between any two writes"),
         Kind("kill-after-write", "disaster", "a process crashes right after a write"),
+        Kind("stop", "disaster", "a new version is rolled out: a process is asked to stop"),
         Kind("pause", "disaster", "a machine suspends a process for any time"),
         Kind("skew", "disaster", "clocks of machines differ in offset and rate"),
         Kind("server-restart", "disaster", "an API server restarts and keeps its history"),

@@ -12,6 +12,7 @@ from kueuelib.testing.storm.exchange import (
     LAST_CHUNK,
     Call,
     Lines,
+    body_of,
     chunk,
     head_length,
     is_chunked,
@@ -153,13 +154,17 @@ class Link:
 
     def _begin(self, raw: bytes) -> None:
         call = self.wire.calls.recognise(self.client.owner.name, self.peer, raw)
+        if self.wire.witness is not None:
+            self.wire.witness.sent(call, self.wire.loop.now)
         fate = self.wire.fate(call)
         if self.wire.tell is not None:
             marks = f" [{' '.join(fate.faults)}]" if fate.faults else ""
             self.wire.note(f"{call.owner} -> {call.peer}: {call.title} #{call.ordinal}{marks}")
         if fate.refuse is not None:
             answer = fate.refuse
-            self._give(response(answer.status, answer.headers, answer.body), fate.delay + LATENCY)
+            message = response(answer.status, answer.headers, answer.body)
+            self._give(message, fate.delay + LATENCY)
+            self._witness(call, message, fate.delay + LATENCY)
             return
         if fate.stale_list is not None:
             body = self.wire.stale(call, fate.stale_list)
@@ -204,7 +209,21 @@ class Link:
                 self._farewell()
                 return
             self._pass(bytes(exchange.answer), fate)
+            if not (fate.silent or fate.lose_answer or fate.cut_answer is not None):
+                self._witness(call, bytes(exchange.answer), fate.answer_delay)
             self._next()
+
+    def _witness(self, call: Call, message: bytes, seconds: float) -> None:
+        """Tell the witness of an answer, at once after the client was given it."""
+        witness, loop = self.wire.witness, self.wire.loop
+        if witness is None or self._mute:
+            return
+
+        def arrived() -> None:
+            if not self.client.is_closing():
+                witness.answered(call, status_of(message), body_of(message), loop.now)
+
+        self.client.arrive(arrived, seconds)
 
     def _tell(self, exchange: _Exchange, what: str) -> None:
         if self.wire.tell is not None:

@@ -104,7 +104,8 @@ def tolerance(drawn: Weather) -> Tolerance:
         lag += drawn.profile.pauses[1]
     if "skew" in active:
         lag += drawn.profile.skew
-    return Tolerance(lag=lag)
+    wait = drawn.longest if "slow-connect" in active else 0.0
+    return Tolerance(lag=lag, patience=BASE_LAG + wait)
 
 
 @attrs.frozen

@@ -30,7 +30,7 @@ _WIRE: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"conn
 _WATCH: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"watch", "event"})
 _WEBHOOK: Final = frozenset(k.name for k in CATALOGUE.values() if k.place == "webhook")
 _SERVER: Final = frozenset({"server-restart", "server-amnesia"})
-_RESTARTS: Final = _SERVER | {"kill", "kill-after-write"}
+_RESTARTS: Final = _SERVER | {"kill", "kill-after-write", "stop"}
 _SLOW: Final = frozenset({"delay", "slow-answer"})
 _DELAYS: Final = frozenset({"delay", "slow-answer", "event-delay", "slow-connect"})
 
@@ -49,6 +49,7 @@ class Profile:
         managers: Numbers of managers, one of which a seed draws.
         users: Whether hostile users take part.
         jobs: The least and the largest number of jobs.
+        crowds: The probability of a crowd: many short jobs of all priorities that come in waves.
         disasters: The least and the largest number of disasters of each active kind.
         pauses: Bounds of the length of a pause in seconds.
         skew: The largest offset of a clock in seconds.
@@ -64,6 +65,7 @@ class Profile:
     managers: tuple[int, ...] = (1, 1, 1, 2)
     users: bool = True
     jobs: tuple[int, int] = (6, 14)
+    crowds: float = 0.0
     disasters: tuple[int, int] = (1, 3)
     pauses: tuple[float, float] = (0.5, 60.0)
     skew: float = 30.0
@@ -183,6 +185,7 @@ PROFILES: Final[dict[str, Profile]] = {
             rates=(0.1, 0.5),
             managers=(1,),
             users=False,
+            crowds=0.5,
         ),
         Profile(
             "lossy",
@@ -208,14 +211,21 @@ PROFILES: Final[dict[str, Profile]] = {
         ),
         Profile(
             "leaders",
-            kinds=_DELAYS | {"pause", "skew", "429", "503", "outage"},
-            always=_SLOW | {"pause"},
+            kinds=_DELAYS | {"stop", "pause", "skew", "429", "503", "outage"},
+            always=_SLOW | {"pause", "stop"},
             managers=(2,),
         ),
-        Profile("crash", kinds=_DELAYS | {"kill", "kill-after-write"}, always=_SLOW | {"kill"}),
-        Profile("server", kinds=_SERVER | _WATCH | {"410"}, always=_SERVER | _SLOW, managers=(1,)),
+        Profile(
+            "crash", kinds=_DELAYS | {"stop", "kill", "kill-after-write"}, always=_SLOW | {"kill"}
+        ),
+        Profile(
+            "server",
+            kinds=_SERVER | _WATCH | {"410"},
+            always=_SERVER | _SLOW | {"too-large-version"},
+            managers=(1,),
+        ),
         Profile("webhooks", kinds=_WEBHOOK | _DELAYS, always=_WEBHOOK | _SLOW, rates=(0.1, 0.5)),
-        Profile("users", kinds=_DELAYS, always=_SLOW, jobs=(8, 15), managers=(1,)),
+        Profile("users", kinds=_DELAYS, always=_SLOW, jobs=(8, 15), managers=(1,), crowds=0.4),
     )
 }
 """Every profile, by name."""

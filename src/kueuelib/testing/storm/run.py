@@ -14,17 +14,19 @@ from kueuelib.jobs.plan import INVALID_RETRY
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 
-from .adversary import Hostile, Injection, Subject
+from .adversary import Hostile, Injection, Lagging, Subject
 from .coverage import Coverage
 from .difference import difference, only_newer_amounts
 from .disasters import Disaster, Stage, perform
 from .draws import Draws
 from .faults import Adversary
 from .history import Commit
-from .laws import Laws, Violation
-from .plan import Plan, Report
+from .laws import Conduct, Laws, Violation
+from .plan import Plan, Report, tolerance
+from .settings import LEASE_SECONDS
 from .users import FAILING, Act, Api, insist
 from .users import perform as perform_act
+from .wire import Witness
 
 __all__ = ["LIMIT", "QUIET", "Theatre", "storm"]
 
@@ -93,6 +95,10 @@ class Theatre(Stage, Protocol):
         """Wait until a manager is ready."""
         ...
 
+    def set_witness(self, witness: Witness | None) -> None:
+        """Choose who is told of calls and answers."""
+        ...
+
     def set_adversary(self, adversary: Adversary | None) -> None:
         """Hand the wire over, or heal it."""
         ...
@@ -157,6 +163,9 @@ class _Run:
             only=plan.only,
             seen=self._injected,
         )
+        self._conduct = Conduct(
+            tolerance(plan.weather), LEASE_SECONDS, world.now, lambda found: self._judge([found])
+        )
         self._context = contextvars.copy_context()
         main = asyncio.current_task()
         assert main is not None, "a storm runs in a task"
@@ -168,13 +177,15 @@ class _Run:
         world = self._world
         world.trace = self._write
         world.listeners.append(self._committed)
+        world.set_witness(self._conduct)
         await self._set_up()
         self._note(f"storm: begins, {self._forecast()}")
         self._storming = True
         world.set_adversary(self._hostile)
         await self._rage()
         self._storming = False
-        world.set_adversary(None)
+        lags = self._plan.weather.rates.keys() >= {"too-large-version", "server-amnesia"}
+        world.set_adversary(Lagging() if lags else None)
         await self._calm()
         if await self._come_to_rest():
             await self._restart()
@@ -237,6 +248,8 @@ class _Run:
         for name in world.managers:
             world.resume(name)
             world.skew(name, 0.0, 1.0)
+        if "server-amnesia" in self._plan.weather.rates:
+            await world.restart_server(history=False)
         user = world.user()
         await self._revive()
         for act in self._plan.scenario.calm:

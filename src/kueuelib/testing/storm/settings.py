@@ -12,6 +12,8 @@ RESPAWN_SECONDS: Final = 1.0
 """After which a manager that ended by itself is started again."""
 INSTALLER: Final = "installer"
 USER: Final = "user"
+LEASE_SECONDS: Final = 30.0
+"""After which a Lease that is not renewed may be taken."""
 CONFIGURATION: Final[Mapping[str, Any]] = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta1",
     "kind": "Configuration",
@@ -22,7 +24,7 @@ CONFIGURATION: Final[Mapping[str, Any]] = {
     # Twice as patient as usual: most calls of a quiet cluster renew a Lease.
     "leaderElection": {
         "leaderElect": True,
-        "leaseDuration": "30s",
+        "leaseDuration": f"{LEASE_SECONDS:g}s",
         "renewDeadline": "20s",
         "retryPeriod": "5s",
     },

@@ -14,7 +14,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -87,6 +87,26 @@ class Place:
         """There is nothing to close."""
 
 
+class Witness(Protocol):
+    """Sees what is sent and what arrives."""
+
+    def sent(self, call: Call, now: float) -> None:
+        """A call sets out."""
+        ...
+
+    def answered(self, call: Call, status: int, body: bytes, now: float) -> None:
+        """The whole answer to a call has arrived."""
+        ...
+
+    def reborn(self, owner: str) -> None:
+        """A process of that name starts."""
+        ...
+
+    def woken(self, owner: str, now: float) -> None:
+        """A process goes on that was held."""
+        ...
+
+
 class Wire:
     """All connections of a world.
 
@@ -100,6 +120,7 @@ class Wire:
         links: the open connections, oldest first.
         stale: the body of an answer from the past (seconds ago), or None if it cannot be had.
         tell: gets a line about every call, answer and event.
+        witness: is told of every call, and of every answer that arrives.
     """
 
     def __init__(self, loop: StormLoop) -> None:
@@ -112,6 +133,7 @@ class Wire:
         self.calls = Calls()
         self.stale: Callable[[Call, float], bytes | None] = lambda _call, _seconds: None
         self.tell: Callable[[str], None] | None = None
+        self.witness: Witness | None = None
         self.requests = 0
         self._reached: dict[int, tuple[Listener, str]] = {}
         self._attempts: Counter[tuple[str, str]] = Counter()

@@ -41,7 +41,7 @@ from kueuelib.testing.storm.settings import (
     USER,
     WEBHOOK_PORT,
 )
-from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, WEBHOOK_HOST, Place, Wire
+from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, WEBHOOK_HOST, Place, Wire, Witness
 
 
 class _Server(ApiServer):
@@ -238,6 +238,8 @@ class World:
 
         name = running.owner.name
         while not running.life.stopped:
+            if self.wire.witness is not None:
+                self.wire.witness.reborn(name)
             try:
                 once = lives_of(self._configuration, "storm", self._endpoint, assemble)
                 await live_until(running.life, once, math.inf)
@@ -266,6 +268,8 @@ class World:
     def resume(self, name: str) -> None:
         """Let a paused process go on."""
         self.tell(f"{name} goes on")
+        if self.wire.witness is not None:
+            self.wire.witness.woken(name, self.now)
         self.loop.resume(self.owner(name))
 
     def skew(self, name: str, offset: float, rate: float) -> None:
@@ -310,6 +314,10 @@ class World:
     def compact(self) -> None:
         """Forget all old resource versions, as etcd does; open watches go on where they can."""
         self.server.service.storage.compact()
+
+    def set_witness(self, witness: Witness | None) -> None:
+        """Choose who is told of calls and of answers that arrive."""
+        self.wire.witness = witness
 
     def set_adversary(self, adversary: Adversary | None) -> None:
         """Choose who owns the wire; None: nothing happens to anybody."""

@@ -9,15 +9,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from kueuelib.testing.storm.history import Commit, Obj
+from kueuelib.testing.storm.laws.conduct import CONDUCT, Conduct
 from kueuelib.testing.storm.laws.law import Law, Tolerance, Violation
 from kueuelib.testing.storm.laws.memory import Memory
 from kueuelib.testing.storm.laws.rest import REST_LAWS, Rest
 from kueuelib.testing.storm.laws.safety import SAFETY, SafetyLaw
 from kueuelib.testing.storm.laws.sometimes import SITUATIONS, never, situations
 
-__all__ = ["LAWS", "SITUATIONS", "Law", "Laws", "Tolerance", "Violation", "never"]
+__all__ = ["LAWS", "SITUATIONS", "Conduct", "Law", "Laws", "Tolerance", "Violation", "never"]
 
-LAWS: tuple[Law, ...] = (*(one.law for one in SAFETY), *(one.law for one in REST_LAWS))
+LAWS: tuple[Law, ...] = (
+    *(one.law for one in SAFETY),
+    *CONDUCT,
+    *(one.law for one in REST_LAWS),
+)
 """All of them, for documentation and reports."""
 
 

@@ -6,6 +6,7 @@ import attrs
 
 COMMIT = "commit"
 REST = "rest"
+CALL = "call"
 
 
 @attrs.frozen
@@ -35,7 +36,8 @@ class Law:
 
     Attributes:
         name: short, with hyphens.
-        when: `commit` (holds in every stored state) or `rest` (holds once all is quiet).
+        when: `commit` (holds in every stored state), `call` (holds of every call that is sent) or
+            `rest` (holds once all is quiet).
         sentence: what has to hold.
     """
 
@@ -54,8 +56,10 @@ class Tolerance:
             decision has to agree with the stored state.
         burst: commits of managers to one object within `window` seconds.
         window: seconds over which bursts are counted.
+        patience: seconds that a write may wait for a connection after it was made.
     """
 
     lag: float = 0.0
     burst: int = 40
     window: float = 30.0
+    patience: float = 2.0

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws.memory import Memory, is_manager
+from kueuelib.testing.storm.laws.reading import spec
+
+RATIO = 1.5
+"""By how much the clock of a candidate may run faster than that of a leader."""
 
 
 def only_the_leader_writes(memory: Memory, commit: Commit) -> Iterator[str]:
@@ -29,3 +33,16 @@ def only_the_leader_writes(memory: Memory, commit: Commit) -> Iterator[str]:
         if late > memory.tolerance.lag:
             where = "/".join(lease)
             yield f"{commit.actor} wrote it {late:g} s after the Lease {where} was given up"
+
+
+def lease_is_taken_when_free(memory: Memory, commit: Commit) -> Iterator[str]:
+    """Nobody takes a Lease that another one holds and renewed a moment ago."""
+    old, new = spec(commit.old or {}), spec(commit.new or {})
+    before, after = old.get("holderIdentity"), new.get("holderIdentity")
+    renewed = memory.renewed.get((commit.namespace, commit.name))
+    if not before or not after or before == after or renewed is None:
+        return
+    lasts = float(old.get("leaseDurationSeconds") or 0.0)
+    passed = commit.at - renewed
+    if passed < lasts / RATIO:
+        yield f"{after} took it {passed:g} s after {before} had renewed it for {lasts:g} s"

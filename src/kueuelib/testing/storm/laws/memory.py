@@ -19,6 +19,7 @@ from kueuelib.testing.storm.laws.reading import (
     PODS,
     WORKLOADS,
     admitted,
+    busy,
     condition,
     finalizers,
     group_of,
@@ -110,6 +111,8 @@ class Memory:
         required: when the checks that a ClusterQueue requires last changed, by name.
         terms: the leader by Lease.
         leaderless: when a Lease was given up, by Lease.
+        renewed: when a Lease was written last, by Lease.
+        busy: since when pods of a job, or a pod, have been running, by UID.
         turns: changes of queues, flavors and checks by users.
         budgets: steps of managers since a Workload last reserved quota, by subject.
         changed: when the spec of a Workload or a queue changed, or its deletion was requested.
@@ -129,6 +132,8 @@ class Memory:
         self.required: dict[str, float] = {}
         self.terms: dict[Key, Term] = {}
         self.leaderless: dict[Key, float] = {}
+        self.renewed: dict[Key, float] = {}
+        self.busy: dict[str, float] = {}
         self.turns = 0
         self.budgets: dict[str, Budget] = defaultdict(Budget)
         self.changed: dict[tuple[str, str, str], float] = {}
@@ -167,8 +172,10 @@ class Memory:
             self._learn_workload(commit, ours)
         elif resource == JOBS:
             self._learn_job(commit, ours)
+            self._learn_activity(commit)
         elif resource == PODS:
             self._learn_pod(commit, ours)
+            self._learn_activity(commit)
         elif resource == CLUSTER_QUEUES:
             self._learn_queue(commit)
         elif resource == LEASES and ours:
@@ -238,6 +245,13 @@ class Memory:
         if group := group_of(pod):
             self.groups[f"{commit.namespace}/{group}"].add(uid(pod))
 
+    def _learn_activity(self, commit: Commit) -> None:
+        identity = uid(commit.present)
+        if commit.new is None or not busy(commit.new):
+            self.busy.pop(identity, None)
+        else:
+            self.busy.setdefault(identity, commit.at)
+
     def _learn_queue(self, commit: Commit) -> None:
         before, after = spec(commit.old or {}), spec(commit.new or {})
         if before == after:
@@ -255,6 +269,7 @@ class Memory:
         key = (commit.namespace, commit.name)
         holder = str(spec(commit.new or {}).get("holderIdentity") or "")
         term = self.terms.get(key)
+        self.renewed[key] = commit.at
         if not holder:
             self.terms.pop(key, None)
             self.leaderless.setdefault(key, commit.at)

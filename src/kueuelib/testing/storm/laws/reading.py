@@ -156,6 +156,13 @@ def suspended(job: Obj) -> bool:
     return spec(job).get("suspend") is True
 
 
+def busy(obj: Obj) -> bool:
+    """Whether a pod runs, or pods of a Job do."""
+    if obj.get("kind") == "Job":
+        return int(status(obj).get("active") or 0) > 0
+    return status(obj).get("phase") == "Running"
+
+
 def job_end(job: Obj) -> str:
     """`Complete` or `Failed` for a Job that has ended, else empty."""
     return next((kind for kind in ("Complete", "Failed") if holds(job, kind)), "")

@@ -22,6 +22,7 @@ from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
+    LEASES,
     LOCAL_QUEUES,
     PODS,
     WORKLOADS,
@@ -58,6 +59,7 @@ SAFETY = (
     _law("checks-before-admission", conditions.checks_before_admission, WORKLOADS),
     _law("started-by-admission", starts.started_by_admission, JOBS, PODS),
     _law("one-start-per-admission", starts.one_start_per_admission, JOBS),
+    _law("quota-is-kept-while-pods-run", starts.quota_is_kept_while_pods_run, WORKLOADS),
     _law("quota-not-exceeded", quota_law.quota_not_exceeded, WORKLOADS),
     _law("usage-is-what-pods-request", placement.usage_is_what_pods_request, WORKLOADS),
     _law("reserved-from-its-queue", placement.reserved_from_its_queue, WORKLOADS),
@@ -65,6 +67,7 @@ SAFETY = (
     _law("events-are-about-real-objects", identity.events_are_about_real_objects, EVENTS),
     _law("no-job-is-deleted", identity.no_job_is_deleted, JOBS),
     _law("only-the-leader-writes", leaders.only_the_leader_writes, *LED),
+    _law("lease-is-taken-when-free", leaders.lease_is_taken_when_free, LEASES),
     _law("bounded-steps", bounds.bounded_steps, WORKLOADS),
     _law("no-burst", bounds.no_burst, *LED),
 )

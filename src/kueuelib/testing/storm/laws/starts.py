@@ -10,8 +10,12 @@ from kueuelib.testing.storm.laws.reading import (
     JOBS,
     WORKLOADS,
     admitted,
+    controller,
+    finished,
     gated,
     group_of,
+    is_group,
+    reserving,
     subject_of,
     suspended,
 )
@@ -52,3 +56,15 @@ def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
     found = memory.admissions[subject_of(commit.new)]
     if found.ever and not found.unused:
         yield "it was started again without a new admission"
+
+
+def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str]:
+    """A manager takes quota from a Workload only when the pods of its job have stopped."""
+    old, new = commit.old, commit.new
+    if old is None or not is_manager(commit.actor) or is_group(old):
+        return
+    if not reserving(old) or not admitted(old) or reserving(new) or finished(new):
+        return
+    since = memory.busy.get(str(controller(old).get("uid")))
+    if since is not None and not memory.within_lag(since, commit.at):
+        yield f"it lost its quota, but its pods have been running for {commit.at - since:g} s"

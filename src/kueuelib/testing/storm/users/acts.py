@@ -74,6 +74,11 @@ class Family(Protocol):
         """Whether users interfere."""
         ...
 
+    @property
+    def crowds(self) -> float:
+        """The probability of a crowd."""
+        ...
+
 
 @attrs.frozen
 class Act:

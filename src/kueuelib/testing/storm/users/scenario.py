@@ -6,13 +6,15 @@ from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
 from kueuelib.testing.storm.users.hostility import draw_hostility
 from kueuelib.testing.storm.users.queues import CHECK, CHECKS, draw_cluster
-from kueuelib.testing.storm.users.work import draw_work
+from kueuelib.testing.storm.users.work import draw_crowd, draw_work
 
 SECONDS = 180.0
 """Virtual seconds within which users act."""
 APPROVAL_SECONDS = 15.0
 """Seconds between two looks at Workloads that wait for approval."""
 TRICKS = (3, 10)
+CROWD = (24, 40)
+"""The least and the largest number of jobs in a crowd."""
 
 
 def scenario(draws: Draws, profile: Family) -> Scenario:
@@ -24,7 +26,10 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
     """
     cluster = draw_cluster(draws)
     queues = tuple(one["metadata"]["name"] for one in cluster.local_queues)
-    works = draw_work(draws, draws.integer("works", *profile.jobs), queues, SECONDS * 0.7)
+    if draws.chance("crowd", profile.crowds):
+        works = draw_crowd(draws, draws.integer("works", *CROWD), queues)
+    else:
+        works = draw_work(draws, draws.integer("works", *profile.jobs), queues, SECONDS * 0.7)
     found = [act for work in works for act in work.submit(work.at)]
     if profile.users and works:
         count = draws.integer("tricks", *TRICKS)

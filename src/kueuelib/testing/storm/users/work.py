@@ -17,6 +17,10 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
+WAVES = 3
+"""In which the jobs of a crowd come."""
+WAVE_SECONDS = 6.0
+"""How long the jobs of a wave keep coming."""
 RUN = "kueuelib.dev/run-seconds"
 EXIT = "kueuelib.dev/exit-code"
 
@@ -73,6 +77,25 @@ def draw_work(draws: Draws, count: int, queues: tuple[str, ...], seconds: float)
         seconds: all arrive within this time.
     """
     return [_work(draws, f"work-{number}", queues, seconds) for number in range(1, count + 1)]
+
+
+def draw_crowd(draws: Draws, count: int, queues: tuple[str, ...]) -> list[Work]:
+    """Draws many short jobs that come in waves, those of a higher priority often a little later."""
+    waves = [draws.uniform(f"wave-{number}", 0.0, 60.0) for number in range(WAVES)]
+    return [_in_crowd(draws, f"work-{number}", queues, waves) for number in range(1, count + 1)]
+
+
+def _in_crowd(draws: Draws, name: str, queues: tuple[str, ...], waves: list[float]) -> Work:
+    level = draws.choice(f"{name}/priority", ("", *LEVELS))
+    late = LEVELS.get(level, 0) > 0 and draws.chance(f"{name}/late", 0.5)
+    spread = 2 * WAVE_SECONDS if late else WAVE_SECONDS
+    at = draws.choice(f"{name}/wave", waves) + draws.uniform(f"{name}/at", 0.0, spread)
+    labels = {QUEUE: draws.choice(f"{name}/queue", queues)}
+    if level:
+        labels[PRIORITY] = level
+    notes = {RUN: f"{draws.uniform(f'{name}/run', 0.5, 6.0):.1f}"}
+    cpu = draws.choice(f"{name}/cpu", ("500m", "1", "1"))
+    return Work(JOB, name, at, (_job(name, 1, labels, notes, cpu),))
 
 
 def _work(draws: Draws, name: str, queues: tuple[str, ...], seconds: float) -> Work:

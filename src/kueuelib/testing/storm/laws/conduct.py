@@ -1,0 +1,261 @@
+"""What must hold of the calls that managers send, whatever becomes of them.
+
+A store only shows writes that succeeded. A manager that forgets what it wrote, or tries in vain
+again and again, is protected by conflicts and seen nowhere but on the wire.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import attrs
+
+from kueuelib.testing.storm.laws.law import CALL, Law, Tolerance, Violation
+from kueuelib.testing.storm.laws.memory import is_manager
+from kueuelib.testing.storm.laws.reading import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LEASES,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOADS,
+)
+
+SERVER = "server"
+LED = frozenset({WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES})
+"""What only the leader writes."""
+WRITES = frozenset({"create", "update", "patch", "apply", "delete"})
+WINDOW = 10.0
+"""Seconds over which calls are counted."""
+MOST = 60
+"""Calls of one kind about one object within the window."""
+
+RELEASED = Law(
+    "no-write-after-release", CALL, "Who gave the Lease up sends no more writes as the leader."
+)
+LEASED = Law(
+    "writes-within-the-lease",
+    CALL,
+    "A leader sends writes only while the Lease that it renewed last has not expired.",
+)
+REMEMBERED = Law(
+    "own-answers-are-remembered",
+    CALL,
+    "A write is not made from a state older than what the server has told this process.",
+)
+REPEATED = Law(
+    "conflicts-are-read-again",
+    CALL,
+    "What a conflict has refused is not sent again before the object is asked for.",
+)
+BOUNDED = Law("calls-are-bounded", CALL, "The same call is not sent again and again in no time.")
+
+CONDUCT = (RELEASED, LEASED, REMEMBERED, REPEATED, BOUNDED)
+"""All of them."""
+
+Key = tuple[str, str, str]
+"""Resource, namespace and name."""
+
+
+class Call(Protocol):
+    """What these laws read of a request."""
+
+    @property
+    def owner(self) -> str:
+        """The process that sent it."""
+        ...
+
+    @property
+    def peer(self) -> str:
+        """The process that receives it."""
+        ...
+
+    @property
+    def verb(self) -> str:
+        """The Kubernetes verb."""
+        ...
+
+    @property
+    def resource(self) -> str:
+        """The resource with its group."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, or an empty string."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the object, or an empty string."""
+        ...
+
+    @property
+    def subresource(self) -> str:
+        """The subresource, or an empty string."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """How a timeline names it."""
+        ...
+
+    @property
+    def body(self) -> bytes:
+        """The body."""
+        ...
+
+
+@attrs.define
+class Process:
+    """What one process has sent and heard.
+
+    Attributes:
+        renewed: when it sent the claim of a Lease that was granted last.
+        released: whether it gave the Lease up since.
+        claims: when claims were sent whose answers are awaited, by identity of the call.
+        known: the newest version that an answer has shown, and when it came.
+        refused: bodies that a conflict refused since the object was asked for last.
+        again: bodies that are sent again because the server asked for it.
+        times: instants of recent calls.
+    """
+
+    renewed: float
+    released: bool = False
+    claims: dict[int, float] = attrs.field(factory=dict)
+    known: dict[Key, tuple[int, float]] = attrs.field(factory=dict)
+    refused: dict[Key, set[bytes]] = attrs.field(factory=lambda: defaultdict(set))
+    again: set[bytes] = attrs.field(factory=set)
+    times: dict[tuple[str, ...], deque[float]] = attrs.field(factory=lambda: defaultdict(deque))
+
+
+class Conduct:
+    """Follows the calls of managers and says where a law is broken.
+
+    Args:
+        tolerance: what the adversary of this run makes legal.
+        lease: seconds that a Lease lasts, in the time of the world.
+        start: the virtual time; who writes first is believed to lead since then.
+        accuse: called with every violation.
+    """
+
+    def __init__(
+        self,
+        tolerance: Tolerance,
+        lease: float,
+        start: float,
+        accuse: Callable[[Violation], None],
+    ) -> None:
+        self._tolerance = tolerance
+        self._lease = lease
+        self._start = start
+        self._accuse = accuse
+        self._processes: dict[str, Process] = {}
+
+    def reborn(self, owner: str) -> None:
+        """A process of that name starts: it knows nothing and leads nobody."""
+        self._processes[owner] = Process(-math.inf)
+
+    def woken(self, owner: str, now: float) -> None:
+        """A process goes on that was held: what came meanwhile comes now."""
+        process = self._of(owner)
+        process.known = {key: (version, now) for key, (version, _) in process.known.items()}
+
+    def sent(self, call: Call, now: float) -> None:
+        """A call sets out."""
+        if call.peer != SERVER or not is_manager(call.owner):
+            return
+        process = self._of(call.owner)
+        broken = list(self._judge(process, call, now))
+        if call.verb in ("get", "list"):
+            for key in list(process.refused):
+                if key[0] == call.resource and call.name in ("", key[2]):
+                    del process.refused[key]
+        if call.resource == LEASES and call.verb in WRITES:
+            process.released = not _holder(call)
+            if not process.released:
+                process.claims[id(call)] = now
+        for law, text in broken:
+            self._accuse(Violation(law.name, now, call.title, f"{call.owner} {text}"))
+
+    def answered(self, call: Call, status: int, body: bytes, now: float) -> None:
+        """The whole answer to a call has arrived."""
+        if call.peer != SERVER or not is_manager(call.owner):
+            return
+        process = self._of(call.owner)
+        if call.resource == LEASES:
+            claimed = process.claims.pop(id(call), None)
+            if claimed is not None and status < 300:
+                process.renewed = max(process.renewed, claimed)
+            return
+        key = _key(call)
+        if status == 429:
+            process.again.add(call.body)
+        elif status == 409 and call.verb in WRITES and call.verb != "create":
+            process.refused[key].add(call.body)
+        elif status < 300 and call.name and (version := _version(_parsed(body))):
+            before = process.known.get(key, (0, now))
+            if version > before[0]:
+                process.known[key] = (version, now)
+
+    def _judge(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+        if call.verb != "watch":
+            yield from self._count(process, call, now)
+        if call.verb not in WRITES or call.resource not in LED:
+            return
+        if process.released:
+            yield RELEASED, "sent it after it had given the Lease up"
+        elif now - process.renewed > self._lease:
+            yield LEASED, f"sent it {now - process.renewed:g} s after it last renewed the Lease"
+        key = _key(call)
+        base = _version(_parsed(call.body))
+        if base and call.body in process.refused.get(key, ()):
+            yield REPEATED, "sent again what a conflict has refused, and did not ask for the object"
+        version, at = process.known.get(key, (0, now))
+        late = now - at
+        if (
+            0 < base < version
+            and late > self._tolerance.patience
+            and call.body not in process.again
+        ):
+            yield REMEMBERED, f"made it from version {base}, but has known {version} for {late:g} s"
+
+    def _count(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+        times = process.times[call.verb, *_key(call), call.subresource]
+        times.append(now)
+        while times[0] < now - WINDOW:
+            times.popleft()
+        if call.name and len(times) > MOST:
+            times.clear()
+            yield BOUNDED, f"sent it more than {MOST} times within {WINDOW:g} s"
+
+    def _of(self, owner: str) -> Process:
+        return self._processes.setdefault(owner, Process(self._start))
+
+
+def _key(call: Call) -> Key:
+    return call.resource, call.namespace, call.name
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    """An object; empty for anything else."""
+    try:
+        found = json.loads(body) if body[:1] == b"{" else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _version(obj: dict[str, Any]) -> int:
+    """The resource version in an object; 0 for none."""
+    found = str((obj.get("metadata") or {}).get("resourceVersion") or "")
+    return int(found) if found.isdecimal() else 0
+
+
+def _holder(call: Call) -> str:
+    """Whom the Lease in a call names."""
+    return str((_parsed(call.body).get("spec") or {}).get("holderIdentity") or "")
