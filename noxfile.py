@@ -71,6 +71,12 @@ def storm(session: nox.Session) -> None:
     session.run("python", "-m", "kueuelib.testing.storm", "--counts", *seeds)
 
 
+@nox.session(name="storm-mutants")
+def storm_mutants(session: nox.Session) -> None:
+    """Faults in the shell of the manager, each of which has to break a law in a storm."""
+    session.run("python", "tests/mutants/run_shell_mutants.py", *session.posargs)
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks: prints figures and ratios, asserts no times."""

@@ -1,4 +1,5 @@
-"""The list of mutants fits the sources; whether tests kill them is seen by `nox -s mutants`."""
+"""The lists of mutants fit the sources; whether tests and storms find them is seen by
+`nox -s mutants storm-mutants`."""
 
 from __future__ import annotations
 
@@ -7,9 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shell_mutants import SOURCES, ShellMutant, shell_mutants
+
+from kueuelib.testing.storm.profiles import PROFILES
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1] / "src" / "kueuelib" / "scheduler"
+SHELL_MUTANTS = shell_mutants()
 MUTANTS = yaml.safe_load((HERE / "mutants.yaml").read_text())
 
 
@@ -25,3 +30,22 @@ def test_mutants_have_names_of_their_own_and_are_many() -> None:
     names = [mutant["id"] for mutant in MUTANTS]
     assert len(names) == len(set(names))
     assert len(names) >= 20
+
+
+@pytest.mark.parametrize("mutant", SHELL_MUTANTS, ids=lambda mutant: mutant.id)
+def test_every_fault_of_the_shell_changes_what_is_there_once_and_is_python(
+    mutant: ShellMutant,
+) -> None:
+    for edit in mutant.edits:
+        source = (SOURCES / edit.file).read_text()
+        assert source.count(edit.old) == 1, edit
+        changed = source.replace(edit.old, edit.new)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+    assert mutant.profile in PROFILES
+    assert mutant.why
+
+
+def test_faults_of_the_shell_have_names_of_their_own_and_are_many() -> None:
+    names = {mutant.id for mutant in SHELL_MUTANTS}
+    assert len(names) == len(SHELL_MUTANTS)
+    assert len(names) >= 25

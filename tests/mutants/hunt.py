@@ -1,0 +1,53 @@
+"""Plays storms until a law is broken, and says which, as one line of JSON.
+
+    python tests/mutants/hunt.py FIRST:LAST PROFILE MOST [SEED ...]
+
+Seeds that a mixed tour plays with `PROFILE` come first, those of the swarm next. Seeds that are
+named are left out, and no more than `MOST` are played.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from kueuelib.testing.storm.tour import profile_of, tour
+
+
+def ordered(first: int, last: int, profile: str) -> list[int]:
+    """The seeds, those first that are the most likely to show a fault."""
+
+    def rank(seed: int) -> tuple[bool, bool, int]:
+        found = profile_of(seed)
+        return found != profile, found != "swarm", seed
+
+    return sorted(range(first, last + 1), key=rank)
+
+
+def hunt(seeds: list[int]) -> dict[str, object]:
+    """What the first seed shows that breaks a law; only how many were played when none does."""
+    played = 0
+    for report in tour(seeds, workers=1):
+        played += 1
+        if report.violations:
+            first = report.violations[0]
+            return {
+                "played": played,
+                "seed": report.seed,
+                "profile": report.profile,
+                "law": first.law,
+                "text": f"{first.object}: {first.text}",
+            }
+    return {"played": played}
+
+
+def main(args: list[str]) -> None:
+    """Hunts."""
+    span, profile, most, *skipped = args
+    first, _, last = span.partition(":")
+    seeds = [seed for seed in ordered(int(first), int(last), profile) if str(seed) not in skipped]
+    sys.stdout.write(json.dumps(hunt(seeds[: int(most)])) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
