@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 
+import attrs
 import programs
 
 from kueuelib.testing.storm.exchange import Call
@@ -202,6 +203,11 @@ async def stale(world):
     world.set_adversary(adversary)
     call = Call("x", "server", "GET", "/apis/batch/v1/jobs", listed, "list", JOBS, "", "", "", 0)
     seen = len(json.loads(world.wire.stale(call, world.now - 1.0))["items"])
+    (*_, (_, newest)) = world.revisions
+    least = attrs.evolve(call, query=f"resourceVersion={newest}")
+    fresh = len(json.loads(world.wire.stale(least, world.now - 1.0))["items"])
+    future = attrs.evolve(call, query=f"resourceVersion={newest + 1}")
+    refused = world.wire.stale(future, world.now - 1.0) is None
     await world.start_manager("manager-1")
     await world.ready("manager-1")
     world.set_adversary(None)
@@ -211,6 +217,8 @@ async def stale(world):
         "complete": programs.complete(world),
         "hits": len(adversary.hits),
         "seen": seen,
+        "fresh": fresh,
+        "refused": refused,
     }
 
 

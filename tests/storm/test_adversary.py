@@ -61,13 +61,16 @@ def test_every_fault_of_calls_does_strike() -> None:
     assert set(struck) == wanted - {"outage"}
 
 
-@pytest.mark.parametrize("query", ["", "resourceVersion=17", "limit=500", "continue=abc"])
-def test_only_a_list_at_version_0_is_ever_stale(query: str) -> None:
+@pytest.mark.parametrize(
+    "query", ["", "limit=500", "continue=abc", "resourceVersion=17&resourceVersionMatch=Exact"]
+)
+def test_a_list_that_has_to_be_new_is_never_stale(query: str) -> None:
     assert all(fate.stale_list is None for fate in fates("list", query=query))
 
 
-def test_a_list_at_version_0_may_be_stale() -> None:
-    assert any(fate.stale_list for fate in fates("list", query="resourceVersion=0"))
+@pytest.mark.parametrize("query", ["resourceVersion=0", "resourceVersion=17"])
+def test_a_list_not_older_than_a_version_may_be_stale(query: str) -> None:
+    assert any(fate.stale_list for fate in fates("list", query=query))
 
 
 def test_a_watch_without_a_version_never_expires() -> None:

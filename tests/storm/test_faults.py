@@ -56,6 +56,8 @@ def test_a_list_from_the_past_shows_what_was_then_and_no_manager_asks_for_one(fo
     stale = found["stale"]
     assert stale["hits"] == 0
     assert stale["seen"] == 0
+    assert stale["fresh"] == 3
+    assert stale["refused"]
     assert stale["complete"] == 3
 
 

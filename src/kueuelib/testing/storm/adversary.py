@@ -33,6 +33,8 @@ _AHEAD = refusal(
 _BROKEN = refusal(500, "InternalError", "conversion webhook failed: connection refused")
 _GARBAGE = Answer(200, b"<html>502 Bad Gateway</html>", (("Content-Type", "text/html"),))
 _REFUSED = Answer(503)
+_EXACT = frozenset({"limit", "resourceVersionMatch"})
+"""Parameters with which a version does not just mean *not older than that*."""
 
 
 @attrs.frozen
@@ -336,7 +338,8 @@ def _possible(kind: str, call: Call) -> bool:
     """Whether the parameters of a call permit a fault of this kind."""
     if kind not in {"stale-list", "too-large-version", "410"}:
         return True
-    version = parse_qs(call.query).get("resourceVersion", [""])[0]
+    query = parse_qs(call.query)
+    version = query.get("resourceVersion", [""])[0]
     if kind == "stale-list":
-        return version == "0"
+        return version == "0" or (bool(version) and not query.keys() & _EXACT)
     return version not in {"", "0"}

@@ -61,8 +61,8 @@ class Fate:
         cut_answer: The connection is reset after this share (0 to 1) of the answer's bytes.
         silent: The server handles the request, but no byte arrives: the client has to time out.
         instead: The server handles the request; this answer arrives instead of its own.
-        stale_list: Answer from the state this many seconds ago; only for a list or get with
-            `resourceVersion=0`.
+        stale_list: Answer from the state this many seconds ago, but not from one older than the
+            `resourceVersion` of the request; only for a list or get that names one.
         faults: The names of the injected faults, for counting.
     """
 
@@ -168,7 +168,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind(
             "stale-list",
             "call",
-            "resourceVersion=0 means any version: another replica may lag",
+            "resourceVersion=0 means any version, another one means not older: replicas may lag",
             frozenset({"get", "list"}),
         ),
         Kind(

@@ -20,11 +20,13 @@ _PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeout
 def past_list(world: World, call: Call, seconds: float) -> bytes | None:
     """The body of a list as it would have been answered so many seconds ago.
 
-    Only for calls that allow any version of everything of a kind, in the version in which it is
-    stored; None for all others, and when the past is no longer known.
+    Only for calls that allow any version, or any that is not older than a given one, of everything
+    of a kind, in the API version in which it is stored. None for all others, and when the past is
+    no longer known.
     """
     query = parse_qs(call.query)
-    if call.verb != "list" or query.get("resourceVersion") != ["0"] or not query.keys() <= _PLAIN:
+    (least,) = query.get("resourceVersion", [""])
+    if call.verb != "list" or not least.isdecimal() or not query.keys() <= _PLAIN:
         return None
     plural, _, group = call.resource.partition(".")
     service = world.server.service
@@ -34,7 +36,9 @@ def past_list(world: World, call: Call, seconds: float) -> bytes | None:
     index = bisect_right(world.revisions, (world.now - seconds, 2**62))
     if not index:
         return None
-    revision = world.revisions[index - 1][1]
+    revision = max(world.revisions[index - 1][1], int(least))
+    if revision > world.revisions[-1][1]:
+        return None
     table = service.storage.table(kind.table)
     version = call.path.split("/")[3 if group else 2]
     try:
