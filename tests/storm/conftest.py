@@ -18,7 +18,7 @@ def _simulate(file, names, seed=0, disorder=0.0, hash_seed=0):
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -109,6 +109,30 @@ async def late_after_death(world):
     }
 
 
+async def lagging_candidate(world):
+    """The watches of a candidate are a minute and a half late when the leader dies."""
+    await world.start_manager("manager-2")
+    await world.ready("manager-2")
+    slow = EventFate(delay=90.0, faults=("event-delay",))
+    adversary = Scripted(event=lambda watch, _n, _e: slow if watch.owner == "manager-2" else None)
+    world.set_adversary(adversary)
+    await programs.fill(world, 6)
+    await world.sleep(12)
+    world.kill("manager-1")
+    killed = len(world.lines)
+    await world.sleep(80)
+    refused = [line for line in world.lines[killed:] if _is_refused(line, "manager-2")]
+    quiet = await world.quiet(100, 900)
+    return {"quiet": quiet, "complete": programs.complete(world), "refused": refused}
+
+
+def _is_refused(line, name):
+    """Whether a line of the trace is about a write that the server refused."""
+    _, answered, rest = line.partition(f"{name} <- server: ")
+    call, _, answer = rest.rpartition(": ")
+    return bool(answered) and not call.startswith(("get ", "list ")) and answer.startswith("4")
+
+
 async def no_bookmarks(world):
     drop = EventFate(drop=True)
     adversary = Scripted(event=lambda _w, _n, event: drop if b'"BOOKMARK"' in event[:40] else None)

@@ -158,6 +158,7 @@ async def paused(world):
     begun = len(world.history)
     await world.sleep(60)
     meanwhile = {commit.actor for commit in world.history[begun:]}
+    woken = len(world.lines)
     world.resume("manager-1")
     quiet = await world.quiet(30, 300)
     leases = [commit for commit in world.history if commit.resource.startswith("leases")]
@@ -165,8 +166,17 @@ async def paused(world):
         "quiet": quiet,
         "complete": complete(world),
         "meanwhile": sorted(meanwhile),
+        "woken": [line for line in world.lines[woken:] if _writes_as_leader(line, "manager-1")],
         "holder": leases[-1].new["spec"]["holderIdentity"],
     }
+
+
+def _writes_as_leader(line, name):
+    """Whether a line of the trace is about a write that only a leader may send."""
+    _, sent, call = line.partition(f"{name} -> server: ")
+    verb, _, target = call.partition(" ")
+    led = target.startswith(("workloads.", "jobs.", "clusterqueues.", "localqueues."))
+    return bool(sent) and led and verb in ("create", "update", "patch", "apply", "delete")
 
 
 async def skewed(world):

@@ -61,6 +61,7 @@ def test_a_manager_that_slept_beyond_its_lease_does_not_lead(found):
     paused = found["paused"]
     assert paused["complete"] == 6
     assert paused["meanwhile"] == ["manager-2", "server"]
+    assert paused["woken"] == []
     assert paused["holder"].startswith("manager-2_")
 
 

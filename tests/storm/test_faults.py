@@ -14,7 +14,7 @@ EVENTS = (
     "events_silent",
     "no_bookmarks",
 )
-OTHERS = ("no_bookmarks", "stale", "webhook_away", "late_after_death")
+OTHERS = ("no_bookmarks", "stale", "webhook_away", "late_after_death", "lagging_candidate")
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +73,9 @@ def test_what_was_asked_for_is_done_after_the_death_of_who_asked(found):
     assert late["before"] == 0
     assert late["after"] >= 2
     assert late["complete"] == 2
+
+
+def test_a_new_leader_knows_what_its_watches_have_not_delivered_yet(found):
+    candidate = found["lagging_candidate"]
+    assert candidate["refused"] == []
+    assert candidate["complete"] == 6
