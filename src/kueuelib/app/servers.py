@@ -32,7 +32,7 @@ def add_servers(
         contact = ServerContact(client)
         probes.add_ready_check("apiserver", contact.problem, shown=True)
         probes.add_ready_check("webhook", lambda: "" if webhooks.serving else "not serving yet")
-        probes.add_ready_check("manager", lambda: "" if manager.ready else "not started yet")
+        probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
         manager.add(Group.SERVERS, contact, "contact with the API server")
         manager.add(Group.SERVERS, probes, "probes")
     address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
@@ -61,7 +61,7 @@ async def waiting_probes(
         return
     contact = ServerContact(client, patience=0.0)
     probes.add_ready_check("apiserver", contact.problem, shown=True)
-    probes.add_ready_check("manager", lambda: "not started yet")
+    probes.add_ready_check("manager", lambda: "waits for the API server")
     started = asyncio.Event()
     task = asyncio.create_task(probes.run(started.set), name="probes")
     waiting = asyncio.create_task(started.wait())

@@ -427,8 +427,8 @@ class BehindHead:
     def text(self) -> str:
         """The words of the condition message."""
         return (
-            f"Workload {self.head} is ahead of it in ClusterQueue {self.cluster_queue} "
-            "and has to be admitted first"
+            f"Not evaluated yet: workload {self.head} was the head of ClusterQueue "
+            f"{self.cluster_queue} when this one came to rest behind it"
         )
 
 

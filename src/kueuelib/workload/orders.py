@@ -24,8 +24,8 @@ order ended. A line of the table is what waits, a column what is submitted:
 means as well that the victim is not only assumed: its reservation was seen, so `A` is done. Why so:
 
 - An admission that nobody began to write needs no eviction: it is just not written.
-- One that may have been stored, because its answer was lost, is written again first. Only so it is
-  known what became of it, and until then its quota may not be given to anybody else.
+- One that may have been stored, because its answer was lost, is written again first. The
+  answer says what became of it. Until then its quota is not free for others.
 - A reason to wait, or a new admission, is only found for a Workload that the engine does not
   charge. It has ended the assumption, or seen the victim leave, by itself (the Workload was held
   back, deleted, released), so the order is void and must not be written any more. A new admission
@@ -307,9 +307,9 @@ def foregone(what: What, holder: Holder | None) -> Outcome | None:
         return None
     if holder is None or holder.uid != what.uid:
         return Outcome.GONE
-    return (
-        None if holder.assumed else Outcome.STORED
-    )  # by an attempt without an answer; it was seen
+    if holder.assumed:
+        return None
+    return Outcome.STORED  # by an attempt whose answer was lost: the reservation was seen since
 
 
 class OrderBook:

@@ -993,7 +993,10 @@ def test_who_waits_behind_a_blocked_head_is_reported_once_at_rest(cluster: Clust
     assert cluster.cycle() == ["big"]
     assert later(cluster, 0.5) == {}
     assert cluster.engine.next_deadline() == NOW + 1.0
-    message = "Workload ns/big is ahead of it in ClusterQueue q and has to be admitted first"
+    message = (
+        "Not evaluated yet: workload ns/big was the head of ClusterQueue q "
+        "when this one came to rest behind it"
+    )
     assert later(cluster, 0.5) == {"small": message}
     assert cluster.engine.next_deadline() is None
     assert later(cluster, 3600.0) == {}
@@ -1022,7 +1025,7 @@ def test_new_head_that_is_blocked_has_a_verdict_of_its_own(cluster: Cluster) -> 
     cluster.submit("big", "q", 3)
     cluster.submit("next", "q", 4, created=1)
     cluster.rest()
-    assert "ns/big is ahead" in later(cluster, 1.0)["next"]
+    assert "ns/big was the head" in later(cluster, 1.0)["next"]
     cluster.tell(events.WorkloadGone(key("big")))
     assert "insufficient" in later(cluster, 0.0)["next"]
 

@@ -153,7 +153,7 @@ def _why(found: Explanation) -> str:
     if isinstance(outcome.reason, LocalQueueMissing) and not outcome.reason.name:
         return f"It waits: {condition_reason(outcome.reason)}: it names no LocalQueue"
     if not outcome.evaluated:
-        return "It waits behind others: its ClusterQueue does not get as far as to try it."
+        return "It waits behind others: its ClusterQueue does not try it before them."
     return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"
 
 
