@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -11,20 +10,15 @@ import attrs
 import orjson
 
 from kueuelib.api.kinds import EVENTS, LEASES
-from kueuelib.app.configuration import Configuration, parse_configuration
-from kueuelib.app.installation import Plan, install
-from kueuelib.app.wiring import assemble_manager, lives_of
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.storage import Change
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.lives import Life, live_until
-from kueuelib.runtime.manager import Manager
-from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.transport import Transport
 from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
+from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import judge
@@ -32,16 +26,12 @@ from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import ACTOR, OWNER, STORM, Owner
 from kueuelib.testing.storm.past import past_list
-from kueuelib.testing.storm.settings import (
-    CONFIGURATION,
-    INSTALLER,
-    NAMESPACE,
-    RESPAWN_SECONDS,
-    SERVER_PORT,
-    USER,
-    WEBHOOK_PORT,
-)
-from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, WEBHOOK_HOST, Place, Wire, Witness
+from kueuelib.testing.storm.program import Process, Program
+from kueuelib.testing.storm.settings import INSTALLER, RESPAWN_SECONDS, SERVER_PORT, USER
+from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, Place, Wire, Witness
+
+READY = 120.0
+"""Seconds within which a process has to be ready."""
 
 
 class _Server(ApiServer):
@@ -56,19 +46,13 @@ class Running:
     """One start of a manager.
 
     Attributes:
-        owner: its process.
-        life: ends it.
-        manager: None until its parts are known.
-        telemetry: what it measures.
-        telemetries: the same of all its lives.
+        owner: its name, clocks and chance.
+        process: what it runs.
         task: runs it.
     """
 
     owner: Owner
-    life: Life
-    manager: Manager | None = None
-    telemetry: Telemetry | None = None
-    telemetries: list[Telemetry] = attrs.field(factory=list)
+    process: Process
     task: asyncio.Task[Any] | None = None
 
 
@@ -78,7 +62,9 @@ class World:
     Args:
         seed: of all chance.
         disorder: the share of callbacks that do not wait for their turn.
-        configuration: of the managers, decoded; None for the usual one.
+        program: what managers run; None for the bundled manager.
+        companions: programs beside it, by the names of their processes. They are installed
+            first, and the adversary leaves them alone.
         log: whether log lines of the managers get into the trace.
 
     Attributes:
@@ -95,31 +81,34 @@ class World:
         seed: int = 0,
         *,
         disorder: float = 0.0,
-        configuration: Mapping[str, Any] | None = None,
+        program: Program | None = None,
+        companions: Mapping[str, Program] | None = None,
         log: bool = False,
     ) -> None:
         self.seed = seed
         self.loop = StormLoop(seed, disorder)
         asyncio.set_event_loop(self.loop)
         self.wire = Wire(self.loop)
-        self.wire.clean |= {INSTALLER, USER}
+        self.wire.clean |= {INSTALLER, USER, *(companions or {})}
         self.wire.stale = lambda call, seconds: past_list(self, call, seconds)
         self.history: list[Commit] = []
         self.listeners: list[Callable[[Commit], None]] = []
         self.trace: Callable[[str], None] | None = None
         self.endings: list[str] = []
         self.revisions: list[tuple[float, int]] = []
-        self._configuration: Configuration = parse_configuration(
-            dict(configuration or CONFIGURATION), "storm"
-        )
+        self.program: Program = program or BundledManager()
+        self.companions: Mapping[str, Program] = companions or {}
         self._decoded: dict[tuple[str, str, str], Any] = {}
         self._lives: dict[str, int] = {}
         self._owners: list[Owner] = []
         self.managers: dict[str, Running] = {}
+        self._beside: dict[str, Running] = {}
         self._started: list[Running] = []
         self._server_owner = self._new_owner(SERVER)
         substitutes.install(self.loop, self._logged if log else None)
-        services = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
+        services = {
+            name: address for each in self._programs() for name, address in each.services.items()
+        }
         self.server: ApiServer = _Server(port=SERVER_PORT, simulate=True, services=services)
         self._endpoint: Endpoint | None = None
         self._last_write = 0.0
@@ -149,14 +138,21 @@ class World:
             source="storm",
         )
         await self.loop.spawn(self._new_owner(INSTALLER), self._install())
+        for name, program in self.companions.items():
+            self._beside[name] = self._start(name, program)
+            await _until_ready(self, self._beside[name], READY)
         for name in managers or ("manager-1",):
             await self.start_manager(name)
             await self.ready(name)
 
     async def _install(self) -> None:
         assert self._endpoint is not None
-        async with Client(Transport(self._endpoint), field_manager="kueue") as client:
-            await install(client, Plan(NAMESPACE), 60.0)
+        for each in self._programs():
+            async with Client(Transport(self._endpoint), field_manager="kueue") as client:
+                await each.install(client, self.user(INSTALLER))
+
+    def _programs(self) -> tuple[Program, ...]:
+        return (*self.companions.values(), self.program)
 
     @property
     def now(self) -> float:
@@ -203,52 +199,37 @@ class World:
         found = self.managers.get(name)
         if found is not None and found.owner.alive:
             raise ValueError(f"{name} runs already")
-        running = Running(self._new_owner(name), Life())
-        self.managers[name] = running
-        self._started.append(running)
-        self.tell(f"{name} starts")
-        running.task = self.loop.spawn(running.owner, self._manage(running))
+        self.managers[name] = self._start(name, self.program)
+        self._started.append(self.managers[name])
 
-    async def ready(self, name: str, limit: float = 120.0) -> None:
+    async def ready(self, name: str, limit: float = READY) -> None:
         """Wait until all parts of a manager that may run do.
 
         Raises:
             TimeoutError: they do not within so many seconds.
         """
-        end = self.now + limit
-        while (manager := self.managers[name].manager) is None or not manager.ready:
-            if self.now > end:
-                raise TimeoutError(f"{name} is not ready after {limit:g} s")
-            await self.sleep(0.05)
+        await _until_ready(self, self.managers[name], limit)
+
+    def _start(self, name: str, program: Program) -> Running:
+        assert self._endpoint is not None, "boot the world first"
+        running = Running(self._new_owner(name), program.process(self._endpoint))
+        self.tell(f"{name} starts")
+        running.task = self.loop.spawn(running.owner, self._manage(running))
+        return running
 
     async def _manage(self, running: Running) -> None:
-        """Run a manager, again when it ended by itself, as a kubelet does."""
-
-        async def assemble(
-            manager: Manager,
-            configuration: Configuration,
-            client: Client,
-            telemetry: Telemetry,
-            version: str,
-            source: str,
-        ) -> None:
-            running.manager, running.telemetry = manager, telemetry
-            running.telemetries.append(telemetry)
-            await assemble_manager(manager, configuration, client, telemetry, version, source)
-
-        name = running.owner.name
-        while not running.life.stopped:
+        """Run a process, again when it ended by itself, as a kubelet does."""
+        name, process = running.owner.name, running.process
+        while not process.stopped:
             if self.wire.witness is not None:
                 self.wire.witness.reborn(name)
             try:
-                once = lives_of(self._configuration, "storm", self._endpoint, assemble)
-                await live_until(running.life, once, math.inf)
+                await process.run()
                 why = "stopped"
             except Exception as error:  # noqa: BLE001 - a program that ends is reported
                 why = f"{type(error).__name__}: {error}"
                 self.endings.append(f"{name}: {why}")
             self.tell(f"{name} ended: {why}")
-            running.manager = None
             await asyncio.sleep(RESPAWN_SECONDS)
 
     # ---- disasters
@@ -289,7 +270,7 @@ class World:
         """End a manager with grace; whether it ended in so many seconds."""
         running = self.managers[name]
         self.tell(f"{name} is asked to stop")
-        self.loop.call_soon(running.life.stop)
+        self.loop.call_soon(running.process.stop)
         assert running.task is not None
         done, _ = await asyncio.wait((running.task,), timeout=limit)
         self.kill(name)
@@ -359,7 +340,7 @@ class World:
 
     def metrics(self, name: str) -> dict[str, float]:
         """What a manager measures: `name{label="value"}` to a number."""
-        telemetry = self.managers[name].telemetry
+        telemetry = (self.managers[name].process.telemetries or [None])[-1]
         found: dict[str, float] = {}
         for line in telemetry.render().decode().splitlines() if telemetry else ():
             if line and not line.startswith("#"):
@@ -370,10 +351,10 @@ class World:
     def inside(self) -> list[Violation]:
         """What is wrong in the memory of the managers that run, at rest."""
         return judge(
-            {name: one.manager for name, one in self.managers.items() if one.owner.alive},
+            {name: one.process.root for name, one in self.managers.items() if one.owner.alive},
             self.objects,
             self.history,
-            [(one.owner.name, each) for one in self._started for each in one.telemetries],
+            [(one.owner.name, each) for one in self._started for each in one.process.telemetries],
             self.now,
         )
 
@@ -419,3 +400,12 @@ class World:
 
     def _logged(self, line: str) -> None:
         self.tell(f"{OWNER.get().name}: {line}")
+
+
+async def _until_ready(world: World, running: Running, limit: float) -> None:
+    end = world.now + limit
+    while not running.process.ready:
+        if world.now > end:
+            why = "".join(f"; {text}" for text in world.endings[-1:])
+            raise TimeoutError(f"{running.owner.name} is not ready after {limit:g} s{why}")
+        await world.sleep(0.05)

@@ -1,0 +1,78 @@
+"""The seam between a world and the program in it: what is installed, and what a process runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.testing.storm.api import Api
+
+__all__ = ["Process", "Program"]
+
+
+class Process(Protocol):
+    """One process of a program, from its start until it is killed.
+
+    A process that ends by itself runs again a second later, as a kubelet does it.
+    """
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that may run does."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        ...
+
+    @property
+    def root(self) -> object:
+        """What leads to everything in its memory, or None if the world cannot look into it."""
+        ...
+
+    @property
+    def telemetries(self) -> Sequence[Telemetry]:
+        """The metrics of each of its lives, the newest last; empty if the world can read none."""
+        ...
+
+    async def run(self) -> None:
+        """Run until the end.
+
+        Raises:
+            Exception: The program failed; the world reports it and runs it again.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Request an orderly end; do not run again."""
+        ...
+
+
+class Program(Protocol):
+    """What a world runs."""
+
+    @property
+    def services(self) -> Mapping[str, str]:
+        """Addresses of its webhook Services: `namespace/name` to `host:port`."""
+        ...
+
+    async def install(self, client: Client, api: Api) -> None:
+        """Prepare the cluster, before the first process starts.
+
+        Args:
+            client: Calls over the wire, with an administrator's rights and without faults.
+            api: The same calls without the wire, for raw objects.
+        """
+        ...
+
+    def process(self, endpoint: Endpoint) -> Process:
+        """Return a new process that does not run yet.
+
+        Args:
+            endpoint: The API server.
+        """
+        ...
