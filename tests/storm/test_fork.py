@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from kueuelib.testing.storm.fork import run_all
+import pytest
+
+from kueuelib.testing.storm.fork import CopyFailed, apart, run_all
 
 
 def _play(state, job):
@@ -40,3 +42,34 @@ def test_who_stops_listening_leaves_no_process():
     outcomes = run_all([], ["one", "hangs"], _play, workers=2, limit=50.0)
     assert next(outcomes).job == "one"
     outcomes.close()
+
+
+def test_one_thing_is_done_apart():
+    state = []
+    assert apart(lambda: state.append(1) or os.getpid(), limit=60.0) != os.getpid()
+    assert state == []
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (lambda: 1 / 0, "ZeroDivisionError"),
+        (lambda: os._exit(3), "the process ended with 3"),
+    ],
+)
+def test_what_fails_apart_says_why(work, why):
+    with pytest.raises(CopyFailed, match=why):
+        apart(work, limit=60.0)
+
+
+def test_what_takes_too_long_apart_ends_with_its_own_copies(tmp_path):
+    note = tmp_path / "pid"
+
+    def hang(_, job):
+        note.write_text(str(os.getpid()))
+        time.sleep(600)
+
+    with pytest.raises(CopyFailed, match="TimeoutError: took too long"):
+        apart(lambda: list(run_all([], ["one"], hang)), limit=1.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)

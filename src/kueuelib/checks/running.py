@@ -19,6 +19,7 @@ from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import WAIT_FOR_SERVER, connect, wait_for_server
+from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
@@ -35,7 +36,7 @@ RETRY_SHARE = 2 / 15
 
 async def serve(
     *checks: Check,
-    kubeconfig: str | os.PathLike[str] | None = None,
+    kubeconfig: str | os.PathLike[str] | Endpoint | None = None,
     context: str | None = None,
     server_timeout: float = WAIT_FOR_SERVER,
     namespace: str = "",
@@ -49,7 +50,7 @@ async def serve(
 
     Args:
         checks: what to run.
-        kubeconfig: where the cluster is; found by kubectl's rules when None.
+        kubeconfig: a file, found by kubectl's rules when None; or where the server is.
         context: the context of the kubeconfig.
         server_timeout: seconds to wait for the API server at the start.
         namespace: of the Lease; when empty the pod's, outside of a cluster `kueue-system`.
@@ -116,7 +117,7 @@ class _Server:
     """Whom to connect to, on behalf of which checks."""
 
     checks: Sequence[Check]
-    kubeconfig: str | os.PathLike[str] | None
+    kubeconfig: str | os.PathLike[str] | Endpoint | None
     context: str | None
 
     async def connect(self) -> Client:

@@ -1,4 +1,4 @@
-"""The pytest plug-in: an API server for each test that asks for one.
+"""The pytest plug-in: an API server for each test that asks for one, and storms.
 
 ```python
 @pytest.mark.api_server(simulate=True)
@@ -11,10 +11,14 @@ def test_my_script(kubeconfig):
 
 The options of the marker are those of `kueuelib.testing.background.BackgroundServer`. `client`
 needs pytest-asyncio; the others work in every test.
+
+The fixture `storm` plays storms, see `kueuelib.testing.hostile`. `--storm-seeds FIRST:LAST` chooses
+the seeds of all tests that use it, `--storm-replay SEED` prints the timeline of one.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -27,6 +31,7 @@ import pytest
 if TYPE_CHECKING:
     from kueuelib.runtime.client import Client
     from kueuelib.testing.background import BackgroundServer
+    from kueuelib.testing.hostile import Storm
 
 F = TypeVar("F", bound=Callable[..., Any])
 async_fixture: Callable[[F], F] = pytest.fixture  # type: ignore[assignment]
@@ -45,6 +50,44 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{MARKER}(simulate=False, authorization='always', start_time=None): how the server of "
         "the test is to be",
     )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of storms."""
+    group = parser.getgroup("storms", "storms of kueuelib.testing.hostile")
+    group.addoption(
+        "--storm-seeds", metavar="FIRST:LAST", help="play these seeds, the last one included"
+    )
+    group.addoption(
+        "--storm-replay",
+        type=int,
+        metavar="SEED",
+        help="play one seed and show all of its timeline",
+    )
+
+
+@pytest.fixture
+def storm(request: pytest.FixtureRequest) -> Storm:
+    """Plays storms against a program; see `kueuelib.testing.hostile`."""
+    from kueuelib.testing.hostile import Storm
+
+    text = request.config.getoption("storm_seeds")
+    return Storm(
+        again=f"pytest {shlex.quote(request.node.nodeid)}",
+        seeds=None if text is None else _seeds(text),
+        replayed=request.config.getoption("storm_replay"),
+    )
+
+
+def _seeds(text: str) -> range:
+    first, colon, last = text.partition(":")
+    try:
+        seeds = range(int(first), int(last if colon else first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds:
+        raise pytest.UsageError(f"--storm-seeds {text}: use FIRST:LAST, for example 1:100")
+    return seeds
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -10,11 +10,9 @@ import click
 from .plan import Report
 from .profiles import PROFILES
 from .timeline import counts, coverage, summary, timeline
-from .tour import replay, shrunk, tour
+from .tour import MIXED, replay, shrunk, tour
 
 __all__ = ["main"]
-
-MIXED = "mixed"
 
 
 class Seeds(click.ParamType[range]):

@@ -315,8 +315,8 @@ _ENDINGS = (
 
 
 def _struck(owner: str, peer: str) -> bool:
-    """Whether the adversary owns the link: users and observers have a clean one."""
-    return owner.startswith("manager") or peer.startswith("webhook@")
+    """Whether the adversary owns the link: users, observers and companions have a clean one."""
+    return owner.startswith("manager") or peer.startswith("webhook@manager")
 
 
 def _is_bookmark(event: bytes) -> bool:

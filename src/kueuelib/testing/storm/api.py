@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation, WriteOptions
-from kueuelib.errors import NotFound
+from kueuelib.errors import AlreadyExists, NotFound
 from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import Owner
 
@@ -52,6 +52,14 @@ class Api:
         kind = self._resource(resource)
         return await self._handled(self._service.create(kind, obj, namespace=namespace))
 
+    async def create_missing(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Store objects in their order; those that exist already stay as they are."""
+        for obj in objects:
+            try:
+                await self.create(self.resource_of(obj), obj)
+            except AlreadyExists:
+                continue
+
     async def replace(self, resource: str, obj: Mapping[str, Any], subresource: str = "") -> Obj:
         """Replace an object, or a part of it; a resource version in it must be the stored one."""
         kind = self._resource(resource)
@@ -93,6 +101,18 @@ class Api:
         options = DeleteOptions(propagation=Propagation(propagation))
         key = ObjectKey(namespace, name)
         await self._handled(self._service.delete(self._resource(resource), key, options))
+
+    def resource_of(self, obj: Mapping[str, Any]) -> str:
+        """The resource of an object, by its `apiVersion` and `kind`.
+
+        Raises:
+            NotFound: the server does not serve that kind.
+        """
+        group = obj["apiVersion"].rpartition("/")[0]
+        kind = self._service.registry.by_kind(group, obj["kind"])
+        if kind is None:
+            raise NotFound(f"the server has no {obj['kind']} in {obj['apiVersion']}")
+        return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
     def _resource(self, resource: str) -> Resource:
         plural, _, group = resource.partition(".")

@@ -1,14 +1,19 @@
-"""The bundled manager as a program of a world, alone or with one integration of its own."""
+"""The bundled manager, and the process of one kind of jobs, as programs of a world."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.installation import Plan, install
+from kueuelib.app.own_manifests import process_manifests
+from kueuelib.app.own_process import assembler, own_configuration, process_name
 from kueuelib.app.wiring import Assemble, assemble_manager, lives_of
+from kueuelib.jobs.registry import Integration
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.lives import Life, live_until
@@ -18,8 +23,11 @@ from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.settings import CONFIGURATION, NAMESPACE, WEBHOOK_PORT
 from kueuelib.testing.storm.wire import WEBHOOK_HOST
 
-__all__ = ["BundledManager", "ManagerProcess"]
+__all__ = ["BundledManager", "JobProgram", "ManagerProcess"]
 
+JOB_WEBHOOK_PORT: Final = 9444
+"""Of the process of one kind: the manager beside it has another one."""
+_INSTALLED: Final = frozenset({MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind, "Service"})
 SERVICES: Final = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
 
 
@@ -107,3 +115,33 @@ class BundledManager:
     def process(self, endpoint: Endpoint) -> ManagerProcess:
         """Return a new process of the manager."""
         return ManagerProcess(self._configuration, endpoint)
+
+
+class JobProgram:
+    """One kind of jobs in a process of its own, as `kueuelib run` does it.
+
+    Args:
+        integration: The kind.
+        objects: Raw objects that are created before it starts.
+    """
+
+    def __init__(self, integration: Integration, objects: Sequence[Obj] = ()) -> None:
+        name = process_name(integration)
+        self.services = {f"{NAMESPACE}/{name}": f"{WEBHOOK_HOST}:{JOB_WEBHOOK_PORT}"}
+        manifests = process_manifests(integration, "storm", NAMESPACE, image="storm")
+        self._objects = (
+            *objects,
+            *(each for each in manifests if each["kind"] in _INSTALLED),
+        )
+        base = {**CONFIGURATION, "webhook": {"port": JOB_WEBHOOK_PORT}}
+        self._configuration = own_configuration(parse_configuration(base, "storm"), integration)
+        self._assemble = assembler(integration)
+
+    async def install(self, client: Client, api: Api) -> None:
+        """Create the objects, the Service and the webhook configurations."""
+        del client
+        await api.create_missing(self._objects)
+
+    def process(self, endpoint: Endpoint) -> ManagerProcess:
+        """Return a new process."""
+        return ManagerProcess(self._configuration, endpoint, self._assemble)

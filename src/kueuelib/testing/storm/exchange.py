@@ -214,6 +214,11 @@ class Calls:
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, ...]] = Counter()
 
+    def watched(self, owners: str) -> tuple[str, ...]:
+        """The resources that processes watch whose names begin so, in alphabetical order."""
+        keys = (key for key in self._seen if key[0].startswith(owners) and key[1] == "watch")
+        return tuple(sorted({key[2] for key in keys}))
+
     def recognise(self, owner: str, peer: str, raw: bytes) -> Call:
         """The call that a complete request makes."""
         request = Request.read(raw)

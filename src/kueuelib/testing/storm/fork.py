@@ -14,15 +14,25 @@ import select
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NoReturn, TypeVar
 
 import attrs
 
+from kueuelib.errors import KueuelibError
+
 J = TypeVar("J")
 S = TypeVar("S")
+T = TypeVar("T")
 _PIECE = 1 << 16
+_GRACE = 10.0
+"""Seconds that a copy has to end its own copies once its time is up."""
 _FREEZE = gc.freeze  # a world replaces what it finds in the module
+
+
+class CopyFailed(KueuelibError):
+    """A copy of the process did not come to its end: a traceback, or how it ended."""
 
 
 @attrs.frozen
@@ -95,11 +105,52 @@ def run_all(
             os.waitpid(child.pid, 0)
 
 
+def apart(work: Callable[[], T], *, limit: float) -> T:
+    """Do one thing in a copy of this process, and return its result; the process stays as it is.
+
+    Args:
+        work: What to do; its result is pickled.
+        limit: Real seconds after which it is given up, together with the copies that it made.
+
+    Raises:
+        CopyFailed: It raised, took too long, or its process died.
+    """
+
+    def timed(_: None, job: Callable[[], T]) -> T:
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        return job()
+
+    pipe, child = _start(None, work, timed, limit + _GRACE)
+    try:
+        while piece := os.read(pipe, _PIECE):
+            child.data += piece
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+        raise
+    finally:
+        os.close(pipe)
+    outcome = _ended(child, limit)
+    if outcome.error:
+        raise CopyFailed(outcome.error)
+    value: T = outcome.value
+    return value
+
+
+def _give_up(*_: object) -> NoReturn:
+    raise TimeoutError("took too long")
+
+
 def _start(state: S, job: J, play: Callable[[S, J], Any], limit: float) -> tuple[int, _Child[J]]:
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Threads of a test runner stay behind; a copy needs none of their locks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid:
         os.close(writing)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from .coverage import Cell
@@ -9,7 +11,7 @@ from .disasters import Disaster, disasters
 from .draws import Draws
 from .faults import CATALOGUE
 from .laws import Tolerance, Violation
-from .profiles import PROFILES, Profile, Weather, weather
+from .profiles import PROFILES, RESOURCES, Profile, Weather, weather
 from .users import Scenario, scenario
 
 __all__ = ["Plan", "Report", "plan_of", "tolerance"]
@@ -59,7 +61,14 @@ class Plan:
 
 
 def plan_of(
-    seed: int, profile: str, *, only: frozenset[str] | None = None, fifo: bool = False
+    seed: int,
+    profile: str,
+    *,
+    only: frozenset[str] | None = None,
+    fifo: bool = False,
+    users: Callable[[Draws, Profile], Scenario] = scenario,
+    resources: tuple[str, ...] = RESOURCES,
+    replicas: int = 2,
 ) -> Plan:
     """Draw the plan of a seed.
 
@@ -68,18 +77,21 @@ def plan_of(
         profile: The name of a profile.
         only: The labels of what may happen; `None` means all.
         fifo: Whether callbacks run in the order in which they became ready.
+        users: Draws what users do.
+        resources: Resources on which faults may focus.
+        replicas: The largest number of managers.
 
     Raises:
         KeyError: There is no profile of that name.
     """
     family = PROFILES[profile]
     draws = Draws(seed)
-    drawn = weather(draws.stream("weather"), family)
+    drawn = weather(draws.stream("weather"), family, resources=resources, replicas=replicas)
     return Plan(
         seed=seed,
         profile=family,
         weather=drawn,
-        scenario=scenario(draws.stream("users"), family),
+        scenario=users(draws.stream("users"), family),
         disasters=disasters(draws.stream("disasters"), drawn),
         only=only,
         fifo=fifo,

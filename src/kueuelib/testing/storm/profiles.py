@@ -24,7 +24,7 @@ RESOURCES: Final = (
     "localqueues.kueue.x-k8s.io",
     "leases.coordination.k8s.io",
 )
-"""Resources on which a seed may focus its faults."""
+"""Resources of the bundled manager on which a seed may focus its faults."""
 
 _WIRE: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"connect", "call"})
 _WATCH: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"watch", "event"})
@@ -118,12 +118,16 @@ class Weather:
     seconds: float
 
 
-def weather(draws: Draws, profile: Profile) -> Weather:
+def weather(
+    draws: Draws, profile: Profile, *, resources: tuple[str, ...] = RESOURCES, replicas: int = 2
+) -> Weather:
     """Draw what one seed does.
 
     Args:
         draws: The stream of the weather.
         profile: The family that the seed belongs to.
+        resources: Resources on which faults may focus, and which may be out of reach.
+        replicas: The largest number of managers.
     """
     share = draws.uniform("share", *profile.active)
     restarts = draws.chance("restarts", 0.5)
@@ -134,7 +138,7 @@ def weather(draws: Draws, profile: Profile) -> Weather:
             continue
         if wanted or draws.chance(f"active/{name}", share):
             rates[name] = draws.scaled(f"rate/{name}", *profile.rates)
-    managers = draws.choice("managers", profile.managers)
+    managers = min(draws.choice("managers", profile.managers), replicas)
     spared = set()
     if "leases" not in profile.name and draws.chance("spare-leases", 0.4):
         spared.add("leases.coordination.k8s.io")
@@ -143,24 +147,26 @@ def weather(draws: Draws, profile: Profile) -> Weather:
         profile=profile,
         rates=rates,
         longest=draws.choice("longest", profile.longest),
-        focus=draws.choice("focus", ("", *RESOURCES)),
+        focus=draws.choice("focus", ("", *resources)),
         spared=frozenset(spared),
         managers=managers,
-        outages=_outages(draws, managers, seconds) if "outage" in rates else (),
+        outages=_outages(draws, managers, seconds, resources) if "outage" in rates else (),
         seconds=seconds,
     )
 
 
-def _outages(draws: Draws, managers: int, seconds: float) -> tuple[Outage, ...]:
+def _outages(
+    draws: Draws, managers: int, seconds: float, resources: tuple[str, ...]
+) -> tuple[Outage, ...]:
     found = []
-    for number in range(draws.integer("outages", 1, 3)):
+    for number in range(draws.integer("outages", 1, 3) if resources else 0):
         label = f"outage/{number}"
         start = draws.uniform(f"{label}/start", 0.0, seconds)
         found.append(
             Outage(
                 label=label,
                 owner=f"manager-{draws.integer(f'{label}/owner', 1, managers)}",
-                resource=draws.choice(f"{label}/resource", RESOURCES),
+                resource=draws.choice(f"{label}/resource", resources),
                 reads=draws.chance(f"{label}/reads", 0.6),
                 start=start,
                 end=start + draws.scaled(f"{label}/length", 1.0, 90.0),

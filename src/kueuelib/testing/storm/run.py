@@ -21,18 +21,20 @@ from .disasters import Disaster, Stage, perform
 from .draws import Draws
 from .faults import Adversary
 from .history import Commit
-from .laws import Conduct, Laws, Violation
+from .laws import Conduct, Violation
 from .plan import Plan, Report, tolerance
 from .settings import LEASE_SECONDS
 from .users import FAILING, Act, Api, insist
 from .users import perform as perform_act
 from .wire import Witness
 
-__all__ = ["LIMIT", "QUIET", "Theatre", "storm"]
+__all__ = ["LIMIT", "QUIET", "WATCHES", "LawBook", "Theatre", "storm"]
 
 QUIET: Final = BOOKMARK_IDLE + 20.0
 """Seconds without a write after which the cluster may be at rest, unless a watch is silent."""
-LIMIT: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE + INVALID_RETRY + LAST_PAUSE
+WATCHES: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE
+"""Seconds within which a program has noticed that its watches were silent."""
+LIMIT: Final = WATCHES + INVALID_RETRY + LAST_PAUSE
 """Seconds of calm within which everything has to be right: the longest waits, one after another."""
 GRACE: Final = 120.0
 """Seconds that acts and disasters may take beyond the end of the storm."""
@@ -54,10 +56,32 @@ EXPECTED: Final = (
     "ServerTimeout",
 )
 """Errors with which a manager may end."""
-UNLISTED: Final = "could not be listed in time"
-"""In the error of a manager that could not read a kind while it started."""
+UNREACHED: Final = ("could not be listed in time", "the API server did not answer within")
+"""In the error of a manager that could not read what it needs while it started."""
 PASSING: Final = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 """Kinds that may be written at rest."""
+
+
+class LawBook(Protocol):
+    """Judges one storm."""
+
+    sometimes: Counter[str]
+    """How often each situation was reached that is counted, not judged."""
+
+    def commit(self, commit: Commit) -> list[Violation]:
+        """Return what the next commit breaks; called once for each, in the order of revisions."""
+        ...
+
+    def at_rest(
+        self, objects: Callable[[str], list[dict[str, Any]]], now: float
+    ) -> list[Violation]:
+        """Return what is wrong in a state that no longer changes; may be called several times.
+
+        Args:
+            objects: Gives the stored objects of a resource.
+            now: The virtual time in seconds.
+        """
+        ...
 
 
 class Theatre(Stage, Protocol):
@@ -120,7 +144,15 @@ class Theatre(Stage, Protocol):
         ...
 
 
-async def storm(world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool = False) -> Report:
+async def storm(
+    world: Theatre,
+    plan: Plan,
+    laws: LawBook,
+    *,
+    keep_lines: bool = False,
+    limit: float = LIMIT,
+    conduct: bool = True,
+) -> Report:
     """Play one seed in a world that was booted, and judge it.
 
     Args:
@@ -128,8 +160,12 @@ async def storm(world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool = Fa
         plan: What is going to happen.
         laws: Fresh laws.
         keep_lines: Whether the report contains the trace.
+        limit: Seconds of calm within which everything has to be right.
+        conduct: Whether the calls of managers have to keep the laws of the bundled manager.
     """
-    run = _Run(world, plan, laws, keep_lines=keep_lines)
+    run = _Run(world, plan, laws, keep_lines=keep_lines, limit=limit)
+    if conduct:
+        run.watch_conduct()
     try:
         await run.play()
     except asyncio.CancelledError:
@@ -139,7 +175,10 @@ async def storm(world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool = Fa
 
 
 class _Run:
-    def __init__(self, world: Theatre, plan: Plan, laws: Laws, *, keep_lines: bool) -> None:
+    def __init__(
+        self, world: Theatre, plan: Plan, laws: LawBook, *, keep_lines: bool, limit: float
+    ) -> None:
+        self._limit = limit
         self._world = world
         self._plan = plan
         self._laws = laws
@@ -163,21 +202,23 @@ class _Run:
             only=plan.only,
             seen=self._injected,
         )
-        self._conduct = Conduct(
-            tolerance(plan.weather), LEASE_SECONDS, world.now, lambda found: self._judge([found])
-        )
         self._context = contextvars.copy_context()
         main = asyncio.current_task()
         assert main is not None, "a storm runs in a task"
         self._main: asyncio.Task[Any] = main
         self._tasks: list[asyncio.Task[None]] = []
 
+    def watch_conduct(self) -> None:
+        """Judge the calls of managers, too."""
+        world, allowed = self._world, tolerance(self._plan.weather)
+        conduct = Conduct(allowed, LEASE_SECONDS, world.now, lambda found: self._judge([found]))
+        world.set_witness(conduct)
+
     async def play(self) -> None:
         """Play all parts, one after another."""
         world = self._world
         world.trace = self._write
         world.listeners.append(self._committed)
-        world.set_witness(self._conduct)
         await self._set_up()
         self._note(f"storm: begins, {self._forecast()}")
         self._storming = True
@@ -191,7 +232,7 @@ class _Run:
             await self._restart()
         for text in world.endings:
             why = text.partition(": ")[2]
-            if not why.startswith(EXPECTED) and UNLISTED not in why:
+            if not why.startswith(EXPECTED) and not any(each in why for each in UNREACHED):
                 self._accuse("a manager ends only when it may", "", text)
         for text in world.problems:
             self._accuse("every error is handled", "", text)
@@ -265,7 +306,7 @@ class _Run:
         know what it missed, and the next one will.
         """
         world = self._world
-        end = world.now + LIMIT
+        end = world.now + self._limit
         while True:
             behind, left = world.behind, end - world.now
             quiet = await world.quiet(QUIET, max(left, 0.0) + QUIET + 1.0)
@@ -276,7 +317,7 @@ class _Run:
             if world.now >= end or self._commits > MOST_COMMITS:
                 break
         if not quiet:
-            self._accuse("comes to rest", "", f"still writing {LIMIT:g} s after the storm")
+            self._accuse("comes to rest", "", f"still writing {self._limit:g} s after the storm")
         self._judge(wrong)
         return False
 
@@ -288,7 +329,7 @@ class _Run:
         for name in world.managers:
             world.kill(name)
         await self._revive()
-        await world.quiet(QUIET, LIMIT)
+        await world.quiet(QUIET, self._limit)
         for commit in self._writes:
             if not only_newer_amounts(commit):
                 self._accuse(

@@ -25,6 +25,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission import hook_client
+from kueuelib.runtime.manager import Signals
 from kueuelib.runtime.webhook import trust
 from kueuelib.runtime.webhook.certs import Certificates, Names
 from kueuelib.testing.storm.loop import StormLoop
@@ -51,6 +52,7 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     _replace_chance()
     _replace_cryptography()
     _remember_plugins()
+    _replace_signals()
     _number_connections(loop)
     _quiet(tell)
     logging.disable(logging.WARNING)
@@ -134,6 +136,12 @@ def _remember_plugins() -> None:
     """Nothing is installed while it storms: look for entry points once, not at every start."""
     looked = functools.cache(importlib.metadata.entry_points)
     setattr(importlib.metadata, "entry_points", looked)  # noqa: B010 - it is overloaded
+
+
+def _replace_signals() -> None:
+    """A real process handles signals once; here, several processes share it, and are killed."""
+    for name in ("__enter__", "__exit__"):
+        setattr(Signals, name, lambda *_: None)
 
 
 def _number_connections(loop: StormLoop) -> None:

@@ -9,16 +9,18 @@ import attrs
 
 from .draws import Draws
 from .fork import run_all
-from .laws import Laws, Violation
-from .plan import Plan, Report, plan_of, tolerance
+from .laws import Violation
+from .plan import Report, plan_of, tolerance
 from .profiles import PROFILES
 from .run import storm
 from .shrink import ddmin
-from .warm import warm_up
+from .trial import BUNDLED, Trial
 from .world import World
 
-__all__ = ["profile_of", "replay", "shrunk", "tour"]
+__all__ = ["MIXED", "profile_of", "replay", "shrunk", "tour"]
 
+MIXED = "mixed"
+"""Instead of the name of a profile: each seed draws one."""
 DEADLINE = 600.0
 """Real seconds after which a storm counts as hung."""
 SWARM_SHARE = 0.5
@@ -33,22 +35,32 @@ def profile_of(seed: int) -> str:
     return draws.choice("name", [name for name in PROFILES if name not in {"swarm", "calm"}])
 
 
-def tour(seeds: Iterable[int], profile: str = "mixed", *, workers: int = 2) -> Iterator[Report]:
+def tour(
+    seeds: Iterable[int], profile: str = MIXED, *, workers: int = 2, trial: Trial = BUNDLED
+) -> Iterator[Report]:
     """Play seeds, each in a world of its own, and yield their reports in order.
 
     Args:
         seeds: The seeds.
         profile: The name of a profile, or `mixed`.
         workers: How many seeds are played at the same time.
+        trial: What is tried. A process tries one thing only.
 
     Raises:
         KeyError: There is no profile of that name.
     """
-    yield from _reports((_plan(seed, profile) for seed in seeds), workers=workers)
+    if profile != MIXED and profile not in PROFILES:
+        raise KeyError(profile)
+    yield from _reports((_Job(seed, profile) for seed in seeds), trial, workers=workers)
 
 
 def replay(
-    seed: int, profile: str = "mixed", *, only: frozenset[str] | None = None, fifo: bool = False
+    seed: int,
+    profile: str = MIXED,
+    *,
+    only: frozenset[str] | None = None,
+    fifo: bool = False,
+    trial: Trial = BUNDLED,
 ) -> Report:
     """Play one seed and keep its trace.
 
@@ -57,18 +69,22 @@ def replay(
         profile: The name of a profile, or `mixed`.
         only: The labels of what may happen; `None` means all.
         fifo: Whether callbacks run in the order in which they became ready.
+        trial: What is tried.
     """
-    plan = attrs.evolve(_plan(seed, profile), only=only, fifo=fifo)
-    return next(_reports([plan], workers=1, keep_lines=True))
+    job = _Job(seed, profile, only=only, fifo=fifo, keep_lines=True)
+    return next(_reports([job], trial, workers=1))
 
 
-def shrunk(report: Report, *, note: Callable[[str], None], tries: int = 150) -> Report:
+def shrunk(
+    report: Report, *, note: Callable[[str], None], tries: int = 150, trial: Trial = BUNDLED
+) -> Report:
     """Return the report of a smaller storm that breaks the same law.
 
     Args:
         report: The report of a seed that broke a law.
         note: Receives a line for each success.
         tries: How many storms are played at most.
+        trial: What is tried.
     """
     law = report.violations[0].law
     seed, profile = report.seed, report.profile
@@ -76,7 +92,7 @@ def shrunk(report: Report, *, note: Callable[[str], None], tries: int = 150) -> 
 
     def fails(only: frozenset[str] | None, *, fifo: bool = False) -> bool:
         nonlocal best
-        tried = replay(seed, profile, only=only, fifo=fifo)
+        tried = replay(seed, profile, only=only, fifo=fifo, trial=trial)
         if all(violation.law != law for violation in tried.violations):
             return False
         note(f"still fails with {len(tried.labels)} faults, disasters and acts")
@@ -88,47 +104,77 @@ def shrunk(report: Report, *, note: Callable[[str], None], tries: int = 150) -> 
     return best
 
 
-def _plan(seed: int, profile: str) -> Plan:
-    return plan_of(seed, profile_of(seed) if profile == "mixed" else profile)
+@attrs.frozen
+class _Job:
+    """One seed that is to be played; `profile` may be `mixed`."""
+
+    seed: int
+    profile: str
+    only: frozenset[str] | None = None
+    fifo: bool = False
+    keep_lines: bool = False
+
+    @property
+    def family(self) -> str:
+        return profile_of(self.seed) if self.profile == MIXED else self.profile
 
 
-def _reports(plans: Iterable[Plan], *, workers: int, keep_lines: bool = False) -> Iterator[Report]:
-    """Play plans in copies of the booted world; yield their reports in the order of the plans."""
+def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[Report]:
+    """Play jobs in copies of the booted world; yield their reports in the order of the jobs."""
 
-    def play(world: World, job: tuple[int, Plan]) -> Report:
-        plan = job[1]
+    def play(world: World, numbered: tuple[int, _Job]) -> Report:
+        job = numbered[1]
+        watched = world.wire.calls.watched("manager")
+        plan = plan_of(
+            job.seed,
+            job.family,
+            only=job.only,
+            fifo=job.fifo,
+            users=trial.scenario,
+            resources=watched if trial.resources is None else trial.resources,
+            replicas=trial.replicas,
+        )
         world.reseed(plan.seed, plan.disorder)
+        laws = trial.laws(world.objects, tolerance(plan.weather))
         report: Report = world.run(
-            storm(world, plan, Laws(tolerance(plan.weather)), keep_lines=keep_lines)
+            storm(
+                world,
+                plan,
+                laws,
+                keep_lines=job.keep_lines,
+                limit=trial.limit,
+                conduct=trial.conduct,
+            )
         )
         return report
 
     early: dict[int, Report] = {}
     following = 0
-    outcomes = run_all(_booted(), enumerate(plans), play, workers=workers, limit=DEADLINE)
+    outcomes = run_all(_booted(trial), enumerate(jobs), play, workers=workers, limit=DEADLINE)
     for outcome in outcomes:
-        number, plan = outcome.job
-        early[number] = _broken(plan, outcome.error) if outcome.error else outcome.value
+        number, job = outcome.job
+        early[number] = _broken(job, outcome.error) if outcome.error else outcome.value
         while following in early:
             yield early.pop(following)
             following += 1
 
 
 @functools.cache
-def _booted() -> World:
-    """Return the world of this process, in which a manager is ready and has run a Job before."""
-    world = World()
+def _booted(trial: Trial) -> World:
+    """Return the world of this process, in which a manager is ready."""
+    world = World(program=trial.program, companions=trial.companions)
     world.run(world.boot())
-    world.run(warm_up(world))
+    if trial.prepare is not None:
+        world.run(trial.prepare(world))
     return world
 
 
-def _broken(plan: Plan, why: str) -> Report:
+def _broken(job: _Job, why: str) -> Report:
     """Return the report of a storm that did not come to its end."""
     violation = Violation(law="the storm comes to its end", at=0.0, object="", text=why)
     return Report(
-        seed=plan.seed,
-        profile=plan.profile.name,
+        seed=job.seed,
+        profile=job.family,
         violations=(violation,),
         faults={},
         sometimes={},

@@ -137,19 +137,24 @@ class World:
             authorization=f"Bearer {self.server.token}",
             source="storm",
         )
-        await self.loop.spawn(self._new_owner(INSTALLER), self._install())
         for name, program in self.companions.items():
+            await self._install(program)
             self._beside[name] = self._start(name, program)
             await _until_ready(self, self._beside[name], READY)
+        await self._install(self.program)
         for name in managers or ("manager-1",):
             await self.start_manager(name)
             await self.ready(name)
 
-    async def _install(self) -> None:
+    async def _install(self, program: Program) -> None:
         assert self._endpoint is not None
-        for each in self._programs():
-            async with Client(Transport(self._endpoint), field_manager="kueue") as client:
-                await each.install(client, self.user(INSTALLER))
+        api = self.user(INSTALLER)
+
+        async def install(endpoint: Endpoint) -> None:
+            async with Client(Transport(endpoint), field_manager="kueue") as client:
+                await program.install(client, api)
+
+        await self.loop.spawn(self._new_owner(INSTALLER), install(self._endpoint))
 
     def _programs(self) -> tuple[Program, ...]:
         return (*self.companions.values(), self.program)
@@ -340,9 +345,9 @@ class World:
 
     def metrics(self, name: str) -> dict[str, float]:
         """What a manager measures: `name{label="value"}` to a number."""
-        telemetry = (self.managers[name].process.telemetries or [None])[-1]
+        telemetries = self.managers[name].process.telemetries
         found: dict[str, float] = {}
-        for line in telemetry.render().decode().splitlines() if telemetry else ():
+        for line in telemetries[-1].render().decode().splitlines() if telemetries else ():
             if line and not line.startswith("#"):
                 key, _, value = line.rpartition(" ")
                 found[key] = float(value)
