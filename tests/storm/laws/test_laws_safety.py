@@ -457,6 +457,35 @@ def test_what_was_reserved_before_a_takeover_is_known_to_the_new_leader() -> Non
     assert story.names == {"quota-not-exceeded"}
 
 
+@pytest.mark.parametrize(
+    ("between", "broken"), [((), False), ((("three", 1.0),), True), ((("three", 40.0),), True)]
+)
+def test_two_leaders_exceed_quota_by_no_more_than_the_other_one_gave_away(
+    between: tuple[tuple[str, float], ...], broken: bool
+) -> None:
+    story = Story(lag=30)
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user")
+    jobs = {name: story.submit(job(name)) for name in ("one", "two", "three")}
+    story.put(LEASES, lease("one"), after=100)
+    story.put(LEASES, lease("two"), "manager-2")
+    story.put(WORKLOADS, workload(jobs["one"], name="one", cpu=2, **ADMITTED))
+    story.put(WORKLOADS, workload(jobs["two"], name="two", cpu=2, **ADMITTED), "manager-2")
+    for name, after in between:
+        one = workload(jobs[name], name=name, cpu=2, **ADMITTED)
+        story.put(WORKLOADS, one, "manager-2", after=after)
+    assert ("quota-not-exceeded" in story.names) is broken
+
+
+def test_what_another_one_reserved_long_ago_is_no_excuse() -> None:
+    story = Story(lag=30)
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user")
+    one, two = story.submit(job("one")), story.submit(job("two"))
+    story.put(LEASES, lease("two"), "manager-2", after=100)
+    story.put(WORKLOADS, workload(one, name="one", cpu=2, **ADMITTED))
+    story.put(WORKLOADS, workload(two, name="two", cpu=2, **ADMITTED), "manager-2", after=40)
+    assert "quota-not-exceeded" in story.names
+
+
 def test_what_the_old_leader_writes_after_a_takeover_excuses_the_new_one() -> None:
     story = Story(lag=30)
     story.put(CLUSTER_QUEUES, cluster_queue(nominal=3), "user")

@@ -46,26 +46,45 @@ def quota_not_exceeded(memory: Memory, commit: Commit) -> Iterator[str]:
     if not counts(new) or counts(old):
         return
     holders = [workload for workload in memory.all(WORKLOADS) if counts(workload)]
-    ledger = Ledger(queues, usage_by_queue(holders))
-    found = list(ledger.excess(queue, usage_of(new)))
-    if found and not _raced(memory, commit, members, holders):
-        yield from found
+    if not _has_excess(queues, queue, holders, new) or _cut(memory, commit, members):
+        return
+    if late and any(_writer(memory, commit, one) != commit.actor for one in holders):
+        return  # it is known who reserved, but not who admitted, and when
+    known = [one for one in holders if one is new or not _news(memory, commit, one)]
+    yield from _excess(queues, queue, known, new)
 
 
-def _raced(memory: Memory, commit: Commit, members: list[Queue], holders: list[Obj]) -> bool:
-    """Whether a quota cut or the reservation of another leader could not be known yet."""
+def _excess(queues: dict[str, Queue], queue: Queue, holders: list[Obj], new: Obj) -> Iterator[str]:
+    return Ledger(queues, usage_by_queue(holders)).excess(queue, usage_of(new))
+
+
+def _has_excess(queues: dict[str, Queue], queue: Queue, holders: list[Obj], new: Obj) -> bool:
+    return next(_excess(queues, queue, holders, new), None) is not None
+
+
+def _cut(memory: Memory, commit: Commit, members: list[Queue]) -> bool:
+    """Whether quota was cut, and the writer could not know it yet."""
     causes = {"all", *(f"queue:{one.name}" for one in members)}
     causes |= {f"cohort:{one.cohort}" for one in members if one.cohort}
     cuts = [memory.cut[cause] for cause in causes if cause in memory.cut]
-    if any(memory.within_lag(cut, commit.at) for cut in cuts):
-        return True
+    return any(memory.within_lag(cut, commit.at) for cut in cuts)
+
+
+def _writer(memory: Memory, commit: Commit, holder: Obj) -> str:
+    """Who wrote the reservation; the actor of the commit if that is not known."""
+    return memory.reserved_by.get(uid(holder), (commit.actor, 0.0))[0]
+
+
+def _news(memory: Memory, commit: Commit, holder: Obj) -> bool:
+    """Whether another manager let it have quota, and the writer could not know it yet.
+
+    So what two leaders use together exceeds the quota by no more than what the other one has given
+    away within the lag. What was reserved before the writer took the Lease is no news to it.
+    """
+    _, at = memory.reserved_by.get(uid(holder), ("", 0.0))
     since = [term.since for term in memory.terms.values() if term.actor == commit.actor]
-    deposed = any(term.actor != commit.actor for term in memory.terms.values())
-    if deposed and memory.tolerance.lag:
-        return True
-    names = {one.name for one in members}
-    for workload in holders:
-        writer, at = memory.reserved_by.get(uid(workload), (commit.actor, 0.0))
-        if writer != commit.actor and queue_of(workload) in names and at >= max(since, default=0):
-            return memory.tolerance.lag > 0
-    return False
+    return (
+        _writer(memory, commit, holder) != commit.actor
+        and at >= max(since, default=0.0)
+        and memory.within_lag(at, commit.at)
+    )
