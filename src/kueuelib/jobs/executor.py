@@ -37,12 +37,13 @@ from kueuelib.jobs.commands import (
 from kueuelib.jobs.lanes import Lane, stretches
 from kueuelib.jobs.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.controller import Result
 from kueuelib.runtime.logs import get_logger
 
 REFUSED_RETRY = 60.0
 """Seconds until what the server refused for good is tried again, when nothing changes."""
-BEHIND_RETRY = 1.0
-"""Seconds until a plan made from a stale state is made again, unless an event comes earlier."""
+BEHIND_RETRY = 60.0
+"""The most seconds until a plan made from a stale state is made again; the first time is soon."""
 REFUSED = "Refused"
 LANES = 8
 """How many pods of one plan are written at a time."""
@@ -85,9 +86,17 @@ class Outcome:
 
     Attributes:
         wait: seconds after which to look again although nothing happens, or None.
+        behind: whether the plan was stale, so that the next look comes soon, but each further one
+            later.
     """
 
     wait: float | None = None
+    behind: bool = False
+
+    @property
+    def result(self) -> Result:
+        """How the reconciliation ended."""
+        return Result(self.wait, rate_limited=self.behind)
 
 
 class Executor:
@@ -144,7 +153,7 @@ class Executor:
                 whole = await self._follow_all(lanes, about, run)
             if not whole:
                 break
-        return Outcome(run.wait)
+        return Outcome(BEHIND_RETRY if run.behind else run.wait, run.behind)
 
     async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
         """Do all lanes, a few at a time; whether each was done to its end.
@@ -174,16 +183,16 @@ class Executor:
                     raise  # the kind or the namespace is not there: nothing of ours to wait for
                 await self._look_at(command)
                 if not isinstance(command, Delete | DropFinalizer):
-                    run.wait = BEHIND_RETRY
+                    run.behind = True
                     return False
             except AlreadyExists:
                 await self._look_at(command)
-                run.wait = BEHIND_RETRY
+                run.behind = True
                 return False
             except (Conflict, Invalid) as error:
                 if _was_outdated(command, error):
                     await self._look_at(command)
-                    run.wait = BEHIND_RETRY
+                    run.behind = True
                 else:
                     self._tell(command, error, about, run)
                 return False
@@ -252,7 +261,7 @@ class Executor:
         meta = {} if found is None else found["metadata"]
         if meta.get("uid") == obj["metadata"]["uid"] and not meta.get("deletionTimestamp"):
             return True
-        run.wait = BEHIND_RETRY
+        run.behind = True
         return False
 
     async def _change(self, command: Change, run: _Run) -> None:
@@ -327,6 +336,7 @@ class _Run:
 
     def __init__(self) -> None:
         self.wait: float | None = None
+        self.behind = False
         self._latest: dict[str, Obj] = {}
 
     def latest(self, obj: Obj) -> Obj:

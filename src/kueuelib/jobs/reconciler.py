@@ -52,7 +52,7 @@ class JobReconciler:
         if found is not None:
             await self._owners.learn(found, key.namespace)
         outcome = await self._executor.run(plan(self.observe(key)), found)
-        return Result(requeue_after=outcome.wait)
+        return outcome.result
 
     def observe(self, key: ObjectKey) -> Situation:
         """What the caches know about one job."""

@@ -40,10 +40,13 @@ class Result:
     Attributes:
         requeue_after: seconds until the key shall be looked at again; None or 0: not by itself.
         priority: of that next look; None keeps the present one.
+        rate_limited: look again after a delay that grows with each such result and each error in a
+            row, but not later than after `requeue_after`.
     """
 
     requeue_after: float | None = None
     priority: int | None = None
+    rate_limited: bool = False
 
 
 DONE = Result()
@@ -214,6 +217,12 @@ class Controller:
                 self._metrics.seconds.observe(self._clock.monotonic() - started)
 
     def _succeeded(self, item: Item[ObjectKey], result: Result | None) -> None:
+        if result is not None and result.rate_limited:
+            priority = item.priority if result.priority is None else result.priority
+            after = result.requeue_after or 0.0
+            self.queue.add(item.key, after=after, priority=priority, rate_limited=True)
+            self._count("requeue")
+            return
         self.queue.forget(item.key)
         if result is not None and result.requeue_after is not None and result.requeue_after > 0:
             priority = item.priority if result.priority is None else result.priority

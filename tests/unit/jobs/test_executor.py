@@ -20,8 +20,9 @@ from kueuelib.jobs.commands import (
     Recheck,
     Wait,
 )
-from kueuelib.jobs.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor
+from kueuelib.jobs.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
 from kueuelib.runtime.client import PatchType
+from kueuelib.runtime.controller import DONE, Result
 
 IN_USE = "kueue.x-k8s.io/resource-in-use"
 
@@ -208,12 +209,18 @@ async def test_a_plan_goes_on_if_the_object_is_still_there():
 async def test_a_plan_ends_if_the_object_is_gone(stored):
     commands = Recheck(WORKLOADS, workload()), Create(WORKLOADS, workload())
     calls, outcome, _ = await run(*commands, known=Known(stored=stored))
-    assert (calls, outcome.wait) == ([], BEHIND_RETRY)
+    assert (calls, outcome) == ([], Outcome(BEHIND_RETRY, behind=True))
 
 
 async def test_a_deletion_names_the_uid():
     ((_, _, options),), _, _ = await run(Delete(WORKLOADS, workload()))
     assert options == {"uid": "u", "propagation": "Background"}
+
+
+def test_a_stale_plan_is_made_again_soon_but_each_further_time_later():
+    assert Outcome(BEHIND_RETRY, behind=True).result == Result(BEHIND_RETRY, rate_limited=True)
+    assert Outcome(3.0).result == Result(3.0)
+    assert Outcome().result == DONE
 
 
 async def test_an_event_comes_from_the_integration():
@@ -233,7 +240,7 @@ OUTDATED = [
 async def test_what_was_planned_from_an_old_state_is_read_and_planned_again(command, error):
     known = Known()
     _, outcome, events = await run(command, EVENT, server=Server(failure=error), known=known)
-    assert (outcome.wait, events) == (BEHIND_RETRY, [])
+    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
     assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
@@ -244,7 +251,7 @@ async def test_nothing_more_is_done_about_what_is_gone(command):
     known = Known()
     missing = Server(failure=NotFound("gone"))
     _, outcome, events = await run(command, EVENT, server=missing, known=known)
-    assert (outcome.wait, events) == (BEHIND_RETRY, [])
+    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
     assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
@@ -263,7 +270,7 @@ async def test_a_workload_that_exists_already_is_read():
     known, server = Known(), Server(failure=AlreadyExists("there is one"))
     create = Create(WORKLOADS, workload())
     _, outcome, events = await run(create, EVENT, server=server, known=known, version="v1beta1")
-    assert (outcome.wait, events) == (BEHIND_RETRY, [])
+    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
     assert known.learned == [("refresh", "kueue.x-k8s.io/v1beta1", ("ns", "wl"))]
 
 

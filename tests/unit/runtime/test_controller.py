@@ -93,8 +93,7 @@ class Scripted:
         if isinstance(outcome, Exception):
             raise outcome
         if callable(outcome):
-            await outcome()
-            return Result()
+            return await outcome() or Result()
         return outcome
 
     async def called(self, times: int) -> None:
@@ -201,6 +200,22 @@ async def test_a_requeue_comes_later_and_keeps_its_priority():
         core = running.controller.queue.core
         assert (core.waiting, running.result("requeue_after")) == (1, 2)
         assert core._records[KEY].priority == 7
+
+
+async def test_rate_limited_results_are_repeated_with_growing_delays_until_a_success():
+    async def counted():
+        found.append(running.controller.queue.core.num_requeues(KEY))
+        return Result(requeue_after=500, rate_limited=True)
+
+    found = []
+    reconciler = Scripted(Result(rate_limited=True), Conflict("x"), counted)
+    async with Running(reconciler) as running:
+        running.controller.enqueue(KEY)
+        await reconciler.called(4)
+        await running.idle()
+        core = running.controller.queue.core
+        assert (found, core.num_requeues(KEY), core.waiting) == ([2], 0, 0)
+        assert (running.result("requeue"), running.result("requeue_after")) == (2, 0)
 
 
 async def test_a_reconciliation_that_takes_too_long_is_cancelled_and_repeated():

@@ -55,7 +55,7 @@ class MissedPods:
             return DONE
         if has_finalizer(pod):
             outcome = await self._executor.run(regained(pod))
-            return Result(requeue_after=outcome.wait)
+            return outcome.result
         if stage_of(pod) not in (Stage.GATED, Stage.STARTED):
             return DONE
         await self._parts.owners.learn(pod, key.namespace)
@@ -67,7 +67,7 @@ class MissedPods:
         ):
             return DONE
         outcome = await self._executor.run(self._plan(pod))
-        return Result(requeue_after=outcome.wait)
+        return outcome.result
 
     def _plan(self, pod: Obj) -> tuple[Command, ...]:
         if stage_of(pod) is Stage.GATED:

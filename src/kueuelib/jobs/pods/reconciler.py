@@ -62,7 +62,7 @@ class PodReconciler:
                 return DONE
             await self._parts.owners.learn(found, key.namespace)
         outcome = await self._executor.run(self.plan(key), found or self._first_of(key))
-        return Result(requeue_after=outcome.wait)
+        return outcome.result
 
     def _first_of(self, key: ObjectKey) -> Obj | None:
         """The oldest pod of a group, which hears what concerns the group."""
