@@ -163,8 +163,8 @@ class Link:
         if fate.refuse is not None:
             answer = fate.refuse
             message = response(answer.status, answer.headers, answer.body)
-            self._give(message, fate.delay + LATENCY)
             self._witness(call, message, fate.delay + LATENCY)
+            self._give(message, fate.delay + LATENCY)
             return
         if fate.stale_list is not None:
             body = self.wire.stale(call, fate.stale_list)
@@ -208,13 +208,16 @@ class Link:
             if self._farewell is not None:
                 self._farewell()
                 return
-            self._pass(bytes(exchange.answer), fate)
             if not (fate.silent or fate.lose_answer or fate.cut_answer is not None):
                 self._witness(call, bytes(exchange.answer), fate.answer_delay)
+            self._pass(bytes(exchange.answer), fate)
             self._next()
 
     def _witness(self, call: Call, message: bytes, seconds: float) -> None:
-        """Tell the witness of an answer, at once after the client was given it."""
+        """Tell the witness of an answer just before it arrives.
+
+        Afterwards would be too late: at the same instant the client may have sent its next call.
+        """
         witness, loop = self.wire.witness, self.wire.loop
         if witness is None or self._mute:
             return
