@@ -283,6 +283,14 @@ def test_nothing_is_said_about_what_must_not_be_admitted(states: dict[str, bool]
     assert not about_admission(waiting(1, **states))
 
 
+def test_a_workload_that_is_kept_out_of_its_queue_says_why_there() -> None:
+    def laws(requeued: dict[str, bool]) -> set[str]:
+        return names(world(jobs=[job()], workloads=[workload(owner(job()), cpu=9, **requeued)]))
+
+    assert "waiting-says-why" in laws({"Requeued": True})
+    assert "waiting-says-why" not in laws({"Requeued": False})
+
+
 def test_nothing_is_said_about_a_pod_that_picks_its_node() -> None:
     stored = waiting(1)
     template = stored["workloads"][0]["spec"]["podSets"][0]["template"]

@@ -24,6 +24,8 @@ def waiting_says_why(rest: Rest) -> Iterator[Finding]:
     """Every Workload that waits for quota says why."""
     for workload in rest.pending():
         found = condition(workload, "QuotaReserved")
+        if denied(workload, "Requeued") and condition(workload, "Requeued").get("message"):
+            continue  # it is kept out of its queue, for example because pods of its group are gone
         if not denied(workload, "QuotaReserved"):
             yield title(WORKLOADS, workload), "it waits, but has no condition QuotaReserved=False"
         elif not found.get("reason") or not found.get("message"):
