@@ -286,7 +286,7 @@ def has_verdict(workload: Workload) -> bool:
 
 
 def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
-    """Whether its condition says how it fared in its queue, but something else than its verdict.
+    """Whether its condition says how it fared in its queue, but not what its verdict is now.
 
     Args:
         workload: one without quota.
@@ -298,6 +298,8 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
         return False
     if found.reason == PENDING_EVALUATION and not tried:
         return False
+    if found.observed_generation not in (None, workload.metadata.generation):
+        return True
     return (found.reason, found.message) != (condition_reason(reason), render(reason))
 
 

@@ -11,12 +11,38 @@ MESSAGE_LIMIT = 32768
 """The longest message of a condition; longer ones are cut and end in ` ...`."""
 
 
-def set_condition(wl: Obj, type: str, status: str, reason: str, message: str, now: float) -> Obj:
-    """The workload with a condition; its transition time moves only with its status."""
+def set_condition(
+    wl: Obj,
+    type: str,
+    status: str,
+    reason: str,
+    message: str,
+    now: float,
+    *,
+    renew: bool = False,
+) -> Obj:
+    """The workload with a condition; its transition time moves only with its status.
+
+    Args:
+        wl: the workload; it is left alone, and returned if the condition says the same.
+        type: of the condition.
+        status: of the condition.
+        reason: of the condition.
+        message: of the condition; a long one is cut.
+        now: seconds since the epoch.
+        renew: whether a condition that was found for an older generation is written again.
+    """
     if len(message) > MESSAGE_LIMIT:
         message = message[: MESSAGE_LIMIT - 4] + " ..."
     old = condition(wl, type)
-    if (old.get("status"), old.get("reason"), old.get("message", "")) == (status, reason, message):
+    generation = wl["metadata"].get("generation")
+    current = not renew or old.get("observedGeneration") in (None, generation)
+    same = (old.get("status"), old.get("reason"), old.get("message", "")) == (
+        status,
+        reason,
+        message,
+    )
+    if same and current:
         return wl
     kept = old.get("lastTransitionTime") if old.get("status") == status else None
     new: Obj = {
@@ -26,7 +52,6 @@ def set_condition(wl: Obj, type: str, status: str, reason: str, message: str, no
         "message": message,
         "lastTransitionTime": kept or format_time(now),
     }
-    generation = wl["metadata"].get("generation")
     if generation:
         new["observedGeneration"] = generation
     conditions = list(status_of(wl).get("conditions") or ())

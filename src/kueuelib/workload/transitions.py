@@ -263,11 +263,15 @@ def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
 def wait(wl: Obj, reason: str, message: str, now: float) -> Obj:
     """Says why a pending workload has no quota; the same object when that is known already.
 
+    A reason that was found for an older generation is renewed: after a restart it would count as
+    outdated.
+
     Raises:
         IllegalTransition: the workload is not pending.
     """
     _check(wl, "wait", "wait")
-    return sync_admitted(set_condition(wl, QUOTA_RESERVED, "False", reason, message, now), now)
+    changed = set_condition(wl, QUOTA_RESERVED, "False", reason, message, now, renew=True)
+    return sync_admitted(changed, now)
 
 
 def requeue(wl: Obj, now: float) -> Obj:

@@ -1082,6 +1082,17 @@ def test_late_report_of_an_older_verdict_is_corrected(
     assert later(cluster, 3600.0) == {}
 
 
+def test_verdict_of_an_older_generation_is_reported_again(cluster: Cluster) -> None:
+    cluster.queue("q", 2)
+    cluster.submit("big", "q", 3)
+    cluster.rest()
+    verdict = cluster.waits[-1]
+    told = make_condition("QuotaReserved", status=False, reason=verdict.condition_reason)
+    told |= {"message": verdict.message, "observedGeneration": 7}
+    cluster.submit("big", "q", 3, conditions=[told])
+    assert later(cluster, 1.0) == {"big": verdict.message}
+
+
 def test_verdict_from_before_a_restart_is_better_than_the_name_of_a_head(cluster: Cluster) -> None:
     verdict = make_condition("QuotaReserved", status=False, reason="ExceedsMaxQuota")
     stopped = make_condition("QuotaReserved", status=False, reason="Suspended")

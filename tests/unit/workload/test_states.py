@@ -176,6 +176,15 @@ def test_saying_the_same_reason_again_changes_nothing() -> None:
     assert states.condition(other, "QuotaReserved")["lastTransitionTime"] == format_time(NOW)
 
 
+def test_the_same_reason_is_written_again_for_another_generation() -> None:
+    wl = states.wait(workload(), "WaitingForQuota", "cpu is short", NOW)
+    edited = {**wl, "metadata": {**wl["metadata"], "generation": 2}}
+    renewed = states.wait(edited, "WaitingForQuota", "cpu is short", NOW + 5)
+    old, new = (states.condition(each, "QuotaReserved") for each in (wl, renewed))
+    assert new == {**old, "observedGeneration": 2}
+    assert states.wait(renewed, "WaitingForQuota", "cpu is short", NOW + 9) is renewed
+
+
 def test_a_long_message_is_cut() -> None:
     wl = states.wait(workload(), "WaitingForQuota", "x" * 40_000, NOW)
     message = states.condition(wl, "QuotaReserved")["message"]
