@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
-from kueuelib.api.meta import parse_time
+from kueuelib.api.meta import ObjectKey, parse_time
 from kueuelib.errors import ServerError
 from kueuelib.testing.storm.fork import run_all
+from kueuelib.testing.storm.inside.walk import found_in
 from kueuelib.testing.storm.warm import warm_up
 from kueuelib.testing.storm.world import World
 
@@ -238,9 +240,24 @@ async def _everything(world):
     return [[kind, each["metadata"]["name"]] for kind in kinds for each in world.objects(kind)]
 
 
+async def inside(world):
+    """Look into a manager that has run a Job, then plant a leak and a lie in it."""
+    await warm_up(world)
+    await world.sleep(60.0)
+    parts = list(found_in(world.managers["manager-1"].manager))
+    kinds = Counter(type(found.what).__name__ for found in parts)
+    clean = [str(violation) for violation in world.inside()]
+    book = next(found.what for found in parts if type(found.what).__name__ == "OrderBook")
+    book.leak = {ObjectKey("default", "warm-up"): 1}
+    queue = next(found.what for found in parts if type(found.what).__name__ == "Informer")
+    queue.store.put(ObjectKey("", "nobody"), {"metadata": {"uid": "1", "resourceVersion": "1"}})
+    planted = [violation.law for violation in world.inside()]
+    return {"kinds": dict(kinds), "clean": clean, "planted": sorted(planted)}
+
+
 PROGRAMS = {
     each.__name__: each
-    for each in (plain, killed, killed_anywhere, paused, skewed, restarted, stopped, warmed)
+    for each in (plain, killed, killed_anywhere, paused, skewed, restarted, stopped, warmed, inside)
 }
 
 

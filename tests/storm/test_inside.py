@@ -185,3 +185,13 @@ def test_a_repair_of_any_life_is_reported() -> None:
     counter.inc()
     series = "kueuelib_orphaned_assumptions_total"
     assert found() == [f"no-repairs: {series}: manager-1: {series} is 1"]
+
+
+def test_the_whole_of_a_manager_is_seen(simulate: Any) -> None:
+    found = simulate("programs.py", ("inside",))["inside"]
+    assert found["kinds"]["Engine"] == found["kinds"]["OrderBook"] == 1
+    assert found["kinds"]["Informer"] >= 10
+    assert found["kinds"]["Controller"] >= 8
+    assert found["kinds"]["QueueCore"] >= 8
+    assert found["clean"] == []
+    assert found["planted"] == ["caches-equal-a-fresh-list", "no-leaks"]

@@ -310,11 +310,14 @@ class _Run:
         while True:
             behind, left = world.behind, end - world.now
             quiet = await world.quiet(QUIET, max(left, 0.0) + QUIET + 1.0)
-            wrong = self._laws.at_rest(world.objects, world.now) or world.inside()
+            over = world.now >= end or self._commits > MOST_COMMITS
+            wrong = self._laws.at_rest(world.objects, world.now)
+            if not wrong and (over or (quiet and not behind)):
+                wrong = world.inside()
             if quiet and not wrong and not behind:
                 self._note("calm: at rest")
                 return True
-            if world.now >= end or self._commits > MOST_COMMITS:
+            if over:
                 break
         if not quiet:
             self._accuse("comes to rest", "", f"still writing {self._limit:g} s after the storm")
@@ -337,7 +340,7 @@ class _Run:
                     commit.title,
                     f"{commit.actor} wrote revision {commit.revision}: {difference(commit)}",
                 )
-        self._judge(self._laws.at_rest(world.objects, world.now) or world.inside())
+        self._judge(self._laws.at_rest(world.objects, world.now))
         self._note(f"calm: {self._commits - before} commits after the restart")
 
     async def _act(self, act: Act) -> None:

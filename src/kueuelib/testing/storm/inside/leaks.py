@@ -25,6 +25,8 @@ ALLOWED: Final[Mapping[str, str]] = {
 }
 """Places that may know the gone, with the reason: each has a bound of its own."""
 
+_PAST: Final = frozenset({"events", "events.events.k8s.io"})
+
 
 @attrs.frozen
 class Gone:
@@ -35,7 +37,8 @@ class Gone:
         keys: Namespace and name of which no kind has an object.
         names: Names of cluster-scoped objects that nothing bears any more.
 
-    UIDs and names that an object still mentions are explained by it, so they are not gone.
+    UIDs and names that an object still mentions are explained by it, so they are not gone. Events
+    explain nothing: they speak of the past.
     """
 
     uids: AbstractSet[str]
@@ -67,7 +70,8 @@ def gone_of(history: Sequence[Commit]) -> Gone:
     gone = keys - here
     names = {key.name for key in gone if not key.namespace} - left
     uids -= {str(obj["metadata"]["uid"]) for obj in present.values()}
-    mentioned = _mentioned(present.values(), {*uids, *names, *(key.name for key in gone)})
+    explaining = [obj for key, obj in present.items() if key[0] not in _PAST]
+    mentioned = _mentioned(explaining, {*uids, *names, *(key.name for key in gone)})
     return Gone(
         uids - mentioned, {key for key in gone if key.name not in mentioned}, names - mentioned
     )

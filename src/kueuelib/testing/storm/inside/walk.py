@@ -14,11 +14,12 @@ import attrs
 __all__ = ["Found", "found_in", "names_in"]
 
 PRODUCT: Final = "kueuelib"
-STORM: Final = "kueuelib.testing"
-_PLAIN: Final = (str, bytes, bytearray, int, float, bool, type(None), type)
+OTHERS: Final = ("kueuelib.testing", "kueuelib.api")
+"""Packages whose objects are not entered: the storm, and objects of the API as they are stored."""
+_PLAIN: Final = frozenset({str, bytes, bytearray, int, float, bool, type(None), type})
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Found:
     """One object that is held.
 
@@ -38,7 +39,7 @@ def found_in(root: object) -> Iterator[Found]:
     """Yield every object of the product and every container that an object leads to, once.
 
     The way goes through attributes, containers, bound methods, closures and partial calls. Objects
-    of other packages, and of the storm, are not entered.
+    of other packages, of the storm and of the API are not entered.
 
     Args:
         root: Leads to everything of a process; may be an object of the storm.
@@ -47,11 +48,11 @@ def found_in(root: object) -> Iterator[Found]:
     waiting = deque([Found(root, "", "")])
     while waiting:
         found = waiting.popleft()
-        if isinstance(found.what, _PLAIN) or id(found.what) in seen:
+        if id(found.what) in seen:
             continue
         seen.add(id(found.what))
         yield found
-        waiting.extend(_held(found))
+        waiting.extend(each for each in _held(found) if type(each.what) not in _PLAIN)
 
 
 def names_in(value: object) -> Iterator[object]:
@@ -71,6 +72,8 @@ def names_in(value: object) -> Iterator[object]:
 def _held(found: Found) -> Iterator[Found]:
     what, place, path = found.what, found.place, found.path
     if isinstance(what, Mapping):
+        if "metadata" in what and "apiVersion" in what:
+            return  # a raw object of the API
         for key, value in list(what.items()):
             yield Found(key, place, path)
             yield Found(value, place, path)
@@ -93,7 +96,7 @@ def _held(found: Found) -> Iterator[Found]:
 def _is_product(cls: type) -> bool:
     module = cls.__module__
     ours = module == PRODUCT or module.startswith(f"{PRODUCT}.")
-    return ours and not module.startswith(STORM)
+    return ours and not module.startswith(OTHERS)
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[Any]:
