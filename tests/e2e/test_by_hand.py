@@ -61,12 +61,16 @@ def running(kubectl: Kubectl) -> set[str]:
     return {job["metadata"]["name"] for job in jobs if not job["spec"].get("suspend")}
 
 
-def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl) -> None:
+def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl, tmp_path: Path) -> None:
     applied = kubectl("apply", "-f", str(SAMPLE / "queues.yaml"))
     assert "clusterqueue.kueue.x-k8s.io/team created" in applied
     kubectl("wait", "--for=condition=Active", "clusterqueue/team", "--timeout=180s")
     assert "unchanged" in kubectl("apply", "-f", str(SAMPLE / "queues.yaml"))
-    kubectl("apply", "-f", str(SAMPLE / "jobs.yaml"))
+    # The first one runs until it is told to end, so that the others surely wait when we look.
+    end = 'annotations:\n        kueuelib.dev/run-seconds: "3"'
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text((SAMPLE / "jobs.yaml").read_text().replace(end, "annotations: {}", 1))
+    kubectl("apply", "-f", str(jobs))
 
     kubectl("wait", "--for=jsonpath={.spec.suspend}=false", "job/first", "--timeout=180s")
 
@@ -87,6 +91,9 @@ def test_two_of_three_jobs_wait_and_follow(kubectl: Kubectl) -> None:
     listed = kubectl("get", "wl", "-o", "wide")
     assert "RESERVED IN" in listed or "ADMITTED BY" in listed
 
+    pods = "batch.kubernetes.io/job-name=first"
+    eventually(lambda: len(kubectl.json("get", "pods", "-l", pods)["items"]) == 2)
+    kubectl("annotate", "pods", "-l", pods, "kueuelib.dev/run-seconds=0.1")
     for name in ("first", "second", "third"):
         kubectl("wait", "--for=condition=Complete", f"job/{name}", "--timeout=180s")
     runs = sorted(
