@@ -27,7 +27,20 @@ def ordered(first: int, last: int, profile: str) -> list[int]:
 def hunt(seeds: list[int]) -> dict[str, object]:
     """What the first seed shows that breaks a law; only how many were played when none does."""
     played = 0
-    for report in tour(seeds, workers=1):
+    reports = tour(seeds, workers=1)
+    while True:
+        try:
+            report = next(reports, None)
+        except TimeoutError as error:  # of the boot: what every storm begins with does not work
+            return {
+                "played": 0,
+                "seed": 0,
+                "profile": "boot",
+                "law": "the world",
+                "text": str(error),
+            }
+        if report is None:
+            return {"played": played}
         played += 1
         if report.violations:
             first = report.violations[0]
@@ -38,7 +51,6 @@ def hunt(seeds: list[int]) -> dict[str, object]:
                 "law": first.law,
                 "text": f"{first.object}: {first.text}",
             }
-    return {"played": played}
 
 
 def main(args: list[str]) -> None:

@@ -65,8 +65,9 @@ def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
         while True:
             found = hunted(package, seeds, mutant.profile, most - played, *skipped)
             played += found["played"]
-            if "law" not in found or sound(found["seed"]):
+            if "law" not in found or not found["seed"] or sound(found["seed"]):
                 return {**found, "played": played}
+            sys.stdout.write(f"          seed {found['seed']} breaks a law without a mutant\n")
             skipped.append(str(found["seed"]))
 
 
@@ -77,7 +78,8 @@ def main(args: list[str]) -> int:
     parser.add_argument("--most", type=int, default=1000)
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args(args)
-    chosen = [one for one in shell_mutants() if not asked.names or one.id in asked.names]
+    known = {one.id: one for one in shell_mutants()}
+    chosen = [known[name] for name in asked.names or known]
     survivors = 0
     for mutant in chosen:
         found = tried(mutant, asked.seeds, asked.most)

@@ -247,6 +247,13 @@ async def test_nothing_is_at_rest_while_somebody_cannot_know_what_happened() -> 
     assert float(rest.split()[0]) >= world.behind_until + QUIET
 
 
+async def test_somebody_who_never_learns_what_happened_is_reported() -> None:
+    world = World()
+    world.behind_until = world.now + 3 * LIMIT
+    report = await play(world, plan())
+    assert [found.law for found in report.violations] == ["a silent watch is given up"]
+
+
 async def test_what_a_restart_changes_is_reported_but_leases_are_not() -> None:
     world = World()
     world.restart_writes = [commit(), commit(resource="leases.coordination.k8s.io")]

@@ -321,6 +321,9 @@ class _Run:
                 break
         if not quiet:
             self._accuse("comes to rest", "", f"still writing {self._limit:g} s after the storm")
+        if behind:
+            text = f"a watch that is silent is still open {self._limit:g} s after the storm"
+            self._accuse("a silent watch is given up", "", text)
         self._judge(wrong)
         return False
 
