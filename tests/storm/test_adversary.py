@@ -163,6 +163,15 @@ def test_an_outage_strikes_one_side_of_one_resource_for_its_time() -> None:
     assert hostile.call(call("list"), 1020.0) == FINE
 
 
+def test_an_outage_of_reads_ends_the_watches_of_its_resource() -> None:
+    outage = Outage("outage/0", "manager-1", "jobs.batch", reads=True, start=10.0, end=20.0)
+    hostile = Hostile(Draws(5), storm(0.0, outages=(outage,)), start=1000.0)
+    event = b'{"type":"ADDED","object":{}}'
+    assert hostile.event(call("watch"), 0, event, 1009.0) == FLOWING
+    assert hostile.event(call("watch"), 1, event, 1010.0).gone
+    assert hostile.event(call("watch", resource="pods"), 1, event, 1010.0) == FLOWING
+
+
 def test_webhooks_are_away_slow_or_answer_garbage() -> None:
     found = fates("webhook", owner="server", peer="webhook@manager-1")
     kinds = Counter(kind for fate in found for kind in fate.faults)

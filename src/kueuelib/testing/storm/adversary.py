@@ -178,6 +178,10 @@ class Hostile:
             # One draw for each stream: all of its bookmarks are missing, or none.
             missing = self._strikes(f"event/{_label(watch)}", "no-bookmarks", "", share=3.0)
             return EventFate(drop=True, faults=("no-bookmarks",)) if missing else FLOWING
+        if self._outage(watch) is not None:
+            return EventFate(
+                gone=True, faults=("outage",)
+            )  # and nobody can watch again for a while
         frozen = self._frozen.get((watch.owner, watch.resource), 0.0) - now
         if frozen > 0.0:  # the replica whose list was old is still behind
             return EventFate(delay=frozen, faults=("stale-list",))
