@@ -244,7 +244,7 @@ async def inside(world):
     """Look into a manager that has run a Job, then plant a leak and a lie in it."""
     await warm_up(world)
     await world.sleep(60.0)
-    parts = list(found_in(world.managers["manager-1"].manager))
+    parts = list(found_in(world.managers["manager-1"].process.root))
     kinds = Counter(type(found.what).__name__ for found in parts)
     clean = [str(violation) for violation in world.inside()]
     book = next(found.what for found in parts if type(found.what).__name__ == "OrderBook")
