@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,16 +35,40 @@ LABEL = "kueue.x-k8s.io/queue-name"
 SINCE = {"lastTransitionTime": "1970-01-01T00:00:01Z"}
 
 
+class Ticks:
+    """A clock that nobody waits for."""
+
+    def __init__(self, sleep: Callable[[], None] = lambda: None) -> None:
+        self.slept: list[float] = []
+        self._sleep = sleep
+
+    def now(self) -> float:
+        return NOW + sum(self.slept)
+
+    monotonic = now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self._sleep()
+
+
 class FakeClient:
     """A cluster that only answers GET and LIST; everything else is an AttributeError."""
 
     def __init__(
         self, *objects: Obj, version: str = V1BETA2, forbidden: tuple[str, ...] = ()
     ) -> None:
-        self._objects = objects
+        self._objects: tuple[Obj, ...] = objects
         self._version = version
         self._forbidden = forbidden
         self.asked: set[str] = set()
+
+    def replace(self, obj: Obj) -> None:
+        """Changes the object of the same kind and name."""
+        same = (obj["kind"], obj["metadata"]["name"])
+        self._objects = tuple(
+            obj if (one["kind"], one["metadata"]["name"]) == same else one for one in self._objects
+        )
 
     async def served_versions(self, group: str) -> tuple[str, ...]:
         assert group == KUEUE
@@ -142,7 +166,7 @@ def pod(**meta: Any) -> Obj:
 
 async def asked(text: str, *objects: Obj, jobs: JobSettings = DEFAULT, **rest: Any) -> Answer:
     client = cast("Client", FakeClient(*cluster(), *objects, **rest))
-    return await ask(client, parse_reference(text), "ns", NOW, jobs=jobs)
+    return await ask(client, parse_reference(text), "ns", jobs=jobs, clock=Ticks())
 
 
 async def filed(text: str, *objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[Answer, ...]:
@@ -157,6 +181,41 @@ async def sent(*objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[Answer, ...]
 def changes(answer: Answer) -> list[str]:
     assert answer.explanation is not None
     return [found.change.text for found in answer.explanation.changes]
+
+
+def small(name: str = "wl", **status: Any) -> Obj:
+    """A Workload for which there is room."""
+    found = workload(job(), name, **status)
+    found["spec"]["podSets"][0]["count"] = 1
+    return found
+
+
+async def test_that_nothing_stands_in_the_way_is_said_after_three_looks() -> None:
+    clock = Ticks()
+    client = cast("Client", FakeClient(*cluster(), small()))
+    answer = await ask(client, parse_reference("workload/wl"), "ns", clock=clock)
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is Verdict.ADMITTED
+    assert clock.slept == [1.0, 1.0]
+    assert answer.notes[-1] == "this was so for 2 seconds, and no manager acted: does one run?"
+
+
+async def test_an_admission_between_two_looks_is_the_answer() -> None:
+    pod_set = {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "2"}}
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "r", "message": "", **SINCE}
+    held = small(
+        admission={"clusterQueue": "cq", "podSetAssignments": [pod_set]}, conditions=[reserved]
+    )
+    fake = FakeClient(*cluster(), small())
+
+    def admit() -> None:
+        fake.replace(held)
+
+    clock = Ticks(admit)
+    answer = await ask(cast("Client", fake), parse_reference("workload/wl"), "ns", clock=clock)
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is Verdict.HOLDS_QUOTA
+    assert (clock.slept, answer.notes) == ([1.0], ())
 
 
 @pytest.mark.parametrize("version", [V1BETA1, V1BETA2])
@@ -202,7 +261,7 @@ async def test_the_configuration_of_the_manager_may_change_the_answer(tmp_path: 
         "Client", FakeClient(*cluster(), started, train, workload(started, "held", **held))
     )
     answers = [
-        await ask(client, parse_reference("job/train"), "ns", NOW, settings)
+        await ask(client, parse_reference("job/train"), "ns", settings, clock=Ticks())
         for settings in (
             engine_settings(load_configuration(None)),
             engine_settings(load_configuration(config)),

@@ -21,12 +21,18 @@ from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem
+from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.states import is_held_back
 
+LOOKS = 3
+"""How often a Workload is looked at before it is said that nothing stands in its way."""
+PAUSE = 1.0
+"""Seconds between two of these looks."""
 _JOBS = JobSettings()
 _ALL_MANAGED = (
     "a manager whose configuration sets manageJobsWithoutQueueName queues it all the same; "
@@ -70,24 +76,53 @@ async def ask(
     client: Client,
     reference: Reference,
     namespace: str,
-    now: float,
     settings: Settings = DEFAULTS,
     jobs: JobSettings = _JOBS,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Answer:
     """Explains an object of the cluster; sends nothing but GET and LIST.
+
+    That nothing stands in its way is true of a Workload for a moment in every life: quota became
+    free, and the manager is about to decide or to write. So this is said only of one of which it
+    is still true after further looks, a second apart.
 
     Args:
         client: whose cluster.
         reference: the object.
         namespace: where it is.
-        now: seconds since the epoch.
         settings: what the manager's configuration says about decisions.
         jobs: what it says about jobs.
+        clock: the time, and how to wait.
 
     Raises:
         ObjectNotFound: it does not exist.
         ConfigError: the cluster serves no queueing API.
     """
+    for _ in range(LOOKS - 1):
+        answer = await _look(client, reference, namespace, clock.now(), settings, jobs)
+        if not _is_free(answer):
+            return answer
+        await clock.sleep(PAUSE)
+    answer = await _look(client, reference, namespace, clock.now(), settings, jobs)
+    if not _is_free(answer):
+        return answer
+    note = f"this was so for {(LOOKS - 1) * PAUSE:g} seconds, and no manager acted: does one run?"
+    return attrs.evolve(answer, notes=(*answer.notes, note))
+
+
+def _is_free(answer: Answer) -> bool:
+    found = answer.explanation
+    return found is not None and found.verdict is Verdict.ADMITTED
+
+
+async def _look(
+    client: Client,
+    reference: Reference,
+    namespace: str,
+    now: float,
+    settings: Settings,
+    jobs: JobSettings,
+) -> Answer:
     cluster = await read_cluster(client, namespace, settings)
     key = ObjectKey(namespace, reference.name)
     if reference.resource is WORKLOADS:
@@ -103,7 +138,8 @@ async def ask(
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
-            found = await ask(client, Reference(JOBS, owner), namespace, now, settings, jobs)
+            job = Reference(JOBS, owner)
+            found = await _look(client, job, namespace, now, settings, jobs)
             return attrs.evolve(found, title=f"{title} of {found.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)

@@ -94,8 +94,7 @@ async def _ask(
             source = "standard input" if file == "-" else str(file)
             documents = parse_manifests(text, source, namespace, default)
         await wait_for_server(client, server_timeout)
-        now = SYSTEM_CLOCK.now()
         if reference is None:
-            return await ask_about(client, documents, now, settings, jobs)
+            return await ask_about(client, documents, SYSTEM_CLOCK.now(), settings, jobs)
         where = namespace or default
-        return (await ask(client, parse_reference(reference), where, now, settings, jobs),)
+        return (await ask(client, parse_reference(reference), where, settings, jobs),)
