@@ -190,6 +190,27 @@ def small(name: str = "wl", **status: Any) -> Obj:
     return found
 
 
+def holder(**status: Any) -> Obj:
+    """The same with quota."""
+    pod_set = {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "2"}}
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "r", "message": "", **SINCE}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [pod_set]}
+    return small(admission=admission, conditions=[reserved], **status)
+
+
+async def test_a_check_whose_process_is_gone_is_named_to_who_holds_quota() -> None:
+    state = {"name": "budget", "state": "Pending", "message": "", **SINCE}
+    gone = {"type": "Active", "status": "False", "reason": "NoSignOfLife", **SINCE}
+    gone["message"] = "no sign of life from example.com/budget since 1970-01-01T00:00:01Z"
+    spec = {"controllerName": "example.com/budget"}
+    check = thing("AdmissionCheck", "budget", spec=spec, status={"conditions": [gone]})
+    answer = await asked("workload/wl", holder(admissionChecks=[state]), check)
+    assert answer.explanation is not None
+    (problem,) = answer.explanation.problems
+    assert problem.subject == "AdmissionCheck budget"
+    assert problem.problem == f"is not Active: {gone['message']}"
+
+
 async def test_that_nothing_stands_in_the_way_is_said_after_three_looks() -> None:
     clock = Ticks()
     client = cast("Client", FakeClient(*cluster(), small()))
@@ -201,11 +222,7 @@ async def test_that_nothing_stands_in_the_way_is_said_after_three_looks() -> Non
 
 
 async def test_an_admission_between_two_looks_is_the_answer() -> None:
-    pod_set = {"name": "main", "count": 1, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "2"}}
-    reserved = {"type": "QuotaReserved", "status": "True", "reason": "r", "message": "", **SINCE}
-    held = small(
-        admission={"clusterQueue": "cq", "podSetAssignments": [pod_set]}, conditions=[reserved]
-    )
+    held = holder()
     fake = FakeClient(*cluster(), small())
 
     def admit() -> None:

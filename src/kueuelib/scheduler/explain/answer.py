@@ -8,7 +8,7 @@ from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.found import Found
-from kueuelib.scheduler.explain.obstacles import Problem, problems_of
+from kueuelib.scheduler.explain.obstacles import Problem, problems_of, silent_checks
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.trial import Outcome, Trials, Verdict
@@ -90,6 +90,9 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     admission = workload.status.admission if base.verdict is Verdict.HOLDS_QUOTA else None
     if base.admit is not None:
         admission = base.admit.admission
+    problems = problems_of(world, key, reason) if waits else ()
+    if base.verdict is Verdict.HOLDS_QUOTA:
+        problems = silent_checks(world, key)
     search = Search(world, key, now, base, trials)
     found = search.run() if changes else ()
     return Explanation(
@@ -104,7 +107,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         reason=base.reason,
         when_first=first,
         rows=rows_of(trials.engine(), key, reason) if waits else (),
-        problems=problems_of(world, key, reason) if waits else (),
+        problems=problems,
         changes=found,
         tried=tuple(search.tried),
         limits=tuple(search.limits),

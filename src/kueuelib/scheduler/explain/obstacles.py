@@ -115,13 +115,37 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
             fix = "create it, or take it out of spec.resourceGroups"
             yield Problem(f"ResourceFlavor {name}", f"is named by {where} and does not exist", fix)
     for name in sorted({check.name for check in spec.checks}):
-        found = world.checks.get(name)
-        if found is None:
+        if name not in world.checks:
             text = f"is named by {where} and does not exist"
             yield Problem(f"AdmissionCheck {name}", text, "create it, or take it out of the queue")
-        elif not conditions.is_true(found.status.conditions, names.ACTIVE):
-            text = f"is not Active: nobody serves controllerName {found.spec.controller_name}"
-            yield Problem(f"AdmissionCheck {name}", text, ServeCheck(name, exists=True).text)
+        else:
+            yield from _of_check(world, name)
+
+
+def _of_check(world: World, name: str) -> Iterator[Problem]:
+    """What keeps an AdmissionCheck that exists from being decided."""
+    found = world.checks[name]
+    active = conditions.find(found.status.conditions, names.ACTIVE)
+    if active is None or active.status != "True":
+        why = active.message if active is not None else ""
+        why = why or f"nobody serves controllerName {found.spec.controller_name}"
+        text = f"is not Active: {why}"
+        yield Problem(f"AdmissionCheck {name}", text, ServeCheck(name, exists=True).text)
+
+
+def silent_checks(world: World, key: ObjectKey) -> tuple[Problem, ...]:
+    """The checks that a workload with quota waits for in vain, as their controllers don't work.
+
+    Args:
+        world: the facts.
+        key: the workload.
+    """
+    return tuple(
+        problem
+        for state in world.workloads[key].status.admission_checks
+        if state.state == kueue.CHECK_PENDING and state.name in world.checks
+        for problem in _of_check(world, state.name)
+    )
 
 
 def _of_namespace(world: World, queue: ClusterQueue, namespace: str) -> Iterator[Problem]:
