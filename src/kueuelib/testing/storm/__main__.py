@@ -93,6 +93,10 @@ def _tour(seeds: range, profile: str, *, workers: int, traces: bool) -> list[Rep
         if traces:
             click.echo(f"seed {report.seed} ({report.profile}): trace {report.trace}")
         _say(summary(report))
+        if report.violations:
+            family = "" if profile == MIXED else f" --profile {profile}"
+            again = f"python -m kueuelib.testing.storm --replay {report.seed}{family}"
+            click.echo(f"  its timeline, made short: {again}")
     return reports
 
 
