@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import json
@@ -9,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -277,15 +279,37 @@ class GroupLife(RuleBasedStateMachine):
 
     def send_missing(self):
         """Send pods until every place is filled by one that is or may become alive."""
+        for cpu in self.missing():
+            self.send(cpu)
+
+    def missing(self):
+        """The CPUs of each pod that the group lacks."""
         present = [
             pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-            for pod in self.server.in_stage(Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
+            for pod in self.counted(Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
         ]
+        found = []
         for cpu in self.wanted():
             if cpu in present:
                 present.remove(cpu)
             else:
-                self.send(cpu)
+                found.append(cpu)
+        return found
+
+    def is_over(self):
+        """Whether the Workload says so, or all pods succeeded and somebody took it away."""
+        if self.server.workload is not None:
+            return states.is_finished(self.server.workload)
+        alive = self.counted(Stage.GATED, Stage.STARTED, Stage.LEAVING)
+        return not alive and not self.missing()
+
+    def counted(self, *stages):
+        """Pods in these stages that the manager counts.
+
+        Whoever takes the finalizer off a pod that is over and then its label has let it go: its
+        place is free, as if the pod were deleted.
+        """
+        return [pod for pod in self.server.in_stage(*stages) if is_managed(pod)]
 
     def wanted(self):
         """The CPUs of each pod of the group: of the Workload's shape, once there is one."""
@@ -307,6 +331,10 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def settle(self):
+        with self.explained():
+            self.bring_to_rest()
+
+    def bring_to_rest(self):
         for _ in range(MOST_PLANS):
             self.server.collect_garbage()
             self.server.find_missed()
@@ -336,7 +364,7 @@ class GroupLife(RuleBasedStateMachine):
         if states.is_admitted(workload) and not states.is_evicted(workload):
             counts = {entry["name"]: entry["count"] for entry in workload["spec"]["podSets"]}
             for role, count in counts.items():
-                mine = [pod for pod in server.pods.values() if self.role(pod) == role]
+                mine = [pod for pod in self.counted(*Stage) if self.role(pod) == role]
                 waits = [pod for pod in mine if stage_of(pod) is Stage.GATED]
                 busy = [pod for pod in mine if stage_of(pod) not in (Stage.GATED, Stage.FAILED)]
                 assert not waits or len(busy) >= count, "a pod waits although there is a place"
@@ -492,7 +520,10 @@ class GroupLife(RuleBasedStateMachine):
         if server is None or server.workload is None:
             return
         for entry in server.workload["spec"]["podSets"]:
-            busy = server.in_stage(Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
+            busy = [
+                *server.in_stage(Stage.STARTED, Stage.LEAVING),
+                *self.counted(Stage.SUCCEEDED),
+            ]
             mine = [pod for pod in busy if self.role(pod) == entry["name"]]
             assert len(mine) <= entry["count"]
 
@@ -521,8 +552,34 @@ class GroupLife(RuleBasedStateMachine):
     # ---- the end
 
     def teardown(self):
-        if not hasattr(self, "server"):
-            return
+        if hasattr(self, "server"):
+            with self.explained():
+                self.end()
+
+    @contextlib.contextmanager
+    def explained(self):
+        """Tells with a failure what there was: steps alone are hard to follow by hand."""
+        try:
+            yield
+        except AssertionError as error:
+            if not hasattr(error, "__notes__"):
+                error.add_note(self.told())
+            raise
+
+    def told(self) -> str:
+        """All there is, and what the manager wants to do about it, for people."""
+        server = self.server
+        pods = [
+            f"pod {pod['metadata']['name']}: {stage_of(pod).value}, role {self.role(pod)}"
+            f"{'' if is_managed(pod) else ', not ours'}"
+            f"{', finalizer' if pod['metadata'].get('finalizers') else ''}"
+            for pod in server.pods.values()
+        ]
+        workload = f"workload: {json.dumps(server.workload)}"
+        plan = [f"plan: {command}" for command in server.plan()]
+        return "\n".join([f"ending {self.ending}, now {server.now}", *pods, workload, *plan])
+
+    def end(self):
         self.settle()
         getattr(self, f"end_by_{self.ending.replace(' ', '_')}")()
         left = [
@@ -564,8 +621,7 @@ class GroupLife(RuleBasedStateMachine):
     def end_by_complete(self):
         for _ in range(20):
             self.settle_all()
-            workload = self.server.workload
-            if workload is not None and states.is_finished(workload):
+            if self.is_over():
                 break
             self.somebody_deactivates_or_activates(True)
             self.send_missing()
@@ -665,5 +721,33 @@ GroupLife.TestCase.settings = hypothesis_settings(
     max_examples=120, stateful_step_count=30, deadline=None
 )
 DeclaredGroupLife.TestCase.settings = GroupLife.TestCase.settings
+
+
+@pytest.mark.parametrize("machine", [GroupLife, DeclaredGroupLife])
+def test_a_pod_that_was_let_go_and_lost_its_label_is_replaced(machine):
+    life = machine()
+    life.begin(ending="complete")
+    life.the_group_runs()
+    life.a_pod_ends(phase="Succeeded", which=0)
+    life.somebody_takes_the_finalizer_off(which=0)
+    life.somebody_takes_the_label_off(which=0)
+    life.teardown()
+    assert len(life.counted(Stage.SUCCEEDED)) == 3
+    assert len(life.server.pods) == 4
+
+
+@pytest.mark.parametrize("machine", [GroupLife, DeclaredGroupLife])
+def test_pods_that_succeed_while_their_workload_goes_need_no_other(machine):
+    life = machine()
+    life.begin(ending="complete")
+    life.the_group_runs()
+    life.somebody_deletes_the_workload()
+    for _ in life.cpus:
+        life.a_pod_ends(phase="Succeeded", which=0)
+    life.teardown()
+    assert life.server.workload is None
+    assert len(life.server.pods) == 3
+
+
 test_a_group_comes_to_a_sound_end = GroupLife.TestCase
 test_a_declared_group_comes_to_a_sound_end = DeclaredGroupLife.TestCase
