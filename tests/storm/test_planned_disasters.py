@@ -38,6 +38,9 @@ class Stage:
         self.notes.append(f"start {name}")
         self.dead.discard(name)
 
+    def hold_jobs(self, *, held: bool) -> None:
+        self.notes.append(f"jobs are held: {held}")
+
     async def restart_server(self, *, history: bool) -> None:
         self.notes.append(f"restart {history}")
 
@@ -54,6 +57,7 @@ class Stage:
         ("skew", ["skew manager-1 2 1.05"]),
         ("server-restart", ["restart True"]),
         ("server-amnesia", ["restart False"]),
+        ("jobs-held", ["jobs are held: True", "sleep 3", "jobs are held: False"]),
     ],
 )
 async def test_each_disaster_happens(kind: str, notes: list[str]) -> None:
@@ -92,7 +96,10 @@ def test_disasters_come_in_order_within_the_storm_and_strike_what_exists() -> No
             assert one.target in {"server", *(f"manager-{n + 1}" for n in range(drawn.managers))}
         kinds |= {one.kind for one in found}
         assert len({one.label for one in found}) == len(found)
-    assert kinds == {"kill", "stop", "pause", "skew", "server-restart", "server-amnesia"}
+    assert kinds == {
+        *("kill", "stop", "pause", "skew"),
+        *("server-restart", "server-amnesia", "jobs-held"),
+    }
 
 
 def test_calm_weather_has_no_disasters() -> None:

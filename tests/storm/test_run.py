@@ -94,6 +94,9 @@ class World:
             for commit in self.restart_writes:
                 self.commit(commit)
 
+    def hold_jobs(self, *, held: bool) -> None:
+        assert not held
+
     async def restart_server(self, *, history: bool) -> None:
         self.notes.append(f"restart {history}")
 

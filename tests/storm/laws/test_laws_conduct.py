@@ -6,14 +6,28 @@ import json
 from typing import Any
 
 import pytest
-from histories import JOBS, LEASES, WORKLOADS
+from histories import (
+    ADMITTED,
+    JOBS,
+    LEASES,
+    PODS,
+    WORKLOADS,
+    conditions,
+    job,
+    leaving,
+    owner,
+    with_status,
+    workload,
+)
 
 from kueuelib.testing.storm.exchange import Call
+from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws import LAWS, Conduct, Tolerance, Violation
 from kueuelib.testing.storm.laws.conduct import MOST, WINDOW
 from kueuelib.testing.storm.laws.law import CALL
 
 LASTS = 30.0
+IN_USE = "kueue.x-k8s.io/resource-in-use"
 
 
 class Wire:
@@ -30,15 +44,32 @@ class Wire:
         version: int = 0,
         resource: str = WORKLOADS,
         owner: str = "manager-1",
+        subresource: str = "",
         **body: Any,
     ) -> Call:
         if version:
             body["metadata"] = {"resourceVersion": str(version)}
         raw = json.dumps(body).encode() if body else b""
-        place = ("ns", "wl", "", 0, raw)
+        return self.send(verb, resource, "wl", subresource, raw, owner)
+
+    def send(
+        self,
+        verb: str,
+        resource: str,
+        name: str,
+        subresource: str,
+        body: bytes,
+        owner: str = "manager-1",
+    ) -> Call:
+        place = ("ns", name, subresource, 0, body)
         found = Call(owner, "server", "", "", "", verb, resource, *place)
         self.conduct.sent(found, self.now)
         return found
+
+    def store(self, resource: str, obj: Obj, version: int, actor: str = "server") -> None:
+        obj["metadata"]["resourceVersion"] = str(version)
+        place = (resource, "ns", obj["metadata"]["name"])
+        self.conduct.committed(Commit(self.now, version, actor, *place, None, obj))
 
     def answer(self, call: Call, status: int = 200, version: int = 0) -> None:
         body = {"metadata": {"resourceVersion": str(version)}} if version else {}
@@ -74,7 +105,7 @@ def test_what_a_conflict_refused_is_read_before_it_is_sent_again() -> None:
 def test_what_names_no_version_may_be_sent_again() -> None:
     wire = Wire()
     for _ in range(2):
-        wire.answer(wire.call("patch", status=1), 409)
+        wire.answer(wire.call("patch", subresource="status", status={}), 409)
     assert wire.broken == []
 
 
@@ -131,7 +162,7 @@ def test_a_leader_writes_only_while_its_lease_lasts(seconds: float, broken: set[
     wire.answer(claim)
     wire.answer(wire.claims(), 503)
     wire.now += seconds - 2
-    wire.call("patch", status=1)
+    wire.call("patch", 1, status=1)
     assert wire.names == broken
 
 
@@ -157,6 +188,110 @@ def test_nobody_calls_again_and_again_in_no_time(pause: float, broken: set[str])
     assert wire.names == broken
 
 
+RELEASE = json.dumps({"status": {"conditions": conditions(QuotaReserved=False)}}).encode()
+EVICTION = json.dumps({"status": {"conditions": conditions(QuotaReserved=True)}}).encode()
+FREEING = json.dumps([{"op": "test", "path": "/metadata/finalizers/0", "value": IN_USE}]).encode()
+LETTING_GO = ("nothing-is-let-go-while-it-runs",)
+
+
+def started(wire: Wire, told: int = 3) -> None:
+    """A Job runs for a Workload; the manager was told of some version of it."""
+    wire.store(JOBS, job(), 1)
+    wire.store(WORKLOADS, workload(owner(job()), **ADMITTED), 2)
+    wire.store(JOBS, job(suspend=False), 3)
+    wire.answer(wire.send("get", JOBS, "one", "", b""), version=told)
+    wire.now += 5
+
+
+def let_go(wire: Wire) -> set[str]:
+    wire.send("apply", WORKLOADS, "wl", "status", RELEASE)
+    wire.send("patch", WORKLOADS, "wl", "", FREEING)
+    return {each.law for each in wire.broken} - {"changes-are-conditional"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "subresource", "body"), [("apply", "status", RELEASE), ("patch", "", FREEING)]
+)
+def test_quota_and_finalizer_stay_while_the_job_is_known_to_run(
+    verb: str, subresource: str, body: bytes
+) -> None:
+    wire = Wire(patience=4.0)
+    started(wire)
+    wire.send(verb, WORKLOADS, "wl", subresource, body)
+    assert "nothing-is-let-go-while-it-runs" in wire.names
+
+
+def test_quota_stays_while_the_pods_of_a_stopped_job_run() -> None:
+    wire = Wire()
+    started(wire)
+    wire.store(JOBS, with_status(job(suspend=True, kind="Job"), active=1), 4)
+    assert let_go(wire) == {*LETTING_GO}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        job(),
+        leaving(job(suspend=False), "keep"),
+        with_status(job(suspend=False), conditions=conditions(Failed=True)),
+    ],
+)
+def test_quota_goes_when_the_job_has_stopped_or_ended(after: Obj) -> None:
+    wire = Wire()
+    started(wire)
+    wire.store(JOBS, after, 4)
+    assert let_go(wire) == set()
+
+
+def test_quota_may_go_when_nobody_knows_that_the_job_runs() -> None:
+    wire = Wire()
+    started(wire, told=1)
+    assert let_go(wire) == set()
+    wire = Wire(patience=6.0)
+    started(wire)
+    assert let_go(wire) == set()
+    wire = Wire()
+    started(wire)
+    wire.conduct.reborn("manager-1")
+    wire.answer(wire.claims())
+    assert let_go(wire) == set()
+
+
+def test_an_eviction_lets_nothing_go() -> None:
+    wire = Wire()
+    started(wire)
+    wire.send("apply", WORKLOADS, "wl", "status", EVICTION)
+    assert {*LETTING_GO}.isdisjoint(wire.names)
+
+
+@pytest.mark.parametrize(
+    ("resource", "subresource", "body"),
+    [
+        (JOBS, "", {"spec": {}}),
+        (PODS, "", {"spec": {}}),
+        (WORKLOADS, "", {"spec": {}}),
+        (WORKLOADS, "status", {"status": {"conditions": conditions(Admitted=True)}}),
+    ],
+)
+def test_a_change_names_the_version_that_it_was_made_from(
+    resource: str, subresource: str, body: Obj
+) -> None:
+    wire = Wire()
+    wire.call("patch", 1, resource=resource, subresource=subresource, **body)
+    assert wire.broken == []
+    wire.call("patch", resource=resource, subresource=subresource, **body)
+    assert wire.names == {"changes-are-conditional"}
+
+
+def test_what_nobody_else_writes_names_no_version() -> None:
+    wire = Wire()
+    body = {"status": {"conditions": conditions(Finished=True)}}
+    wire.call("patch", subresource="status", **body)
+    wire.call("patch", resource=JOBS, subresource="status", status={"startTime": None})
+    wire.send("patch", PODS, "one", "", FREEING)
+    assert wire.broken == []
+
+
 def test_users_may_do_what_they_like() -> None:
     wire = Wire()
     for _ in range(MOST + 5):
@@ -171,5 +306,7 @@ def test_every_law_about_calls_is_tried_here() -> None:
         "own-answers-are-remembered",
         "conflicts-are-read-again",
         "calls-are-bounded",
+        "nothing-is-let-go-while-it-runs",
+        "changes-are-conditional",
     }
     assert {law.name for law in LAWS if law.when == CALL} == tried

@@ -189,6 +189,13 @@ def admitted_without_a_check(story: Story) -> None:
     story.put(WORKLOADS, workload(story.submit(job()), **ADMITTED))
 
 
+@breaks("approvals-end-with-quota")
+def quota_is_taken_but_the_approval_stays(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, checks={"budget": "Ready"}, **ADMITTED))
+    story.put(WORKLOADS, workload(mine, checks={"budget": "Ready"}, QuotaReserved=False))
+
+
 @breaks("started-by-admission")
 def a_job_that_was_never_admitted(story: Story) -> None:
     story.put(WORKLOADS, workload(story.submit(job())))

@@ -47,6 +47,12 @@ class Loop(Generic[K]):
         self._free = workers
         self._queue: QueueCore[K] = QueueCore(ItemExponential(_FIRST_RETRY, _LAST_RETRY))
         self._wake = asyncio.Event()
+        self._held = False
+
+    def hold(self, held: bool) -> None:
+        """Begins no call from now on, or goes on with all that waits."""
+        self._held = held
+        self._wake.set()
 
     def add(self, *keys: K, after: float = 0.0, priority: int = 0) -> None:
         """Asks for a call for each key, now or in some seconds."""
@@ -71,13 +77,13 @@ class Loop(Generic[K]):
             while True:
                 self._wake.clear()
                 now = self._clock.now()
-                while self._free:
+                while self._free and not self._held:
                     item = self._queue.pop_ready(now)
                     if item is None:
                         break
                     self._free -= 1
                     group.create_task(self._work(item.key))
-                due = self._queue.next_deadline(now) if self._free else None
+                due = self._queue.next_deadline(now) if self._free and not self._held else None
                 await self._clock.wait(self._wake, due)
 
     async def _work(self, key: K) -> None:

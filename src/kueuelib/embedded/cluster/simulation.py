@@ -120,6 +120,10 @@ class SimulatedCluster:
         finally:
             self._jobs.close()
 
+    def hold_jobs(self, held: bool) -> None:
+        """Lets the Job controller stand still, or go on."""
+        self._jobs.loop.hold(held)
+
     @property
     def idle(self) -> bool:
         """Whether no part has anything to do now."""

@@ -13,6 +13,12 @@ __all__ = ["Disaster", "Stage", "disasters", "perform"]
 
 RESTART_AFTER = (0.0, 30.0)
 """Seconds between the death of a manager and its restart."""
+STANDSTILL = (2.0, 60.0)
+"""Seconds for which the Job controller stands still."""
+
+
+_OF_SERVER = ("server-restart", "server-amnesia", "jobs-held")
+_DRAWN = ("kill", "stop", "pause", "skew", *_OF_SERVER)
 
 
 @attrs.frozen
@@ -73,6 +79,10 @@ class Stage(Protocol):
         """Restart the API server."""
         ...
 
+    def hold_jobs(self, *, held: bool) -> None:
+        """Let the Job controller stand still, or go on."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait in virtual time."""
         ...
@@ -82,7 +92,7 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
     """Draw the disasters of one seed, in the order of time."""
     found = []
     profile = weather.profile
-    for kind in ("kill", "stop", "pause", "skew", "server-restart", "server-amnesia"):
+    for kind in _DRAWN:
         if kind not in weather.rates:
             continue
         for number in range(draws.integer(f"{kind}/count", *profile.disasters)):
@@ -92,13 +102,16 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
                 at=draws.uniform(f"{label}/at", 0.0, weather.seconds),
                 label=label,
                 kind=kind,
-                target="server" if kind.startswith("server") else manager,
+                target="server" if kind in _OF_SERVER else manager,
             )
             if kind in ("kill", "stop"):
                 seconds = draws.uniform(f"{label}/seconds", *RESTART_AFTER)
                 disaster = attrs.evolve(disaster, seconds=seconds)
             elif kind == "pause":
                 seconds = draws.scaled(f"{label}/seconds", *profile.pauses)
+                disaster = attrs.evolve(disaster, seconds=seconds)
+            elif kind == "jobs-held":
+                seconds = draws.uniform(f"{label}/seconds", *STANDSTILL)
                 disaster = attrs.evolve(disaster, seconds=seconds)
             elif kind == "skew":
                 disaster = attrs.evolve(
@@ -134,5 +147,9 @@ async def perform(disaster: Disaster, stage: Stage) -> None:
             await stage.restart_server(history=True)
         case "server-amnesia":
             await stage.restart_server(history=False)
+        case "jobs-held":
+            stage.hold_jobs(held=True)
+            await stage.sleep(disaster.seconds)
+            stage.hold_jobs(held=False)
         case kind:
             raise ValueError(f"disaster {disaster.label}: unknown kind {kind!r}")

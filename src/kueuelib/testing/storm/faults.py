@@ -194,6 +194,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Kind("skew", "disaster", "clocks of machines differ in offset and rate"),
         Kind("server-restart", "disaster", "an API server restarts and keeps its history"),
         Kind("server-amnesia", "disaster", "an API server restarts and etcd is compacted"),
+        Kind("jobs-held", "disaster", "the Job controller is a process of its own and may wait"),
     )
 }
 """Every kind of fault, by name."""

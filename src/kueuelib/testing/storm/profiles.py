@@ -222,7 +222,9 @@ PROFILES: Final[dict[str, Profile]] = {
             managers=(2,),
         ),
         Profile(
-            "crash", kinds=_DELAYS | {"stop", "kill", "kill-after-write"}, always=_SLOW | {"kill"}
+            "crash",
+            kinds=_DELAYS | {"stop", "kill", "kill-after-write", "jobs-held"},
+            always=_SLOW | {"kill"},
         ),
         Profile(
             "server",
@@ -231,7 +233,14 @@ PROFILES: Final[dict[str, Profile]] = {
             managers=(1,),
         ),
         Profile("webhooks", kinds=_WEBHOOK | _DELAYS, always=_WEBHOOK | _SLOW, rates=(0.1, 0.5)),
-        Profile("users", kinds=_DELAYS, always=_SLOW, jobs=(8, 15), managers=(1,), crowds=0.4),
+        Profile(
+            "users",
+            kinds=_DELAYS,
+            always=_SLOW | {"jobs-held"},
+            jobs=(8, 15),
+            managers=(1,),
+            crowds=0.4,
+        ),
     )
 }
 """Every profile, by name."""

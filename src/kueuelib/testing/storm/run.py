@@ -213,6 +213,7 @@ class _Run:
         world, allowed = self._world, tolerance(self._plan.weather)
         conduct = Conduct(allowed, LEASE_SECONDS, world.now, lambda found: self._judge([found]))
         world.set_witness(conduct)
+        world.listeners.append(conduct.committed)
 
     async def play(self) -> None:
         """Play all parts, one after another."""
@@ -289,6 +290,7 @@ class _Run:
         for name in world.managers:
             world.resume(name)
             world.skew(name, 0.0, 1.0)
+        world.hold_jobs(held=False)
         if "server-amnesia" in self._plan.weather.rates:
             await world.restart_server(history=False)
         user = world.user()

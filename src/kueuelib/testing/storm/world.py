@@ -297,6 +297,11 @@ class World:
         self.wire.down = False
         self.tell("the server is back")
 
+    def hold_jobs(self, *, held: bool) -> None:
+        """Let the Job controller stand still, or go on."""
+        self.tell(f"the Job controller {'stands still' if held else 'goes on'}")
+        self.server.cluster.hold_jobs(held)
+
     def compact(self) -> None:
         """Forget all old resource versions, as etcd does; open watches go on where they can."""
         self.server.service.storage.compact()

@@ -88,6 +88,18 @@ def checks_before_admission(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"it became Admitted without admission check {check}"
 
 
+def approvals_end_with_quota(_memory: Memory, commit: Commit) -> Iterator[str]:
+    """When a manager takes quota from a Workload, no approval of a check outlives it."""
+    old, new = commit.old, commit.new
+    if new is None or not is_manager(commit.actor) or not reserving(old) or reserving(new):
+        return
+    if finished(new):
+        return
+    for entry in status(new).get("admissionChecks") or ():
+        if entry.get("state") == "Ready":
+            yield f"it lost its quota, but admission check {entry['name']} is still Ready"
+
+
 def _required(queue: Obj, workload: Obj) -> set[str]:
     rules = (spec(queue).get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
     assigned = {

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws.law import CALL, Law, Tolerance, Violation
 from kueuelib.testing.storm.laws.memory import is_manager
 from kueuelib.testing.storm.laws.reading import (
@@ -24,6 +25,7 @@ from kueuelib.testing.storm.laws.reading import (
     PODS,
     WORKLOADS,
 )
+from kueuelib.testing.storm.laws.running import Running, lets_go
 
 SERVER = "server"
 LED = frozenset({WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES})
@@ -53,8 +55,18 @@ REPEATED = Law(
     "What a conflict has refused is not sent again before the object is asked for.",
 )
 BOUNDED = Law("calls-are-bounded", CALL, "The same call is not sent again and again in no time.")
+KEPT = Law(
+    "nothing-is-let-go-while-it-runs",
+    CALL,
+    "A Workload keeps its quota and its finalizer as long as its Job is known to run.",
+)
+CONDITIONAL = Law(
+    "changes-are-conditional",
+    CALL,
+    "A job, a pod, or what was admitted is changed only if nobody else changed it meanwhile.",
+)
 
-CONDUCT = (RELEASED, LEASED, REMEMBERED, REPEATED, BOUNDED)
+CONDUCT = (RELEASED, LEASED, REMEMBERED, REPEATED, BOUNDED, KEPT, CONDITIONAL)
 """All of them."""
 
 Key = tuple[str, str, str]
@@ -119,6 +131,7 @@ class Process:
         released: whether it gave the Lease up since.
         claims: when claims were sent whose answers are awaited, by identity of the call.
         known: the newest version that an answer has shown, and when it came.
+        told: all versions of Jobs that answers have shown, and when they came.
         refused: bodies that a conflict refused since the object was asked for last.
         again: bodies that are sent again because the server asked for it.
         times: instants of recent calls.
@@ -128,6 +141,7 @@ class Process:
     released: bool = False
     claims: dict[int, float] = attrs.field(factory=dict)
     known: dict[Key, tuple[int, float]] = attrs.field(factory=dict)
+    told: dict[Key, list[tuple[int, float]]] = attrs.field(factory=lambda: defaultdict(list))
     refused: dict[Key, set[bytes]] = attrs.field(factory=lambda: defaultdict(set))
     again: set[bytes] = attrs.field(factory=set)
     times: dict[tuple[str, ...], deque[float]] = attrs.field(factory=lambda: defaultdict(deque))
@@ -155,6 +169,11 @@ class Conduct:
         self._start = start
         self._accuse = accuse
         self._processes: dict[str, Process] = {}
+        self._running = Running()
+
+    def committed(self, commit: Commit) -> None:
+        """Something was stored."""
+        self._running.commit(commit)
 
     def reborn(self, owner: str) -> None:
         """A process of that name starts: it knows nothing and leads nobody."""
@@ -164,6 +183,7 @@ class Conduct:
         """A process goes on that was held: what came meanwhile comes now."""
         process = self._of(owner)
         process.known = {key: (version, now) for key, (version, _) in process.known.items()}
+        process.told.clear()
 
     def sent(self, call: Call, now: float) -> None:
         """A call sets out."""
@@ -198,6 +218,8 @@ class Conduct:
         elif status == 409 and call.verb in WRITES and call.verb != "create":
             process.refused[key].add(call.body)
         elif status < 300 and call.name and (version := _version(_parsed(body))):
+            if call.resource == JOBS:
+                process.told[key].append((version, now))
             before = process.known.get(key, (0, now))
             if version > before[0]:
                 process.known[key] = (version, now)
@@ -223,6 +245,20 @@ class Conduct:
             and call.body not in process.again
         ):
             yield REMEMBERED, f"made it from version {base}, but has known {version} for {late:g} s"
+        if not base and _must_name_a_version(call):
+            yield CONDITIONAL, "names no version in a change that must not overwrite another one"
+        yield from self._keep(process, call, now)
+
+    def _keep(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+        """All states of a Job since a version ran, and the process knows one of them."""
+        used = self._running.used(_key(call))
+        if used is None or call.body in process.again or not lets_go(call.subresource, call.body):
+            return
+        job, since = used
+        told = [at for version, at in process.told[job] if version >= since]
+        if told and now - told[0] > self._tolerance.patience:
+            text = f"let go of it, but has known for {now - told[0]:g} s that its Job runs"
+            yield KEPT, text
 
     def _count(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
         times = process.times[call.verb, *_key(call), call.subresource]
@@ -239,6 +275,17 @@ class Conduct:
 
 def _key(call: Call) -> Key:
     return call.resource, call.namespace, call.name
+
+
+def _must_name_a_version(call: Call) -> bool:
+    """Whether a call changes what somebody else may change, too; a JSON patch has its tests."""
+    if call.verb not in ("patch", "update", "apply") or call.body[:1] != b"{":
+        return False
+    if call.subresource:
+        admits = {"QuotaReserved", "Admitted"}
+        parts = (_parsed(call.body).get("status") or {}).get("conditions") or ()
+        return call.resource == WORKLOADS and any(part["type"] in admits for part in parts)
+    return call.resource in (JOBS, PODS, WORKLOADS)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

@@ -243,4 +243,15 @@ def draw_hostility(
         # Half of the tricks hit their victim while it is new.
         at = work.at + draws.uniform(f"{label}/after", 0.0, SOON) if near else wide
         found += trick(draws, label, at, work, cluster)
+    if draws.chance("thieves", 0.5):
+        for work in works:
+            found += _theft(draws, f"{work.name}/theft", work)
     return found
+
+
+def _theft(draws: Draws, label: str, work: Work) -> list[Act]:
+    """Deletes the Workload of something that may run by now, or wait."""
+    if not draws.chance(label, 0.2):
+        return []
+    at = work.at + draws.uniform(f"{label}/after", 0.0, 2 * SOON)
+    return [_do(at, f"{label}/delete-workload", acts.DELETE_WORKLOAD, work)]
