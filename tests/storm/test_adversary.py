@@ -7,7 +7,7 @@ from collections import Counter
 import attrs
 import pytest
 
-from kueuelib.testing.storm.adversary import Hostile
+from kueuelib.testing.storm.adversary import Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.exchange import Call
 from kueuelib.testing.storm.faults import CATALOGUE, FINE, FLOWING, Fate
@@ -190,6 +190,24 @@ def test_only_writes_that_matter_end_a_process() -> None:
     jobs = [hostile.wrote("manager-1", "jobs.batch", "a", "b", 1.0) for _ in range(50)]
     assert not any(leases)
     assert any(jobs)
+
+
+def test_in_the_calm_the_first_change_of_an_object_may_meet_a_conflict() -> None:
+    calm = Remaining(lags=False, conflicts=True)
+    assert calm.call(call("list", query="resourceVersion=17"), 1.0) == FINE
+    assert calm.call(call("patch", owner="user"), 1.0) == FINE
+    assert calm.call(call("patch", resource="leases.coordination.k8s.io"), 1.0) == FINE
+    found = [calm.call(call(verb), 1.0).faults for verb in ("patch", "patch", "apply")]
+    assert found == [("409",), (), ()]
+
+
+def test_in_the_calm_replicas_may_lag_for_ever() -> None:
+    calm = Remaining(lags=True, conflicts=False)
+    for _ in range(2):
+        found = calm.call(call("list", query="resourceVersion=17"), 1.0)
+        assert found.faults == ("too-large-version",)
+    for fine in (call("list"), call("list", query="resourceVersion=17&continue=x"), call("patch")):
+        assert calm.call(fine, 1.0) == FINE
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)

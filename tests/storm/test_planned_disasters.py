@@ -41,6 +41,9 @@ class Stage:
     def hold_jobs(self, *, held: bool) -> None:
         self.notes.append(f"jobs are held: {held}")
 
+    async def next_write(self, name: str, limit: float) -> None:
+        self.notes.append(f"write of {name} within {limit:g}")
+
     async def restart_server(self, *, history: bool) -> None:
         self.notes.append(f"restart {history}")
 
@@ -65,6 +68,13 @@ async def test_each_disaster_happens(kind: str, notes: list[str]) -> None:
     disaster = Disaster(1.0, "label", kind, "manager-1", seconds=3.0, offset=2.0, rate=1.05)
     await perform(disaster, stage)
     assert stage.notes == notes
+
+
+async def test_a_pause_may_wait_for_a_write() -> None:
+    stage = Stage()
+    disaster = Disaster(1.0, "label", "pause", "manager-1", seconds=3.0, after_write=True)
+    await perform(disaster, stage)
+    assert stage.notes[:2] == ["write of manager-1 within 20", "pause manager-1"]
 
 
 async def test_an_unknown_disaster_is_an_error() -> None:

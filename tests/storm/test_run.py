@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from kueuelib.testing.storm.adversary import Hostile
 from kueuelib.testing.storm.disasters import Disaster
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
@@ -57,8 +58,8 @@ class World:
         self.witness = witness
 
     def set_adversary(self, adversary: object) -> None:
-        self._calmed = adversary is None
-        self.notes.append("calm" if adversary is None else "storm")
+        self._calmed = not isinstance(adversary, Hostile)
+        self.notes.append("calm" if self._calmed else "storm")
 
     def user(self) -> Api:
         return Api(self.notes)
@@ -93,6 +94,10 @@ class World:
         if self._calmed:
             for commit in self.restart_writes:
                 self.commit(commit)
+
+    async def next_write(self, name: str, limit: float) -> None:
+        del name
+        await self.sleep(limit)
 
     def hold_jobs(self, *, held: bool) -> None:
         assert not held

@@ -13,7 +13,7 @@ from .exchange import Call
 from .faults import CATALOGUE, FINE, FLOWING, Answer, EventFate, Fate, refusal
 from .profiles import Weather
 
-__all__ = ["Hostile", "Injection", "Lagging", "Subject"]
+__all__ = ["Hostile", "Injection", "Remaining", "Subject"]
 
 FOCUS = 4.0
 """How much more often the resource in focus is struck."""
@@ -73,11 +73,20 @@ class Injection:
     subject: Subject = Subject()
 
 
-class Lagging:
-    """What remains in the calm: replicas that never reach the version that a client has seen.
+class Remaining:
+    """What remains in the calm: what may stay like that for ever, and what happens once.
 
-    A kind that nobody writes may stay like that for ever (kubernetes#107133).
+    Args:
+        lags: Whether replicas never reach the version that a client has seen. A kind that nobody
+            writes may stay like that for ever (kubernetes#107133).
+        conflicts: Whether the first change of every object meets a conflict: somebody else was
+            faster, and what he wrote changes nothing that can be seen.
     """
+
+    def __init__(self, *, lags: bool, conflicts: bool) -> None:
+        self._lags = lags
+        self._conflicts = conflicts
+        self._met: set[tuple[str, str, str]] = set()
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of an attempt to connect: nothing happens."""
@@ -87,10 +96,23 @@ class Lagging:
     def call(self, call: Call, now: float) -> Fate:
         """Return the fate of a request."""
         del now
-        ours = _struck(call.owner, call.peer) and call.verb == "list"
-        if ours and _possible("too-large-version", call) and "continue=" not in call.query:
-            return Fate(refuse=_AHEAD, faults=("too-large-version",))
+        if not _struck(call.owner, call.peer):
+            return FINE
+        if self._lags and call.verb == "list" and "continue=" not in call.query:
+            if _possible("too-large-version", call):
+                return Fate(refuse=_AHEAD, faults=("too-large-version",))
+        elif self._conflicts and self._is_first(call):
+            return Fate(refuse=_CONFLICT, faults=("409",))
         return FINE
+
+    def _is_first(self, call: Call) -> bool:
+        """Whether nobody tried to change an object before; Leases are left alone."""
+        key = (call.resource, call.namespace, call.name)
+        if call.verb not in CATALOGUE["409"].verbs or call.resource in _QUIET_KINDS:
+            return False
+        first = key not in self._met
+        self._met.add(key)
+        return first
 
     def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
         """Return the fate of one event of a watch: nothing happens."""

@@ -13,6 +13,8 @@ __all__ = ["Disaster", "Stage", "disasters", "perform"]
 
 RESTART_AFTER = (0.0, 30.0)
 """Seconds between the death of a manager and its restart."""
+PATIENCE = 20.0
+"""Seconds for which a disaster waits for a write."""
 STANDSTILL = (2.0, 60.0)
 """Seconds for which the Job controller stands still."""
 
@@ -33,6 +35,7 @@ class Disaster:
         seconds: How long it lasts; 0 for what has no length.
         offset: By how many seconds a clock is wrong.
         rate: How many seconds a clock counts in one second.
+        after_write: Whether it waits for the next write of the process.
     """
 
     at: float
@@ -42,6 +45,7 @@ class Disaster:
     seconds: float = 0.0
     offset: float = 0.0
     rate: float = 1.0
+    after_write: bool = False
 
 
 class Stage(Protocol):
@@ -83,6 +87,10 @@ class Stage(Protocol):
         """Let the Job controller stand still, or go on."""
         ...
 
+    async def next_write(self, name: str, limit: float) -> None:
+        """Wait until a process writes something, or for so many seconds."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait in virtual time."""
         ...
@@ -108,8 +116,11 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
                 seconds = draws.uniform(f"{label}/seconds", *RESTART_AFTER)
                 disaster = attrs.evolve(disaster, seconds=seconds)
             elif kind == "pause":
-                seconds = draws.scaled(f"{label}/seconds", *profile.pauses)
-                disaster = attrs.evolve(disaster, seconds=seconds)
+                disaster = attrs.evolve(
+                    disaster,
+                    seconds=draws.scaled(f"{label}/seconds", *profile.pauses),
+                    after_write=draws.chance(f"{label}/after-write", 0.7),
+                )
             elif kind == "jobs-held":
                 seconds = draws.uniform(f"{label}/seconds", *STANDSTILL)
                 disaster = attrs.evolve(disaster, seconds=seconds)
@@ -138,6 +149,8 @@ async def perform(disaster: Disaster, stage: Stage) -> None:
             if not stage.alive(disaster.target):
                 await stage.start_manager(disaster.target)
         case "pause":
+            if disaster.after_write:  # before its answer comes: what follows it waits
+                await stage.next_write(disaster.target, PATIENCE)
             stage.pause(disaster.target)
             await stage.sleep(disaster.seconds)
             stage.resume(disaster.target)

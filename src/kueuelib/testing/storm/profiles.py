@@ -220,6 +220,7 @@ PROFILES: Final[dict[str, Profile]] = {
             kinds=_DELAYS | {"stop", "pause", "skew", "429", "503", "outage"},
             always=_SLOW | {"pause", "stop"},
             managers=(2,),
+            pauses=(5.0, 90.0),
         ),
         Profile(
             "crash",

@@ -14,7 +14,7 @@ from kueuelib.jobs.plan import INVALID_RETRY
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 
-from .adversary import Hostile, Injection, Lagging, Subject
+from .adversary import Hostile, Injection, Remaining, Subject
 from .coverage import Coverage
 from .difference import difference, only_newer_amounts
 from .disasters import Disaster, Stage, perform
@@ -226,8 +226,11 @@ class _Run:
         world.set_adversary(self._hostile)
         await self._rage()
         self._storming = False
-        lags = self._plan.weather.rates.keys() >= {"too-large-version", "server-amnesia"}
-        world.set_adversary(Lagging() if lags else None)
+        drawn = self._plan.weather
+        lags = drawn.rates.keys() >= {"too-large-version", "server-amnesia"}
+        conflicts = "409" in drawn.profile.kinds and self._draws.chance("conflicts", 0.5)
+        some = lags or conflicts
+        world.set_adversary(Remaining(lags=lags, conflicts=conflicts) if some else None)
         await self._calm()
         if await self._come_to_rest():
             await self._restart()

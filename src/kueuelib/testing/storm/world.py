@@ -258,6 +258,23 @@ class World:
             self.wire.witness.woken(name, self.now)
         self.loop.resume(self.owner(name))
 
+    async def next_write(self, name: str, limit: float) -> None:
+        """Wait until a process writes something but a Lease, or for so many seconds."""
+        written = asyncio.Event()
+
+        def listen(commit: Commit) -> None:
+            if commit.actor == name and commit.resource != "leases.coordination.k8s.io":
+                written.set()
+
+        self.listeners.append(listen)
+        try:
+            async with asyncio.timeout(limit):
+                await written.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.listeners.remove(listen)
+
     def skew(self, name: str, offset: float, rate: float) -> None:
         """Set the clock of a process wrong.
 
