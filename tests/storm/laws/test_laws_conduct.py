@@ -292,6 +292,17 @@ def test_what_nobody_else_writes_names_no_version() -> None:
     assert wire.broken == []
 
 
+def test_nobody_creates_the_same_again_and_again_in_no_time() -> None:
+    wire = Wire()
+    for number in range(MOST + 5):
+        body = json.dumps({"metadata": {"name": f"one-{number}"}}).encode()
+        wire.send("create", WORKLOADS, "", "", body)
+    assert wire.broken == []
+    for _ in range(MOST + 5):
+        wire.send("create", WORKLOADS, "", "", b'{"metadata": {"name": "one"}}')
+    assert wire.names == {"calls-are-bounded"}
+
+
 def test_users_may_do_what_they_like() -> None:
     wire = Wire()
     for _ in range(MOST + 5):

@@ -22,6 +22,7 @@ from .draws import Draws
 from .faults import Adversary
 from .history import Commit
 from .laws import Conduct, Violation
+from .laws.conduct import BOUNDED
 from .plan import Plan, Report, tolerance
 from .settings import LEASE_SECONDS
 from .users import FAILING, Act, Api, insist
@@ -211,7 +212,7 @@ class _Run:
     def watch_conduct(self) -> None:
         """Judge the calls of managers, too."""
         world, allowed = self._world, tolerance(self._plan.weather)
-        conduct = Conduct(allowed, LEASE_SECONDS, world.now, lambda found: self._judge([found]))
+        conduct = Conduct(allowed, LEASE_SECONDS, world.now, self._misconduct)
         world.set_witness(conduct)
         world.listeners.append(conduct.committed)
 
@@ -385,9 +386,7 @@ class _Run:
             self._writes.append(commit)
         if self._commits == MOST_COMMITS:
             self._accuse("writes are bounded", commit.title, f"{MOST_COMMITS} writes, this is one")
-            self.over = True
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._main.cancel, context=self._context)
+            self._end()
         manager = commit.actor in self._world.managers
         if (
             self._storming
@@ -412,6 +411,19 @@ class _Run:
             same = sum(other.law == violation.law for other in self._violations)
             if same < MOST_OF_ONE_LAW:
                 self._violations.append(violation)
+
+    def _misconduct(self, found: Violation) -> None:
+        self._judge([found])
+        if found.law == BOUNDED.name:  # a hot loop: what follows is more of it
+            self._end()
+
+    def _end(self) -> None:
+        """Break the storm off."""
+        if self.over:
+            return
+        self.over = True
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._main.cancel, context=self._context)
 
     def _accuse(self, law: str, obj: str, text: str) -> None:
         self._judge([Violation(law=law, at=self._world.now, object=obj, text=text)])

@@ -261,11 +261,14 @@ class Conduct:
             yield KEPT, text
 
     def _count(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
-        times = process.times[call.verb, *_key(call), call.subresource]
+        name = call.name
+        if call.verb == "create":
+            name = str((_parsed(call.body).get("metadata") or {}).get("name") or "")
+        times = process.times[call.verb, call.resource, call.namespace, name, call.subresource]
         times.append(now)
         while times[0] < now - WINDOW:
             times.popleft()
-        if call.name and len(times) > MOST:
+        if name and len(times) > MOST:
             times.clear()
             yield BOUNDED, f"sent it more than {MOST} times within {WINDOW:g} s"
 
