@@ -44,11 +44,13 @@ class QueueStatusWriter:
         self._next[key] = now + PAUSE
         body = {"metadata": {"uid": queue["metadata"]["uid"]}, "status": patch}
         try:
-            await self._client.patch(
+            answer = await self._client.patch(
                 self._informer.resource, key, body, PatchType.MERGE, subresource="status"
             )
         except NotFound:
             self.forget(key)
+        else:
+            self._informer.learn(answer)
         return DONE
 
     def forget(self, key: ObjectKey) -> None:
