@@ -39,6 +39,19 @@ class Scripted:
         return fate or default
 
 
+class Heard:
+    """Notes the status of each answer that arrives."""
+
+    def __init__(self):
+        self.statuses = []
+
+    def sent(self, call, now):
+        pass
+
+    def answered(self, call, status, body, now):
+        self.statuses.append(status)
+
+
 async def _under(world, adversary, jobs=4, patience=70):
     world.set_adversary(adversary)
     await programs.fill(world, jobs)
@@ -149,6 +162,14 @@ async def lost(world):
 
 async def cut(world):
     return await _under(world, Scripted(_every(3, WRITES, Fate(cut_answer=0.5))))
+
+
+async def timed_out(world):
+    late = refusal(504, "Timeout", "request did not complete within the allotted time")
+    heard = Heard()
+    world.set_witness(heard)
+    found = await _under(world, Scripted(_every(3, WRITES, Fate(instead=late))))
+    return {**found, "doubts": heard.statuses.count(504)}
 
 
 async def silent(world):

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 JOBS = 4
-CALLS = ("late", "late_answers", "lost", "cut", "silent", "refused", "conflicts", "unconnected")
+CALLS = (
+    "late",
+    "late_answers",
+    "lost",
+    "cut",
+    "timed_out",
+    "silent",
+    "refused",
+    "conflicts",
+    "unconnected",
+)
 EVENTS = (
     "events_late",
     "events_closed",
@@ -37,6 +47,10 @@ def test_delays_take_time(found, simulate):
     assert plain["complete"] == JOBS
     for name in ("late", "late_answers", "refused", "events_late", "events_silent"):
         assert found[name]["done"] > plain["done"] + 2, name
+
+
+def test_a_write_that_timed_out_was_done_and_is_answered_by_an_error(found):
+    assert found["timed_out"]["doubts"] >= found["timed_out"]["hits"] > 0
 
 
 def test_an_end_of_history_is_answered_by_a_new_list(found):

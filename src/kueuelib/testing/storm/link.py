@@ -170,7 +170,9 @@ class Link:
             body = self.wire.stale(call, fate.stale_list)
             if body is not None:
                 headers = (("Content-Type", "application/json"),)
-                self._give(response(200, headers, body), fate.delay + LATENCY)
+                message = response(200, headers, body)
+                self._witness(call, message, fate.delay + LATENCY)
+                self._give(message, fate.delay + LATENCY)
                 return
         self._exchange = _Exchange(call, fate)
         self.server.arrive_data(raw, fate.delay)
@@ -208,9 +210,12 @@ class Link:
             if self._farewell is not None:
                 self._farewell()
                 return
+            answer, other = bytes(exchange.answer), fate.instead
+            if other is not None:
+                answer = response(other.status, other.headers, other.body)
             if not (fate.silent or fate.lose_answer or fate.cut_answer is not None):
-                self._witness(call, bytes(exchange.answer), fate.answer_delay)
-            self._pass(bytes(exchange.answer), fate)
+                self._witness(call, answer, fate.answer_delay)
+            self._pass(answer, fate)
             self._next()
 
     def _witness(self, call: Call, message: bytes, seconds: float) -> None:
