@@ -189,7 +189,32 @@ def test_only_writes_that_matter_end_a_process() -> None:
     leases = [hostile.wrote("manager-1", "leases.coordination.k8s.io", "a", "b", 1.0)] * 50
     jobs = [hostile.wrote("manager-1", "jobs.batch", "a", "b", 1.0) for _ in range(50)]
     assert not any(leases)
-    assert any(jobs)
+    assert set(jobs) == {"", "kill-after-write", "stop-after-write"}
+
+
+def test_only_what_users_may_write_is_overtaken_and_only_if_there_are_users() -> None:
+    def overtaken(resource: str, *, meddlers: bool = True) -> list[Fate]:
+        hostile = Hostile(Draws(5), storm(0.9), meddlers=meddlers)
+        asked = [call("patch", ordinal, resource=resource) for ordinal in range(200)]
+        fates = [hostile.call(each, 1.0) for each in asked]
+        return [fate for fate in fates if "overtaken" in fate.faults]
+
+    found = overtaken("jobs.batch")
+    assert found
+    assert all(fate.delay >= 0.1 and fate.refuse is None for fate in found)
+    assert overtaken("clusterqueues.kueue.x-k8s.io") == []
+    assert overtaken("jobs.batch", meddlers=False) == []
+
+
+def test_events_are_often_late_after_a_lost_answer() -> None:
+    weather = attrs.evolve(storm(), rates={"lost-answer": 0.6, "event-delay": 0.3})
+    hostile = Hostile(Draws(5), weather)
+    for ordinal in range(30):
+        hostile.call(call("patch", ordinal), 1.0)
+    assert any(each.label.endswith("stall/event-delay") for each in hostile.injections)
+    watch = call("watch", 0)
+    assert {hostile.event(watch, n, b"{}", 1.0).faults for n in range(3)} == {("event-delay",)}
+    assert all(hostile.event(watch, n, b"{}", 1.0).delay > 0 for n in range(3))
 
 
 def test_in_the_calm_the_first_change_of_an_object_may_meet_a_conflict() -> None:

@@ -75,6 +75,11 @@ class World:
         self.notes.append(f"kill {name}")
         self.living.discard(name)
 
+    async def stop_manager(self, name: str) -> bool:
+        self.notes.append(f"stop {name}")
+        self.living.discard(name)
+        return True
+
     def pause(self, name: str) -> None:
         self.notes.append(f"pause {name}")
 
@@ -329,6 +334,33 @@ async def test_the_same_run_has_the_same_trace_and_another_one_has_another() -> 
     other = await play(World(), plan(disasters=(blow,)))
     assert one.trace == same.trace
     assert one.trace != other.trace
+
+
+def after_a_write(kind: str) -> tuple[World, Plan]:
+    """A world in which a manager writes once, and a plan in which that has a consequence."""
+
+    class Writing(World):
+        async def sleep(self, seconds: float) -> None:
+            if seconds == 20.0:
+                self.commit(commit())
+            await super().sleep(seconds)
+
+    made = plan()
+    weather = attrs.evolve(made.weather, rates={kind: 3.0})
+    return Writing(), attrs.evolve(made, weather=weather)
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"), [("kill-after-write", "kill"), ("stop-after-write", "stop")]
+)
+async def test_a_process_ends_after_a_write_and_comes_back(kind: str, note: str) -> None:
+    for seed in range(20):
+        world, made = after_a_write(kind)
+        report = await play(world, attrs.evolve(made, seed=seed))
+        if report.faults:
+            break
+    assert report.faults == {kind: 1}
+    assert world.notes[:3] == ["storm", f"{note} manager-1", "start manager-1"]
 
 
 async def test_a_hot_loop_ends_the_run() -> None:

@@ -301,6 +301,15 @@ def test_nobody_creates_the_same_again_and_again_in_no_time() -> None:
     for _ in range(MOST + 5):
         wire.send("create", WORKLOADS, "", "", b'{"metadata": {"name": "one"}}')
     assert wire.names == {"calls-are-bounded"}
+@pytest.mark.parametrize(("version", "broken"), [(6, {"begins-with-the-present"}), (7, set())])
+def test_a_new_process_begins_with_what_was_written_before(version: int, broken: set[str]) -> None:
+    wire = Wire()
+    wire.answer(wire.call("patch", 1, status=1), version=7)
+    wire.answer(wire.call("list"), version=version)
+    assert wire.broken == [], "it began before that write"
+    wire.conduct.reborn("manager-1")
+    wire.answer(wire.call("list"), version=version)
+    assert wire.names == broken
 
 
 def test_users_may_do_what_they_like() -> None:
@@ -319,5 +328,6 @@ def test_every_law_about_calls_is_tried_here() -> None:
         "calls-are-bounded",
         "nothing-is-let-go-while-it-runs",
         "changes-are-conditional",
+        "begins-with-the-present",
     }
     assert {law.name for law in LAWS if law.when == CALL} == tried

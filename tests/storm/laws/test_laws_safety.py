@@ -530,3 +530,12 @@ def test_quota_is_released_when_the_pods_have_stopped() -> None:
     story.put(WORKLOADS, workload(mine, **ADMITTED, Evicted=True))
     story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=True))
     assert story.broken == []
+
+
+def test_a_late_decision_is_not_written_on_a_workload_that_became_inactive() -> None:
+    story = Story(lag=60.0)
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine))
+    story.put(WORKLOADS, workload(mine, active=False), "user")
+    story.put(WORKLOADS, workload(mine, active=False, QuotaReserved=True))
+    assert "reserved-only-if-allowed" in story.names

@@ -11,8 +11,9 @@ import pytest
 from dice import Dice, Family
 
 from kueuelib.errors import ApiError, Conflict, NotFound, ServerError
-from kueuelib.testing.storm.users import Act, insist, perform, scenario
+from kueuelib.testing.storm.users import Act, insist, meddle, perform, scenario
 from kueuelib.testing.storm.users.acts import ANSWER, VERBS
+from kueuelib.testing.storm.users.meddling import WAYS
 from kueuelib.testing.storm.users.performing import TRIES
 
 SEEDS = range(60)
@@ -160,3 +161,26 @@ async def test_only_workloads_that_hold_quota_and_wait_for_the_check_are_answere
     body = call[4]
     assert body["metadata"]["resourceVersion"] == "5"
     assert [one["state"] for one in body["status"]["admissionChecks"]] == ["Ready", "Pending"]
+
+
+@pytest.mark.parametrize("resource", WAYS)
+def test_who_meddles_does_something_at_once_to_the_object_that_is_written(resource: str) -> None:
+    target = (resource, "ns", "one")
+    made = act("create", {"metadata": {"name": "one"}}, resource)
+    for number in range(40):
+        found = meddle(Dice(number), f"write-{number}", target, [made])
+        assert min(one.at for one in found) <= 0.01
+        assert {(one.resource, one.namespace, one.name) for one in found} == {target}
+        assert len({one.label for one in found}) == len(found)
+        assert all(one.body == made.body for one in found if one.verb == "create")
+
+
+def test_only_what_users_have_created_is_created_again() -> None:
+    target = ("pods", "ns", "one")
+    found = [one for n in range(40) for one in meddle(Dice(n), f"write-{n}", target, [])]
+    assert {one.verb for one in found} == {"patch", "delete"}
+
+
+def test_there_is_no_meddling_without_users() -> None:
+    assert scenario(Dice(1), Family()).meddling
+    assert not scenario(Dice(1), Family(users=False)).meddling

@@ -10,8 +10,8 @@ import attrs
 
 from .draws import Draws
 from .exchange import Call
-from .faults import CATALOGUE, FINE, FLOWING, Answer, EventFate, Fate, refusal
-from .profiles import Weather
+from .faults import CATALOGUE, FINE, FLOWING, WRITES, Answer, EventFate, Fate, refusal
+from .profiles import WORKLOADS, Weather
 
 __all__ = ["Hostile", "Injection", "Remaining", "Subject"]
 
@@ -21,6 +21,13 @@ MOST = 0.6
 """The largest probability of a fault: retries must be able to succeed."""
 WEBHOOK_PATIENCE = 10.0
 """Seconds after which the API server gives up on a webhook; slow ones may exceed it."""
+
+STALLS = 2.0
+"""How much more often events are late after a lost answer, or when somebody else was faster."""
+OVERTAKEN = frozenset({WORKLOADS, "jobs.batch", "pods"})
+"""What users change or delete while a manager writes it."""
+OVERTAKING = (0.1, 5.0)
+"""Seconds for which a write is held back so that somebody else is faster."""
 
 _CONFLICT = refusal(409, "Conflict", "the object has been modified; read it and try again")
 _INTERNAL = refusal(500, "InternalError", "an error on the server prevented the request")
@@ -129,6 +136,7 @@ class Hostile:
         start: The virtual time at which the storm starts, in seconds.
         only: The labels of the faults that may happen; `None` means any.
         seen: Called with each injection.
+        meddlers: Whether there are users who write what a manager is writing.
     """
 
     def __init__(
@@ -139,9 +147,11 @@ class Hostile:
         start: float = 0.0,
         only: frozenset[str] | None = None,
         seen: Callable[[Injection], None] | None = None,
+        meddlers: bool = True,
     ) -> None:
         self.injections: list[Injection] = []
         self.counts: Counter[str] = Counter()
+        self._meddlers = meddlers
         self._draws = draws
         self._weather = weather
         self._start = start
@@ -150,7 +160,7 @@ class Hostile:
         self._now = start
         self._subject = Subject()
         self._writes: Counter[str] = Counter()
-        self._frozen: dict[tuple[str, str], float] = {}
+        self._frozen: dict[tuple[str, str], tuple[float, str]] = {}
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of an attempt to connect."""
@@ -185,6 +195,10 @@ class Hostile:
         if self._strikes(label, "delay", call.resource):
             delay = self._seconds(f"{label}/delay")
             faults = (*faults, "delay")
+        if fate.refuse is None and self._overtaken(call, label):
+            delay += self._draws.scaled(f"{label}/overtaken/delay", *OVERTAKING)
+            self._stall(call.owner, WORKLOADS, label)
+            faults = (*faults, "overtaken")
         if call.verb != "watch" and self._strikes(label, "slow-answer", call.resource):
             answer_delay = self._seconds(f"{label}/slow-answer")
             faults = (*faults, "slow-answer")
@@ -204,9 +218,9 @@ class Hostile:
             return EventFate(
                 gone=True, faults=("outage",)
             )  # and nobody can watch again for a while
-        frozen = self._frozen.get((watch.owner, watch.resource), 0.0) - now
-        if frozen > 0.0:  # the replica whose list was old is still behind
-            return EventFate(delay=frozen, faults=("stale-list",))
+        until, cause = self._frozen.get((watch.owner, watch.resource), (0.0, ""))
+        if until > now:  # the replica whose list was old is still behind
+            return EventFate(delay=until - now, faults=(cause,))
         label = f"event/{_label(watch)}/{number}"
         for kind, fate in _ENDS.items():
             # A watch has many events: an end strikes each a fifth as often as a fault a call.
@@ -217,15 +231,33 @@ class Hostile:
             return EventFate(delay=delay, faults=("event-delay",))
         return FLOWING
 
-    def wrote(self, owner: str, resource: str, namespace: str, name: str, now: float) -> bool:
-        """Return whether a manager dies right after a write that was committed just now."""
+    def wrote(self, owner: str, resource: str, namespace: str, name: str, now: float) -> str:
+        """Return how a manager ends right after a write that was committed just now.
+
+        Returns:
+            `kill-after-write`, `stop-after-write`, or an empty string: it does not end.
+        """
         self._now = now
         if resource in _QUIET_KINDS:
-            return False
+            return ""
         self._subject = Subject(owner, "", resource, namespace, name)
         key = f"write/{owner}/{resource}/{namespace}/{name}"
         self._writes[key] += 1
-        return self._strikes(f"{key}/{self._writes[key]}", "kill-after-write", resource, share=0.3)
+        label = f"{key}/{self._writes[key]}"
+        for kind, share in _LAST_WRITES.items():
+            if self._strikes(label, kind, resource, share=share):
+                return kind
+        return ""
+
+    def _overtaken(self, call: Call, label: str) -> bool:
+        """Whether somebody else writes the object of a call while the call is under way."""
+        return (
+            self._meddlers
+            and bool(call.name)
+            and call.verb in CATALOGUE["overtaken"].verbs
+            and call.resource in OVERTAKEN
+            and self._strikes(label, "overtaken", call.resource, share=0.15)
+        )
 
     def _ending(self, call: Call, label: str) -> Fate:
         """Return what becomes of the answer: at most one fault."""
@@ -233,8 +265,16 @@ class Hostile:
             if call.verb not in CATALOGUE[kind].verbs or not _possible(kind, call):
                 continue
             if self._strikes(label, kind, call.resource):
+                if kind in _UNHEARD and call.verb in WRITES:
+                    self._stall(call.owner, call.resource, label)
                 return self._made(kind, label, call)
         return FINE
+
+    def _stall(self, owner: str, resource: str, label: str) -> None:
+        """Who has lost an answer, or was overtaken, is often late to see what happened, too."""
+        if self._strikes(f"{label}/stall", "event-delay", resource, share=STALLS):
+            seconds = self._seconds(f"{label}/stall")
+            self._frozen[owner, resource] = self._now + seconds, "event-delay"
 
     def _made(self, kind: str, label: str, call: Call) -> Fate:
         draws = self._draws
@@ -250,7 +290,7 @@ class Hostile:
                 fate = Fate(instead=_TIMEOUT)
             case "stale-list":
                 age = draws.scaled(f"{label}/age", 0.5, 120.0)
-                self._frozen[call.owner, call.resource] = self._now + age
+                self._frozen[call.owner, call.resource] = self._now + age, "stale-list"
                 fate = Fate(stale_list=age)
             case "429":
                 pause = draws.integer(f"{label}/pause", 1, 8)
@@ -323,6 +363,10 @@ _REFUSALS = {
 }
 _QUIET_KINDS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 """Kinds whose writes are too frequent to end a process after them."""
+_UNHEARD = frozenset({"lost-answer", "cut-answer", "silence", "late-504"})
+"""Faults after which a client does not know what became of its write."""
+_LAST_WRITES = {"kill-after-write": 0.3, "stop-after-write": 0.15}
+"""How a process ends after a write, and what share of the rate a write has."""
 _ENDS = {
     "event-close": EventFate(close=True, faults=("event-close",)),
     "event-cut": EventFate(cut=True, faults=("event-cut",)),

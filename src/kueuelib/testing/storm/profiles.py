@@ -30,7 +30,7 @@ _WIRE: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"conn
 _WATCH: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"watch", "event"})
 _WEBHOOK: Final = frozenset(k.name for k in CATALOGUE.values() if k.place == "webhook")
 _SERVER: Final = frozenset({"server-restart", "server-amnesia"})
-_RESTARTS: Final = _SERVER | {"kill", "kill-after-write", "stop"}
+_RESTARTS: Final = _SERVER | {"kill", "kill-after-write", "stop", "stop-after-write"}
 _SLOW: Final = frozenset({"delay", "slow-answer"})
 _DELAYS: Final = frozenset({"delay", "slow-answer", "event-delay", "slow-connect"})
 
@@ -176,6 +176,7 @@ def _outages(
 
 
 _STALE: Final = frozenset({"stale-list", "event-delay", "kill"})
+_STOPS: Final = frozenset({"stop", "stop-after-write"})
 _UNOBSERVED: Final = frozenset({"outage", "event-close", "event-gone"})
 
 PROFILES: Final[dict[str, Profile]] = {
@@ -217,14 +218,14 @@ PROFILES: Final[dict[str, Profile]] = {
         ),
         Profile(
             "leaders",
-            kinds=_DELAYS | {"stop", "pause", "skew", "429", "503", "outage"},
-            always=_SLOW | {"pause", "stop"},
+            kinds=_DELAYS | {"pause", "skew", "429", "503", "outage", "overtaken"} | _STOPS,
+            always=_SLOW | {"pause"} | _STOPS,
             managers=(2,),
             pauses=(5.0, 90.0),
         ),
         Profile(
             "crash",
-            kinds=_DELAYS | {"stop", "kill", "kill-after-write", "jobs-held"},
+            kinds=_DELAYS | _STOPS | {"kill", "kill-after-write", "jobs-held"},
             always=_SLOW | {"kill"},
         ),
         Profile(
@@ -237,7 +238,7 @@ PROFILES: Final[dict[str, Profile]] = {
         Profile(
             "users",
             kinds=_DELAYS,
-            always=_SLOW | {"jobs-held"},
+            always=_SLOW | {"jobs-held", "overtaken", "event-delay"},
             jobs=(8, 15),
             managers=(1,),
             crowds=0.4,

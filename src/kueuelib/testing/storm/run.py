@@ -25,7 +25,7 @@ from .laws import Conduct, Violation
 from .laws.conduct import BOUNDED
 from .plan import Plan, Report, tolerance
 from .settings import LEASE_SECONDS
-from .users import FAILING, Act, Api, insist
+from .users import FAILING, Act, Api, insist, meddle
 from .users import perform as perform_act
 from .wire import Witness
 
@@ -202,6 +202,7 @@ class _Run:
             start=world.now,
             only=plan.only,
             seen=self._injected,
+            meddlers=plan.scenario.meddling,
         )
         self._context = contextvars.copy_context()
         main = asyncio.current_task()
@@ -378,6 +379,11 @@ class _Run:
         if not self._world.alive(name):
             await self._world.start_manager(name)
 
+    async def _leave(self, name: str, label: str) -> None:
+        """Ask a process to stop right after its write, and start it again a little later."""
+        await self._world.stop_manager(name)
+        await self._die(name, label)
+
     def _committed(self, commit: Commit) -> None:
         self._commits += 1
         self._judge(self._laws.commit(commit))
@@ -388,22 +394,32 @@ class _Run:
             self._accuse("writes are bounded", commit.title, f"{MOST_COMMITS} writes, this is one")
             self._end()
         manager = commit.actor in self._world.managers
-        if (
-            self._storming
-            and manager
-            and self._hostile.wrote(
-                commit.actor, commit.resource, commit.namespace, commit.name, self._world.now
-            )
-        ):
-            self._world.kill(commit.actor)
-            label = f"revival/{len(self._tasks)}"
-            self._spawn(label, self._die(commit.actor, label))
+        if not self._storming or not manager:
+            return
+        name, label = commit.actor, f"revival/{len(self._tasks)}"
+        written = commit.resource, commit.namespace, commit.name
+        end = self._hostile.wrote(name, *written, self._world.now)
+        if end == "kill-after-write":
+            self._world.kill(name)
+            self._spawn(label, self._die(name, label))
+        elif end == "stop-after-write" and self._world.alive(name):
+            self._spawn(label, self._leave(name, label))
 
     def _injected(self, injection: Injection) -> None:
         self._counts[injection.kind] += 1
         self._coverage.injected(injection)
         self._labels.append(injection.label)
         self._note(f"fault: {injection.kind}: {injection.label}")
+        if injection.kind == "overtaken":
+            self._meddle(injection)
+
+    def _meddle(self, injection: Injection) -> None:
+        """Let users write what a manager is writing."""
+        target = injection.subject
+        where = target.resource, target.namespace, target.name
+        acts = self._plan.scenario.acts
+        for act in meddle(self._draws.stream("meddling"), injection.label, where, acts):
+            self._spawn(act.label, self._act(act))
 
     def _judge(self, found: list[Violation]) -> None:
         for violation in found:

@@ -65,8 +65,13 @@ CONDITIONAL = Law(
     CALL,
     "A job, a pod, or what was admitted is changed only if nobody else changed it meanwhile.",
 )
+PRESENT = Law(
+    "begins-with-the-present",
+    CALL,
+    "A new process does not begin with a list that is older than the writes before it.",
+)
 
-CONDUCT = (RELEASED, LEASED, REMEMBERED, REPEATED, BOUNDED, KEPT, CONDITIONAL)
+CONDUCT = (RELEASED, LEASED, REMEMBERED, REPEATED, BOUNDED, KEPT, CONDITIONAL, PRESENT)
 """All of them."""
 
 Key = tuple[str, str, str]
@@ -128,6 +133,7 @@ class Process:
 
     Attributes:
         renewed: when it sent the claim of a Lease that was granted last.
+        began: the newest version that a manager knew to be written when this process began.
         released: whether it gave the Lease up since.
         claims: when claims were sent whose answers are awaited, by identity of the call.
         known: the newest version that an answer has shown, and when it came.
@@ -138,6 +144,7 @@ class Process:
     """
 
     renewed: float
+    began: int = 0
     released: bool = False
     claims: dict[int, float] = attrs.field(factory=dict)
     known: dict[Key, tuple[int, float]] = attrs.field(factory=dict)
@@ -170,6 +177,7 @@ class Conduct:
         self._accuse = accuse
         self._processes: dict[str, Process] = {}
         self._running = Running()
+        self._written = 0
 
     def committed(self, commit: Commit) -> None:
         """Something was stored."""
@@ -177,7 +185,7 @@ class Conduct:
 
     def reborn(self, owner: str) -> None:
         """A process of that name starts: it knows nothing and leads nobody."""
-        self._processes[owner] = Process(-math.inf)
+        self._processes[owner] = Process(-math.inf, self._written)
 
     def woken(self, owner: str, now: float) -> None:
         """A process goes on that was held: what came meanwhile comes now."""
@@ -207,6 +215,12 @@ class Conduct:
         if call.peer != SERVER or not is_manager(call.owner):
             return
         process = self._of(call.owner)
+        if call.verb == "list" and status < 300:
+            found = _version(_parsed(body))
+            if 0 < found < process.began:
+                text = f"began with version {found}, but {process.began} was known to be written"
+                self._accuse(Violation(PRESENT.name, now, call.title, f"{call.owner} {text}"))
+            return
         if call.resource == LEASES:
             claimed = process.claims.pop(id(call), None)
             if claimed is not None and status < 300:
@@ -220,6 +234,8 @@ class Conduct:
         elif status < 300 and call.name and (version := _version(_parsed(body))):
             if call.resource == JOBS:
                 process.told[key].append((version, now))
+            if call.verb in WRITES:
+                self._written = max(self._written, version)
             before = process.known.get(key, (0, now))
             if version > before[0]:
                 process.known[key] = (version, now)

@@ -56,12 +56,12 @@ def reserved_only_if_allowed(memory: Memory, commit: Commit) -> Iterator[str]:
     if new is None or not _reserved(commit):
         return
     local_name = str(spec(new).get("queueName", ""))
-    if _touched(memory, commit, local_name):
-        return
     if not active(new):
         yield "it reserved quota, but it is not active"
     if leaving(new):
         yield "it reserved quota, but it was deleted"
+    if _touched(memory, commit, local_name):
+        return
     queues = (
         ("ClusterQueue", memory.get(CLUSTER_QUEUES, "", queue_of(new))),
         ("LocalQueue", memory.get(LOCAL_QUEUES, commit.namespace, local_name)),
@@ -75,10 +75,12 @@ def reserved_only_if_allowed(memory: Memory, commit: Commit) -> Iterator[str]:
 
 
 def _touched(memory: Memory, commit: Commit, local: str) -> bool:
-    """Whether what the decision was about may have changed after it was made."""
+    """Whether the queues may have changed after the decision was made.
+
+    The Workload may not: a reservation is written only on the state that it was made for.
+    """
     assert commit.new is not None, "something was reserved"
     keys = (
-        commit.key,
         (LOCAL_QUEUES, commit.namespace, local),
         (CLUSTER_QUEUES, "", queue_of(commit.new)),
     )

@@ -6,6 +6,7 @@ All of it is data, drawn from a seed, so that a run can be stored, repeated and 
 from __future__ import annotations
 
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
+from kueuelib.testing.storm.users.meddling import meddle
 from kueuelib.testing.storm.users.performing import FAILING, Api, insist, perform
 from kueuelib.testing.storm.users.scenario import scenario
 
@@ -17,6 +18,7 @@ __all__ = [
     "Family",
     "Scenario",
     "insist",
+    "meddle",
     "perform",
     "scenario",
 ]

@@ -113,8 +113,10 @@ class Scenario:
         calm: when it is over: queues, flavors and checks are as at the start again, but without
             admission checks. What can run then is up to the objects: jobs that users suspended
             run all the same, Workloads that were deactivated do not.
+        meddling: whether users write what a manager is writing (`meddling.meddle`).
     """
 
     setup: tuple[Act, ...]
     acts: tuple[Act, ...]
     calm: tuple[Act, ...]
+    meddling: bool = False

@@ -37,7 +37,7 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
     if cluster.check is not None:
         found += _approvals()
     found.sort(key=lambda act: (act.at, act.label))
-    return Scenario(cluster.setup(), tuple(found), cluster.calm())
+    return Scenario(cluster.setup(), tuple(found), cluster.calm(), meddling=profile.users)
 
 
 def _approvals() -> list[Act]:
