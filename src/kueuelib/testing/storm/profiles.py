@@ -192,7 +192,7 @@ PROFILES: Final[dict[str, Profile]] = {
             rates=(0.1, 0.5),
             managers=(1,),
             users=False,
-            crowds=0.5,
+            crowds=1.0,
         ),
         Profile(
             "lossy",
