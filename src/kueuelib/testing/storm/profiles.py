@@ -241,7 +241,7 @@ PROFILES: Final[dict[str, Profile]] = {
             always=_SLOW | {"jobs-held", "overtaken", "event-delay"},
             jobs=(8, 15),
             managers=(1,),
-            crowds=0.4,
+            crowds=0.8,
         ),
     )
 }
