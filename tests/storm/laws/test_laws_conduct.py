@@ -301,6 +301,8 @@ def test_nobody_creates_the_same_again_and_again_in_no_time() -> None:
     for _ in range(MOST + 5):
         wire.send("create", WORKLOADS, "", "", b'{"metadata": {"name": "one"}}')
     assert wire.names == {"calls-are-bounded"}
+
+
 @pytest.mark.parametrize(("version", "broken"), [(6, {"begins-with-the-present"}), (7, set())])
 def test_a_new_process_begins_with_what_was_written_before(version: int, broken: set[str]) -> None:
     wire = Wire()
