@@ -91,21 +91,27 @@ def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool =
     return Act(at, label, acts.PATCH_STATUS, CHECKS, "", check, body)
 
 
-def draw_cluster(draws: Draws) -> Cluster:
-    """Draws 1 to 3 ClusterQueues with what they need."""
+def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
+    """Draws 1 to 3 ClusterQueues with what they need.
+
+    Args:
+        draws: decisions.
+        crowded: whether there is little quota, of which the higher priority takes from the lower.
+    """
     count = draws.integer("queues", 1, 3)
     cohort = "cohort" if count > 1 and draws.chance("cohort", 0.7) else ""
     names = POOLS[: draws.integer("flavors", 1, len(POOLS))]
     flavors = tuple(_flavor(draws, name) for name in names)
     check = None
-    if draws.chance("check", 0.25):
+    if not crowded and draws.chance("check", 0.25):
         controller = {"controllerName": "storm.example/approval", "retryDelayMinutes": 1}
         check = _object("AdmissionCheck", CHECK, spec=controller)
     queues = []
     for number in range(1, count + 1):
         label = f"queue-{number}"
         required = check is not None and (number == 1 or draws.chance(f"{label}/check", 0.3))
-        queues.append(_queue(draws, label, names, cohort, required=required))
+        queue = _queue(draws, label, names, cohort, required=required)
+        queues.append(_pressed(draws, label, queue) if crowded else queue)
     local = [
         _local(f"{letter}-{number}", number)
         for number in range(1, count + 1)
@@ -153,6 +159,19 @@ def _queue(
     if required:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": CHECK}]}
     return _object("ClusterQueue", name, spec=spec)
+
+
+def _pressed(draws: Draws, name: str, queue: Obj) -> Obj:
+    """The same queue with quota for two or three jobs, and with preemption."""
+    (group,) = queue["spec"]["resourceGroups"]
+    (first, *_) = group["flavors"]
+    quota = {"name": "cpu", "nominalQuota": str(draws.integer(f"{name}/pressed", 2, 3))}
+    spec = {
+        **queue["spec"],
+        "resourceGroups": [{**group, "flavors": [{**first, "resources": [quota]}]}],
+        "preemption": {**queue["spec"]["preemption"], "withinClusterQueue": "LowerPriority"},
+    }
+    return {**queue, "spec": spec}
 
 
 def _quota(draws: Draws, label: str, cohort: str) -> Obj:

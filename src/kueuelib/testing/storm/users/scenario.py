@@ -24,9 +24,10 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
         draws: decisions by label; the same labels give the same scenario.
         profile: how many jobs there are, and whether users interfere.
     """
-    cluster = draw_cluster(draws)
+    crowded = draws.chance("crowd", profile.crowds)
+    cluster = draw_cluster(draws, crowded=crowded)
     queues = tuple(one["metadata"]["name"] for one in cluster.local_queues)
-    if draws.chance("crowd", profile.crowds):
+    if crowded:
         works = draw_crowd(draws, draws.integer("works", *CROWD), queues)
     else:
         works = draw_work(draws, draws.integer("works", *profile.jobs), queues, SECONDS * 0.7)
