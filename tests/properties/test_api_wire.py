@@ -20,6 +20,7 @@ from kueuelib.api.kinds import KUEUE
 from kueuelib.api.kueue import (
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ProvisioningRequestConfig,
     ResourceFlavor,
@@ -32,6 +33,7 @@ from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
 
 QUEUEING = [
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,

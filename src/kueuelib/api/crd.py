@@ -19,6 +19,7 @@ from kueuelib.api.kueue import (
     TRY_NEXT_FLAVOR,
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ProvisioningRequestConfig,
     ResourceFlavor,
@@ -233,6 +234,7 @@ _DEFINITIONS: Final[Mapping[str, _Definition]] = {
         ),
         _cluster_queue_v1beta1,
     ),
+    "Cohort": _Definition(Cohort, ("co",)),
     "LocalQueue": _Definition(
         LocalQueue,
         ("queue", "queues", "lq"),

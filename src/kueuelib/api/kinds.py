@@ -11,6 +11,7 @@ V1BETA1 = "v1beta1"
 V1BETA2 = "v1beta2"
 
 CLUSTER_QUEUES = Resource(KUEUE, V1BETA2, "clusterqueues", "ClusterQueue", namespaced=False)
+COHORTS = Resource(KUEUE, V1BETA2, "cohorts", "Cohort", namespaced=False)
 LOCAL_QUEUES = Resource(KUEUE, V1BETA2, "localqueues", "LocalQueue", namespaced=True)
 RESOURCE_FLAVORS = Resource(KUEUE, V1BETA2, "resourceflavors", "ResourceFlavor", namespaced=False)
 WORKLOADS = Resource(KUEUE, V1BETA2, "workloads", "Workload", namespaced=True)

@@ -13,10 +13,12 @@ from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from kueuelib.api.meta import Condition, KubeObject, LabelSelector
 from kueuelib.api.quantity import ZERO, Quantity
+from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
 from kueuelib.api.struct import NOTHING, Struct, wire
 from kueuelib.api.words import (
     ANY,
     BEST_EFFORT_FIFO,
+    BORROWING_OVER_PREEMPTION,
     CONDITIONS,
     HOLD,
     HOLD_AND_DRAIN,
@@ -25,58 +27,15 @@ from kueuelib.api.words import (
     LOWER_PRIORITY,
     MAY_STOP_SEARCH,
     NEVER,
+    NO_ADMISSION_FAIR_SHARING,
     NONE,
+    PREEMPTION_OVER_BORROWING,
     STRICT_FIFO,
     TRY_NEXT_FLAVOR,
+    USAGE_BASED_ADMISSION_FAIR_SHARING,
 )
 
 # ---- ClusterQueue
-
-
-@attrs.frozen
-class ResourceQuota(Struct):
-    """How much of one resource in one flavor belongs to a queue.
-
-    Attributes:
-        name: the resource, for example `cpu`.
-        nominal_quota: what the queue may use of its own.
-        borrowing_limit: how much more it may borrow from its cohort; absent: everything.
-        lending_limit: how much of the nominal quota others may borrow; absent: everything.
-    """
-
-    name: str = attrs.field(metadata=wire(required=True))
-    nominal_quota: Quantity = attrs.field(default=ZERO, metadata=wire(required=True, always=True))
-    borrowing_limit: Quantity | None = None
-    lending_limit: Quantity | None = None
-
-
-@attrs.frozen
-class FlavorQuotas(Struct):
-    """The quotas of one flavor, in the order of the covered resources."""
-
-    name: str = attrs.field(metadata=wire(required=True))
-    resources: tuple[ResourceQuota, ...] = attrs.field(
-        default=(),
-        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
-    )
-
-
-@attrs.frozen
-class ResourceGroup(Struct):
-    """Resources that are given from the same flavors.
-
-    Attributes:
-        covered_resources: the names of the resources.
-        flavors: the flavors in the order in which they are tried.
-    """
-
-    covered_resources: tuple[str, ...] = attrs.field(
-        default=(), metadata=wire(required=True, always=True, minItems=1, maxItems=LIST_LIMIT)
-    )
-    flavors: tuple[FlavorQuotas, ...] = attrs.field(
-        default=(),
-        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
-    )
 
 
 @attrs.frozen
@@ -86,6 +45,8 @@ class FlavorFungibility(Struct):
     Attributes:
         when_can_borrow: MayStopSearch or TryNextFlavor.
         when_can_preempt: MayStopSearch or TryNextFlavor.
+        preference: BorrowingOverPreemption or PreemptionOverBorrowing: what to avoid less when
+            some flavors need borrowing and others preemption; empty: BorrowingOverPreemption.
     """
 
     when_can_borrow: str = attrs.field(
@@ -99,6 +60,9 @@ class FlavorFungibility(Struct):
         metadata=wire(
             always=True, enum=[MAY_STOP_SEARCH, TRY_NEXT_FLAVOR], default=TRY_NEXT_FLAVOR
         ),
+    )
+    preference: str = attrs.field(
+        default="", metadata=wire(enum=[BORROWING_OVER_PREEMPTION, PREEMPTION_OVER_BORROWING])
     )
 
 
@@ -165,6 +129,22 @@ class AdmissionChecksStrategy(Struct):
 
 
 @attrs.frozen
+class AdmissionScope(Struct):
+    """Whether the usage of LocalQueues decides about the order of admission (KEP-4136).
+
+    Attributes:
+        admission_mode: UsageBasedAdmissionFairSharing or NoAdmissionFairSharing.
+    """
+
+    admission_mode: str = attrs.field(
+        metadata=wire(
+            required=True,
+            enum=[USAGE_BASED_ADMISSION_FAIR_SHARING, NO_ADMISSION_FAIR_SHARING],
+        )
+    )
+
+
+@attrs.frozen
 class ClusterQueueSpec(Struct):
     """Quota and policies of a ClusterQueue.
 
@@ -177,6 +157,8 @@ class ClusterQueueSpec(Struct):
         preemption: whom workloads may preempt.
         admission_checks_strategy: what workloads must pass before they start.
         stop_policy: None, Hold (nothing is admitted) or HoldAndDrain (running ones are evicted).
+        fair_sharing: the weight of the queue in its cohort.
+        admission_scope: the order of admission between the LocalQueues of the queue.
     """
 
     resource_groups: tuple[ResourceGroup, ...] = attrs.field(
@@ -199,6 +181,8 @@ class ClusterQueueSpec(Struct):
         default=NONE,
         metadata=wire(always=True, enum=[NONE, HOLD, HOLD_AND_DRAIN], default=NONE),
     )
+    fair_sharing: FairSharing | None = None
+    admission_scope: AdmissionScope | None = None
 
 
 @attrs.frozen
@@ -240,6 +224,7 @@ class ClusterQueueStatus(Struct):
         pending_workloads: how many wait.
         reserving_workloads: how many hold quota.
         admitted_workloads: how many are admitted and unfinished.
+        fair_sharing: the share of the queue; absent unless fair sharing is on.
     """
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
@@ -248,6 +233,7 @@ class ClusterQueueStatus(Struct):
     pending_workloads: int = attrs.field(default=0, metadata=wire(always=True))
     reserving_workloads: int = attrs.field(default=0, metadata=wire(always=True))
     admitted_workloads: int = attrs.field(default=0, metadata=wire(always=True))
+    fair_sharing: FairSharingStatus | None = None
 
 
 @attrs.frozen
@@ -270,6 +256,7 @@ class LocalQueueSpec(Struct):
     Attributes:
         cluster_queue: the ClusterQueue that admits them; cannot change.
         stop_policy: None, Hold (nothing is admitted) or HoldAndDrain (running ones are evicted).
+        fair_sharing: the weight of the LocalQueue in admission fair sharing (KEP-4136).
     """
 
     cluster_queue: str = ""
@@ -277,6 +264,7 @@ class LocalQueueSpec(Struct):
         default=NONE,
         metadata=wire(always=True, enum=[NONE, HOLD, HOLD_AND_DRAIN], default=NONE),
     )
+    fair_sharing: FairSharing | None = None
 
 
 @attrs.frozen

@@ -18,8 +18,6 @@ from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_lab
 from kueuelib.scheduler.amounts import FlavorResource, Limits
 from kueuelib.scheduler.check_rules import RequiredCheck, required
 
-PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
-
 
 @attrs.frozen
 class Flavor:
@@ -191,7 +189,7 @@ def _fungibility(found: kueue.FlavorFungibility) -> Fungibility:
     return Fungibility(
         next_rather_than_borrow=found.when_can_borrow == kueue.TRY_NEXT_FLAVOR,
         next_rather_than_preempt=found.when_can_preempt == kueue.TRY_NEXT_FLAVOR,
-        preempt_rather_than_borrow=found.extra.get("preference") == PREEMPTION_OVER_BORROWING,
+        preempt_rather_than_borrow=found.preference == kueue.PREEMPTION_OVER_BORROWING,
     )
 
 

@@ -47,7 +47,7 @@ def test_what_is_committed_is_what_is_generated(tmp_path):
 
 def test_there_is_one_definition_per_kind_and_each_can_be_written():
     assert [one["spec"]["names"]["kind"] for one in all_crds()] == list(KINDS)
-    assert len(KINDS) == 7
+    assert len(KINDS) == 8
     for one in all_crds():
         assert "&id" not in to_yaml(one)
 
@@ -96,6 +96,7 @@ def test_schemas_are_structural(kind, version):
     ("kind", "short_names", "namespaced", "status", "conversion"),
     [
         ("ClusterQueue", {"cq"}, False, True, "Webhook"),
+        ("Cohort", {"co"}, False, True, "None"),
         ("LocalQueue", {"lq", "queue", "queues"}, True, True, "Webhook"),
         ("ResourceFlavor", {"rf", "flavor", "flavors"}, False, False, "None"),
         ("Workload", {"wl", "kwl", "kueueworkload", "kueueworkloads"}, True, True, "Webhook"),
@@ -158,6 +159,22 @@ def test_printer_columns(kind, version, columns):
         ("ClusterQueue", "spec.preemption", "default", {}),
         ("ClusterQueue", "spec.preemption.reclaimWithinCohort", "default", "Never"),
         ("ClusterQueue", "spec.namespaceSelector", "x-kubernetes-map-type", "atomic"),
+        (
+            "ClusterQueue",
+            "spec.flavorFungibility.preference",
+            "enum",
+            ["BorrowingOverPreemption", "PreemptionOverBorrowing"],
+        ),
+        ("ClusterQueue", "spec.fairSharing.weight", "default", 1),
+        ("ClusterQueue", "spec.admissionScope", "required", ["admissionMode"]),
+        ("ClusterQueue", "status.fairSharing.weightedShare", "format", "int64"),
+        ("Cohort", "spec.parentName", "maxLength", 253),
+        ("Cohort", "spec.resourceGroups", "maxItems", 16),
+        ("Cohort", "spec.resourceGroups[].coveredResources", "maxItems", 64),
+        ("Cohort", "spec.resourceGroups[].flavors", "maxItems", 64),
+        ("Cohort", "spec.fairSharing.weight", "x-kubernetes-int-or-string", True),
+        ("Cohort", "status.fairSharing", "required", ["weightedShare"]),
+        ("LocalQueue", "spec.fairSharing.weight", "default", 1),
         ("ClusterQueue", "status.conditions", "x-kubernetes-list-map-keys", ["type"]),
         ("ResourceFlavor", "spec.nodeLabels", "maxProperties", 8),
         ("ResourceFlavor", "spec.nodeTaints", "maxItems", 8),

@@ -13,7 +13,7 @@ from kueuelib.api import kueue
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import amount_of, format_amount, quantity_of
-from kueuelib.api.queues import ResourceQuota
+from kueuelib.api.quotas import ResourceQuota
 from kueuelib.scheduler.explain.world import World
 
 NOMINAL = "nominalQuota"
