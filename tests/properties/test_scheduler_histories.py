@@ -533,19 +533,26 @@ class Histories(RuleBasedStateMachine):
             assert [rank for rank, _ in a.ranked] == sorted(map(rank_of, a.holders.values()))
             assert state.tally == rebuilt.tally
             assert state.local == rebuilt.local
-        assert mine.cohorts.keys() == other.cohorts.keys()
-        for name, cohort in mine.cohorts.items():
-            assert cohort.capacity == other.cohorts[name].capacity
-            assert cohort.used == other.cohorts[name].used
-            assert cohort.members == {key: mine.queues[key] for key in cohort.members}
+        assert mine.trees.keys() == other.trees.keys()
+        for name, tree in mine.trees.items():
+            anew = other.trees[name]
+            assert tree.members == {key: mine.queues[key] for key in anew.members}
+            assert tree.used == anew.used
+            assert tree.borrowers == anew.borrowers
+            assert tree.quota.root == anew.quota.root
+            assert tree.quota.rows == anew.quota.rows
             borrowers = [
                 (pair, key)
-                for key, member in cohort.members.items()
+                for key, member in tree.members.items()
                 for pair, amount in member.usage.items()
                 if amount > member.spec.limits.get(pair, NO_LIMITS).nominal
             ]
             assert sorted(borrowers) == sorted(
-                (pair, key) for pair, keys in cohort.borrowers.items() for key in keys
+                (pair, key)
+                for children in tree.borrowers.values()
+                for pair, keys in children.items()
+                for key in keys
+                if key in tree.members
             )
 
     @rule()

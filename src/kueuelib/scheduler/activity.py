@@ -12,6 +12,7 @@ from kueuelib.api.kueue import NONE
 from kueuelib.api.names import (
     REASON_CHECK_INACTIVE,
     REASON_CHECK_NOT_FOUND,
+    REASON_COHORT_CYCLE,
     REASON_FLAVOR_NOT_FOUND,
     REASON_NOT_FOUND,
     REASON_READY,
@@ -28,7 +29,7 @@ class Activity:
     Attributes:
         active: its status.
         reason: its reason; with several causes the first of Stopped, FlavorNotFound,
-            AdmissionCheckNotFound, AdmissionCheckInactive.
+            AdmissionCheckNotFound, AdmissionCheckInactive, CohortCycle.
         message: its message, with all causes and names.
     """
 
@@ -42,7 +43,7 @@ UNKNOWN = Activity(active=False, reason=REASON_NOT_FOUND, message="ClusterQueue 
 
 
 def activity_of(
-    spec: QueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool]
+    spec: QueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool], endless: str = ""
 ) -> Activity:
     """What a ClusterQueue can do.
 
@@ -50,6 +51,7 @@ def activity_of(
         spec: the ClusterQueue.
         flavors: the ResourceFlavors that exist.
         checks: the AdmissionChecks that exist, and whether they are active.
+        endless: its cohort when the parents of that form a cycle, else empty.
     """
     if spec.terminating:
         text = "Can't admit new workloads; clusterQueue is terminating"
@@ -70,6 +72,9 @@ def activity_of(
     if idle:
         text = f"references inactive AdmissionCheck(s): {','.join(idle)}"
         causes.append((REASON_CHECK_INACTIVE, text))
+    if endless:
+        text = f"is in Cohort {endless}, whose parents form a cycle"
+        causes.append((REASON_COHORT_CYCLE, text))
     if not causes:
         return ACTIVE
     message = f"Can't admit new workloads: {', '.join(text for _, text in causes)}."

@@ -34,21 +34,22 @@ Amounts = Mapping[FlavorResource, int]
 
 @attrs.frozen
 class Limits:
-    """The quota that one ClusterQueue has for one flavor and resource.
+    """The quota that a ClusterQueue or a cohort has for one flavor and resource.
 
     Attributes:
-        nominal: what the queue owns.
+        nominal: what it owns.
         borrowing: how much more it may use of its cohort; None means without limit.
         lending: how much of `nominal` others may use; None means everything.
+        guaranteed: the part of `nominal` that is never lent.
     """
 
     nominal: int
     borrowing: int | None = None
     lending: int | None = None
+    guaranteed: int = attrs.field(init=False, eq=False, repr=False)
 
-    @property
-    def guaranteed(self) -> int:
-        """The part of `nominal` that is never lent."""
+    @guaranteed.default
+    def _guaranteed(self) -> int:
         return 0 if self.lending is None else max(0, self.nominal - self.lending)
 
     @property
@@ -61,20 +62,9 @@ class Limits:
         """The most that the queue may ever use, or None when only the cohort limits it."""
         return None if self.borrowing is None else self.nominal + self.borrowing
 
-    def available(self, used: int, shared: int | None) -> int:
-        """What the queue could use more, now; never negative (spec/scheduling 2.4).
-
-        Args:
-            used: what it uses.
-            shared: what its cohort has left to lend; None when it is in no cohort.
-        """
-        if shared is None:
-            return max(0, self.nominal - used)
-        own = max(0, self.guaranteed - used)
-        if self.borrowing is not None:
-            beyond = max(0, used - self.guaranteed)
-            shared = min(shared, self.lendable - beyond + self.borrowing)
-        return max(0, own + shared)
+    def beyond(self, used: int) -> int:
+        """The part of a usage that the cohort above has to provide."""
+        return max(0, used - self.guaranteed)
 
 
 NO_LIMITS = Limits(0)

@@ -1,4 +1,4 @@
-"""What is admitted: ClusterQueues, cohorts, flavors, checks and the workloads that hold quota.
+"""What is admitted: ClusterQueues, Cohorts, flavors, checks and the workloads that hold quota.
 
 One writer (the engine) feeds it facts; cycles read frozen parts of it (spec/scheduling 2). A
 member of a cohort lends its quota and is charged for its usage whether it is active or not
@@ -14,18 +14,24 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.activity import Activity, activity_of
 from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.cluster_queue import CohortState, QueueState
+from kueuelib.scheduler.cluster_queue import QueueState
 from kueuelib.scheduler.holders import Holder
-from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
-from kueuelib.scheduler.snapshot import Frozen
+from kueuelib.scheduler.queue_spec import CohortSpec, Flavor, QueueSpec
+from kueuelib.scheduler.quota.forest import Forest
+from kueuelib.scheduler.snapshot import Frozen, FrozenQueue, FrozenTree
 
 
 class Cache:
-    """The state that decisions are based on."""
+    """The state that decisions are based on.
+
+    Attributes:
+        forest: the trees of cohorts. Not to be changed by the caller.
+    """
 
     def __init__(self) -> None:
+        self.forest = Forest()
         self._queues: dict[str, QueueState] = {}
-        self._cohorts: dict[str, CohortState] = {}
+        self._cohorts: dict[str, CohortSpec] = {}
         self._flavors: dict[str, Flavor] = {}
         self._checks: dict[str, bool] = {}
         self._late_checks: frozenset[str] = frozenset()
@@ -49,8 +55,7 @@ class Cache:
 
     def available(self, name: str, pair: FlavorResource) -> int:
         """What a ClusterQueue could use more of a pair, now; 0 when it does not exist."""
-        state = self._queues.get(name)
-        return 0 if state is None else state.available(pair)
+        return self.forest.available(name, pair) if name in self._queues else 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +66,8 @@ class Cache:
         """Takes over a new or changed ClusterQueue; False when nothing that matters changed."""
         state = self._queues.get(spec.name)
         if state is None:
-            state = self._queues[spec.name] = QueueState(spec)
+            state = self._queues[spec.name] = QueueState(spec, self.forest)
+            self._attach(state)
             for holder in self._homeless.pop(spec.name, {}).values():
                 state.add(holder)
         elif state.spec == spec:
@@ -69,7 +75,7 @@ class Cache:
         else:
             self._detach(state)
             state.spec = spec
-        self._attach(state)
+            self._attach(state)
         return True
 
     def remove_queue(self, name: str) -> None:
@@ -78,35 +84,55 @@ class Cache:
         if state is None:
             return
         self._detach(state)
+        self.forest.drop_queue(name)
         if state.holders:
             self._homeless[name] = dict(state.holders)
 
     def _attach(self, state: QueueState) -> None:
         spec = state.spec
-        if spec.cohort:
-            cohort = self._cohorts.get(spec.cohort)
-            if cohort is None:
-                cohort = self._cohorts[spec.cohort] = CohortState(spec.cohort)
-            cohort.join(state)
-            state.cohort = cohort
         for flavor in spec.flavors:
             self._flavor_users.setdefault(flavor, set()).add(spec.name)
         for check in spec.checks:
             self._check_users.setdefault(check.name, set()).add(spec.name)
-        state.activity = activity_of(spec, self._flavors, self._checks)
+        state.activity = self._activity_of(spec)
+        self.forest.put_queue(spec, state.tally.reserved, active=state.activity.active)
         state.thaw()
+
+    def _activity_of(self, spec: QueueSpec) -> Activity:
+        endless = spec.cohort if self.forest.is_endless(spec.cohort) else ""
+        return activity_of(spec, self._flavors, self._checks, endless)
 
     def _detach(self, state: QueueState) -> None:
         spec = state.spec
-        if state.cohort is not None:
-            state.cohort.leave(state)
-            if not state.cohort.members:
-                del self._cohorts[state.cohort.name]
-            state.cohort = None
         for flavor in spec.flavors:
             _discard(self._flavor_users, flavor, spec.name)
         for name in {check.name for check in spec.checks}:
             _discard(self._check_users, name, spec.name)
+
+    # --- cohorts
+
+    def set_cohort(self, spec: CohortSpec) -> bool:
+        """Takes over a new or changed Cohort; False when nothing that matters changed."""
+        if self._cohorts.get(spec.name) == spec:
+            return False
+        self._cohorts[spec.name] = spec
+        self.forest.put_cohort(spec)
+        self._review(self.forest.below(spec.name))
+        return True
+
+    def remove_cohort(self, name: str) -> bool:
+        """Forgets a Cohort, whose name stays while others use it; False when it was not known."""
+        if self._cohorts.pop(name, None) is None:
+            return False
+        below = self.forest.below(name)
+        self.forest.drop_cohort(name)
+        self._review(below)
+        return True
+
+    def root_of(self, name: str) -> str:
+        """The topmost cohort above a ClusterQueue, empty when it is in none or does not exist."""
+        spec = self.spec(name)
+        return self.forest.root_of(spec.cohort) if spec is not None and spec.cohort else ""
 
     # --- flavors and checks: what decides activity
 
@@ -145,9 +171,10 @@ class Cache:
     def _review(self, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             state = self._queues[name]
-            found = activity_of(state.spec, self._flavors, self._checks)
+            found = self._activity_of(state.spec)
             if found != state.activity:
                 state.activity = found
+                self.forest.set_active(name, active=found.active)
                 state.thaw()
         return names
 
@@ -225,17 +252,23 @@ class Cache:
     # --- what cycles see
 
     def freeze(self, names: Iterable[str]) -> Frozen:
-        """The frozen parts of these ClusterQueues and of their cohorts."""
-        queues, cohorts = {}, {}
+        """The frozen parts of these ClusterQueues and of their trees."""
+        queues: dict[str, FrozenQueue] = {}
+        trees: dict[str, FrozenTree] = {}
         for name in names:
             state = self._queues.get(name)
             if state is None:
                 continue
             queues[name] = state.freeze()
-            if state.cohort is not None and state.cohort.name not in cohorts:
-                cohort = cohorts[state.cohort.name] = state.cohort.freeze()
-                queues.update(cohort.members)
-        return Frozen(queues, cohorts, self._flavors, self._late_checks)
+            cohort = state.spec.cohort
+            if cohort and cohort not in trees:
+                tree = self.forest.freeze(cohort, self._part)
+                trees.update(dict.fromkeys(tree.quota.rows, tree))
+                queues.update(tree.members)
+        return Frozen(queues, trees, self._flavors, self._late_checks)
+
+    def _part(self, name: str) -> FrozenQueue:
+        return self._queues[name].freeze()
 
     def rebuilt(self) -> Cache:
         """A cache built anew from the same facts, to check this one against."""
@@ -244,6 +277,8 @@ class Cache:
             fresh.set_check(name, active=active, late=name in self._late_checks)
         for flavor in self._flavors.values():
             fresh.set_flavor(flavor)
+        for cohort in self._cohorts.values():
+            fresh.set_cohort(cohort)
         for state in self._queues.values():
             fresh.set_queue(attrs.evolve(state.spec))
         for holder in self._holders.values():

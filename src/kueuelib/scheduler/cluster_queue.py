@@ -1,4 +1,4 @@
-"""The mutable side of the cache: what one ClusterQueue and one cohort use right now.
+"""The mutable side of the cache: the workloads that hold quota in one ClusterQueue right now.
 
 Only `kueuelib.scheduler.cache` writes here. Sums are kept as running totals, frozen parts are made
 when a cycle asks for them and thrown away by the next change (spec/scheduling 2.1, 2.4, 9.3).
@@ -7,19 +7,19 @@ when a cycle asks for them and thrown away by the next change (spec/scheduling 2
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
 
 import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.activity import ACTIVE
-from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource
+from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder, Priorities, Ranked, rank_of
 from kueuelib.scheduler.queue_spec import QueueSpec
-from kueuelib.scheduler.snapshot import FrozenCohort, FrozenQueue
+from kueuelib.scheduler.quota.forest import Forest
+from kueuelib.scheduler.snapshot import FrozenQueue
 
 Generation = tuple[int, str, int]
-"""Equal as long as nobody left a ClusterQueue and no quota of its cohort changed."""
+"""Equal as long as nobody left a ClusterQueue and no quota of its tree changed."""
 
 
 @attrs.define
@@ -56,76 +56,6 @@ def _accumulate(total: dict[FlavorResource, int], amounts: Amounts, sign: int) -
             total.pop(pair, None)
 
 
-class CohortState:
-    """What the members of one cohort share."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.members: dict[str, QueueState] = {}
-        self.capacity: dict[FlavorResource, int] = {}
-        self.used: dict[FlavorResource, int] = {}
-        self.changes = 0
-        self._borrowers: dict[FlavorResource, frozenset[str]] = {}
-        self._parts: dict[str, FrozenQueue] = {}
-        self._stale: dict[str, None] = {}
-        self._frozen: FrozenCohort | None = None
-
-    def thaw(self, member: str) -> None:
-        """Forgets the frozen part of a member, because something changed."""
-        self._stale[member] = None
-        self._frozen = None
-
-    def note_borrowing(self, member: str, pair: FlavorResource, *, borrows: bool) -> None:
-        """Remembers whether a member uses more than its nominal quota."""
-        known = self._borrowers.get(pair, frozenset())
-        if borrows is (member in known):
-            return
-        changed = known | {member} if borrows else known - {member}
-        if changed:
-            self._borrowers[pair] = changed
-        else:
-            del self._borrowers[pair]
-
-    def join(self, member: QueueState) -> None:
-        """Adds a ClusterQueue with its quota and its usage."""
-        name = member.spec.name
-        self.members[name] = member
-        self._parts[name] = member.freeze()
-        self._parts = {known: self._parts[known] for known in sorted(self._parts)}
-        self._count(member, 1)
-        for pair in member.tally.reserved:
-            self.note_borrowing(name, pair, borrows=member.borrows(pair))
-
-    def leave(self, member: QueueState) -> None:
-        """Takes a ClusterQueue out, as it is now."""
-        name = member.spec.name
-        del self.members[name]
-        self._parts = {known: part for known, part in self._parts.items() if known != name}
-        self._stale.pop(name, None)
-        self._count(member, -1)
-        for pair in tuple(self._borrowers):
-            self.note_borrowing(name, pair, borrows=False)
-
-    def _count(self, member: QueueState, sign: int) -> None:
-        lent = {pair: limits.lendable for pair, limits in member.spec.limits.items()}
-        _accumulate(self.capacity, lent, sign)
-        _accumulate(self.used, member.beyond_guarantee(), sign)
-        self.changes += 1
-        self._frozen = None
-
-    def freeze(self) -> FrozenCohort:
-        """The frozen part, made anew only after a change."""
-        if self._frozen is None:
-            parts = self._parts = dict(self._parts)
-            for name in self._stale:
-                parts[name] = self.members[name].freeze()
-            self._stale.clear()
-            self._frozen = FrozenCohort(
-                self.name, dict(self.capacity), dict(self.used), parts, dict(self._borrowers)
-            )
-        return self._frozen
-
-
 class QueueState:
     """What one ClusterQueue uses.
 
@@ -133,7 +63,7 @@ class QueueState:
     more: what runs is real, whatever the spec says (spec/scheduling 2.1).
     """
 
-    def __init__(self, spec: QueueSpec) -> None:
+    def __init__(self, spec: QueueSpec, forest: Forest) -> None:
         self.spec = spec
         self.activity = ACTIVE
         self.holders: dict[ObjectKey, Holder] = {}
@@ -141,7 +71,7 @@ class QueueState:
         self.tally = Tally()
         self.local: dict[ObjectKey, Tally] = {}
         self.priorities = Priorities()
-        self.cohort: CohortState | None = None
+        self._forest = forest
         self._departures = 0
         self._frozen: FrozenQueue | None = None
         self._holders_shared = False
@@ -149,14 +79,15 @@ class QueueState:
     @property
     def generation(self) -> Generation:
         """What tells whether progress with flavors is still worth something."""
-        cohort = self.cohort
-        return self._departures, cohort.name if cohort else "", cohort.changes if cohort else 0
+        cohort = self.spec.cohort
+        if not cohort:
+            return self._departures, "", 0
+        return self._departures, self._forest.root_of(cohort), self._forest.changes(cohort)
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""
         self._frozen = None
-        if self.cohort is not None:
-            self.cohort.thaw(self.spec.name)
+        self._forest.touch(self.spec.name)
 
     def freeze(self) -> FrozenQueue:
         """The frozen part, made anew only after a change."""
@@ -171,28 +102,6 @@ class QueueState:
                 self.priorities.lowest,
             )
         return self._frozen
-
-    def borrows(self, pair: FlavorResource) -> bool:
-        """Whether it uses more than its nominal quota."""
-        nominal = self.spec.limits.get(pair, NO_LIMITS).nominal
-        return self.tally.reserved.get(pair, 0) > nominal
-
-    def available(self, pair: FlavorResource) -> int:
-        """What it could use more, now; never negative."""
-        shared = None
-        if self.cohort is not None:
-            shared = self.cohort.capacity.get(pair, 0) - self.cohort.used.get(pair, 0)
-        limits = self.spec.limits.get(pair, NO_LIMITS)
-        return limits.available(self.tally.reserved.get(pair, 0), shared)
-
-    def beyond_guarantee(self) -> dict[FlavorResource, int]:
-        """The part of the usage that the cohort has to provide."""
-        limits = self.spec.limits
-        beyond = {
-            pair: amount - limits.get(pair, NO_LIMITS).guaranteed
-            for pair, amount in self.tally.reserved.items()
-        }
-        return {pair: amount for pair, amount in beyond.items() if amount > 0}
 
     def add(self, holder: Holder) -> None:
         """Charges a workload."""
@@ -215,24 +124,10 @@ class QueueState:
         if self._holders_shared:
             self.holders, self.ranked = dict(self.holders), list(self.ranked)
             self._holders_shared = False
-        if self.cohort is not None:
-            self._move_shared(holder.usage, sign, self.cohort.used)
         self.tally.count(holder, sign)
-        if self.cohort is not None:
-            for pair in holder.usage:
-                self.cohort.note_borrowing(self.spec.name, pair, borrows=self.borrows(pair))
+        self._forest.charge(self.spec.name, holder.usage, sign)
         local = self.local.setdefault(holder.local_queue, Tally())
         local.count(holder, sign)
         if not local.reserving:
             del self.local[holder.local_queue]
         self.thaw()
-
-    def _move_shared(
-        self, amounts: Mapping[FlavorResource, int], sign: int, used: dict[FlavorResource, int]
-    ) -> None:
-        moved = {}
-        for pair, amount in amounts.items():
-            guaranteed = self.spec.limits.get(pair, NO_LIMITS).guaranteed
-            before = self.tally.reserved.get(pair, 0)
-            moved[pair] = max(0, before + sign * amount - guaranteed) - max(0, before - guaranteed)
-        _accumulate(used, moved, 1)

@@ -16,6 +16,7 @@ from kueuelib.api.kueue import (
     Admission,
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,
@@ -33,6 +34,20 @@ class ClusterQueueSet:
 @attrs.frozen
 class ClusterQueueGone:
     """A ClusterQueue was deleted."""
+
+    name: str
+
+
+@attrs.frozen
+class CohortChanged:
+    """A Cohort was created or changed."""
+
+    cohort: Cohort
+
+
+@attrs.frozen
+class CohortDeleted:
+    """A Cohort was deleted."""
 
     name: str
 
@@ -176,6 +191,8 @@ class EvictionFailed:
 Event = (
     ClusterQueueSet
     | ClusterQueueGone
+    | CohortChanged
+    | CohortDeleted
     | LocalQueueSet
     | LocalQueueGone
     | FlavorSet

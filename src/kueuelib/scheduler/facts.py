@@ -12,8 +12,8 @@ from kueuelib.api import conditions, names
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
-from kueuelib.scheduler.queue_spec import QueueSpec, flavor_of, queue_spec
-from kueuelib.scheduler.scopes import scope_of
+from kueuelib.scheduler.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
+from kueuelib.scheduler.scopes import Scope
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.state import State
 from kueuelib.scheduler.workload_facts import WorkloadFacts
@@ -33,6 +33,8 @@ class Facts:
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             events.ClusterQueueSet: self._cluster_queue_set,
             events.ClusterQueueGone: self._cluster_queue_gone,
+            events.CohortChanged: self._cohort_changed,
+            events.CohortDeleted: self._cohort_deleted,
             events.LocalQueueSet: self._local_queue_set,
             events.LocalQueueGone: self._local_queue_gone,
             events.FlavorSet: self._flavor_set,
@@ -61,7 +63,7 @@ class Facts:
 
     def _cluster_queue_set(self, event: events.ClusterQueueSet, now: float) -> None:
         spec = queue_spec(event.cluster_queue)
-        before = self.state.cache.spec(spec.name)
+        before = self.state.scope(spec.name)
         if not self.state.cache.set_queue(spec):
             return
         self.state.effects.cluster_queues.add(spec.name)
@@ -69,19 +71,24 @@ class Facts:
         if before is None:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
                 self.workloads.place_all(local_queue, now)
-        elif before.cohort != spec.cohort:
-            self.state.queues.scopes.wake(scope_of(before.cohort, spec.name), None)
-        if before is not None:
+        else:
+            self._wake_if_left(before, spec.name)
             self.state.note_all_in(spec.name)
         self.state.wake(spec.name)
 
     def _sync_queue(self, spec: QueueSpec, now: float) -> None:
-        activity = self.state.cache.activity(spec.name)
-        active = activity is not None and activity.active
-        self.state.queues.set_queue(spec, active=active, now=now)
+        activity, scope = self.state.cache.activity(spec.name), self.state.scope(spec.name)
+        assert activity is not None, "it exists"
+        assert scope is not None, "it exists"
+        self.state.queues.set_queue(spec, scope, active=activity.active, now=now)
+
+    def _wake_if_left(self, before: Scope, name: str) -> None:
+        """A ClusterQueue changed: what it shared until now is left to the others."""
+        if before != self.state.scope(name):
+            self.state.queues.scopes.wake(before, None)
 
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
-        before = self.state.cache.spec(event.name)
+        before = self.state.scope(event.name)
         if before is None:
             return
         self.state.cache.remove_queue(event.name)
@@ -90,10 +97,32 @@ class Facts:
             self.state.effects.workloads.add(key)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
-        self.state.queues.scopes.wake(scope_of(before.cohort, event.name), None)
+        self.state.queues.scopes.wake(before, None)
+
+    # --- Cohorts
+
+    def _cohort_changed(self, event: events.CohortChanged, now: float) -> None:
+        spec = cohort_spec(event.cohort)
+        before = self.state.cache.forest.root_of(spec.name)
+        if self.state.cache.set_cohort(spec):
+            self._tree_changed(spec.name, before, now)
+
+    def _cohort_deleted(self, event: events.CohortDeleted, now: float) -> None:
+        before = self.state.cache.forest.root_of(event.name)
+        if self.state.cache.remove_cohort(event.name):
+            self._tree_changed(event.name, before, now)
+
+    def _tree_changed(self, cohort: str, before: str, now: float) -> None:
+        """Quota or the parent of a cohort changed, which was below another root before."""
+        forest = self.state.cache.forest
+        self._review(forest.below(cohort), now)
+        for root in {before: None, forest.root_of(cohort): None}:
+            self.state.queues.scopes.wake(Scope(root, ""), None)
+
+    # --- what ClusterQueues depend on
 
     def _review(self, users: tuple[str, ...], now: float) -> None:
-        """Flavors or checks changed: activity may have, and what they allow."""
+        """Flavors, checks or Cohorts changed: activity may have, and what they allow."""
         for name in users:
             spec = self.state.cache.spec(name)
             if spec is not None:

@@ -66,7 +66,7 @@ class Assignment:
         mode: the verdict; everything else is of use from `NO_CANDIDATES` on.
         choices: the pod sets up to and including the first that does not fit at all.
         usage: what it would be charged.
-        borrowing: 0 when it stays within nominal quota, 1 when the cohort has to lend.
+        borrowing: how far up the tree it has to borrow, 0 when it stays within nominal quota.
         contested: the part of `usage` that does not fit now.
         blocked: why it does not fit now.
         progress: which flavors were tried.
@@ -299,12 +299,12 @@ def _verdict(
         exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
         return _Verdict(Mode.NO_FIT, 0, exceeded)
     available = snapshot.available(queue, pair)
-    borrowing = int(snapshot.borrows(queue, pair, value))
+    borrowing, in_part = snapshot.level(queue, pair, value)
     if value <= available:
         return _Verdict(Mode.FIT, borrowing)
     limits = snapshot.limits(queue, pair)
     simulation: Simulation | None = None
-    if value <= limits.nominal or queue.spec.preemption.borrow_within_cohort:
+    if value <= limits.nominal or in_part or queue.spec.preemption.borrow_within_cohort:
         simulation = simulate(snapshot, preemptor, pair, value)
     blocker = QuotaInUse(
         pair.flavor,

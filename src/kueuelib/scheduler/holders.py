@@ -15,6 +15,9 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
 
+LOWEST_PRIORITY = -(2**31)
+"""No workload has a lower one: the API stores priorities in 32 bits."""
+
 
 @attrs.frozen
 class Holder:

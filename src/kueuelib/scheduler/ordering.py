@@ -49,7 +49,7 @@ def entry_order(
     """The key by which a cycle sorts its heads.
 
     Args:
-        borrowing_level: 0 within nominal quota, 1 when the cohort has to lend, -1 to come first.
+        borrowing_level: how far up the tree it borrows, 0 within nominal quota, -1 to come first.
         order: the order of the workload within its ClusterQueue.
         cluster_queue: the name of that queue.
         priority_first: False leaves priority out (gate PrioritySortingWithinCohort off).

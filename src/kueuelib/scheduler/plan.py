@@ -67,7 +67,7 @@ class Admit:
         admitted: whether it is Admitted as well: all checks that its flavors need are Ready.
         required_checks: these checks.
         wait_seconds: how long it waited, since its creation or its last eviction.
-        borrowing: 0 when it stays within nominal quota, 1 when the cohort lends.
+        borrowing: how far up the tree it borrows, 0 when it stays within nominal quota.
     """
 
     key: ObjectKey

@@ -1,12 +1,13 @@
-"""ClusterQueues and ResourceFlavors in the form the scheduler computes with.
+"""ClusterQueues, Cohorts and ResourceFlavors in the form the scheduler computes with.
 
-Both are read once per change of the object; two objects with the same meaning give equal values,
+All are read once per change of the object; two objects with the same meaning give equal values,
 so a status update changes nothing here (spec/scheduling 2.1, 2.3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 import attrs
 
@@ -106,6 +107,7 @@ class QueueSpec:
         fungibility: how flavors are preferred.
         preemption: whom it may preempt.
         terminating: whether the object is being deleted.
+        weight: what its share of borrowed quota is divided by (KEP-1714).
     """
 
     name: str
@@ -119,6 +121,7 @@ class QueueSpec:
     fungibility: Fungibility = Fungibility()
     preemption: PreemptionPolicy = PreemptionPolicy()
     terminating: bool = False
+    weight: Fraction = Fraction(1)
 
     @property
     def flavors(self) -> tuple[str, ...]:
@@ -137,6 +140,26 @@ class QueueSpec:
         return required(self.checks, flavors)
 
 
+@attrs.frozen
+class CohortSpec:
+    """A Cohort's place in its tree, and the quota that it adds (KEP-79).
+
+    Attributes:
+        name: its name.
+        parent: the cohort above, empty for a root.
+        groups: the resource groups.
+        limits: its own quota per flavor and resource, beside that of its members; the limits hold
+            for its members together.
+        weight: what its share of borrowed quota is divided by (KEP-1714).
+    """
+
+    name: str
+    parent: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
+    weight: Fraction = Fraction(1)
+
+
 def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
     """The computing form of a ClusterQueue.
 
@@ -144,25 +167,12 @@ def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
         InvalidSelector: the namespace selector breaks the rules that validation guards.
     """
     spec = found.spec
-    limits = {
-        FlavorResource(flavor.name, quota.name): Limits(
-            amount_of(quota.name, quota.nominal_quota),
-            _optional(quota.name, quota.borrowing_limit),
-            _optional(quota.name, quota.lending_limit),
-        )
-        for group in spec.resource_groups
-        for flavor in group.flavors
-        for quota in flavor.resources
-    }
     strategy = spec.admission_checks_strategy
     return QueueSpec(
         name=found.name,
         cohort=spec.cohort_name,
-        groups=tuple(
-            ResourceGroup(group.covered_resources, tuple(flavor.name for flavor in group.flavors))
-            for group in spec.resource_groups
-        ),
-        limits=limits,
+        groups=_groups(spec.resource_groups),
+        limits=_limits(spec.resource_groups),
         selector=_selector(spec.namespace_selector),
         strict=spec.queueing_strategy == kueue.STRICT_FIFO,
         stop_policy=spec.stop_policy or kueue.NONE,
@@ -178,7 +188,44 @@ def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
             borrow_threshold=spec.preemption.borrow_within_cohort.max_priority_threshold,
         ),
         terminating=found.metadata.deletion_timestamp is not None,
+        weight=_weight(spec.fair_sharing),
     )
+
+
+def cohort_spec(found: kueue.Cohort) -> CohortSpec:
+    """The computing form of a Cohort."""
+    spec = found.spec
+    return CohortSpec(
+        name=found.name,
+        parent=spec.parent_name,
+        groups=_groups(spec.resource_groups),
+        limits=_limits(spec.resource_groups),
+        weight=_weight(spec.fair_sharing),
+    )
+
+
+def _groups(found: tuple[kueue.ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
+    return tuple(
+        ResourceGroup(group.covered_resources, tuple(flavor.name for flavor in group.flavors))
+        for group in found
+    )
+
+
+def _limits(found: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Limits]:
+    return {
+        FlavorResource(flavor.name, quota.name): Limits(
+            amount_of(quota.name, quota.nominal_quota),
+            _optional(quota.name, quota.borrowing_limit),
+            _optional(quota.name, quota.lending_limit),
+        )
+        for group in found
+        for flavor in group.flavors
+        for quota in flavor.resources
+    }
+
+
+def _weight(found: kueue.FairSharing | None) -> Fraction:
+    return Fraction(1) if found is None else Fraction(found.weight.nanos, 10**9)
 
 
 def _optional(resource: str, quantity: Quantity | None) -> int | None:

@@ -1,7 +1,7 @@
 """What waits: every pending workload in exactly one place.
 
 A pending workload is in the heap of its ClusterQueue, parked as inadmissible, or in flight (a head
-of the cycle that runs). Nothing is tried twice without a reason: a scope (a cohort, or a
+of the cycle that runs). Nothing is tried twice without a reason: a scope (a tree of cohorts, or a
 ClusterQueue without one) gets a cycle only when something in it changed since its last one
 (spec/scheduling 3, 4.7, 9.3).
 """
@@ -34,7 +34,7 @@ from kueuelib.scheduler.reasons import (
     NoFlavors,
     Reason,
 )
-from kueuelib.scheduler.scopes import Scopes, scope_of
+from kueuelib.scheduler.scopes import Scope, Scopes
 from kueuelib.scheduler.shapes import OPEN
 from kueuelib.scheduler.silence import Silence
 from kueuelib.scheduler.workload_info import WorkloadInfo, has_verdict, is_outdated
@@ -68,11 +68,12 @@ class Queues:
 
     # --- ClusterQueues
 
-    def set_queue(self, spec: QueueSpec, *, active: bool, now: float) -> None:
+    def set_queue(self, spec: QueueSpec, scope: Scope, *, active: bool, now: float) -> None:
         """Takes over a new or changed ClusterQueue. Waking is the caller's decision.
 
         Args:
             spec: the ClusterQueue.
+            scope: what it belongs to.
             active: whether it offers heads. When it does so again, the workloads that wait in it
                 are reported anew, because meanwhile something else was.
             now: seconds since the epoch.
@@ -81,7 +82,6 @@ class Queues:
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = PendingQueue(name)
-        scope = scope_of(spec.cohort, name)
         self.scopes.put(queue, scope)
         if active and not queue.active:
             for key in queue.items:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity, Together
 
@@ -266,6 +267,9 @@ class ClusterQueueMissing:
         return f"ClusterQueue {self.name} doesn't exist"
 
 
+_SUSPENDING = (REASON_STOPPED, REASON_TERMINATING, REASON_COHORT_CYCLE)
+
+
 @attrs.frozen
 class ClusterQueueInactive:
     """The ClusterQueue can't admit anything.
@@ -289,8 +293,8 @@ class ClusterQueueInactive:
 
     @property
     def condition_reason(self) -> str:
-        """`Suspended` when somebody holds it on purpose, else `Misconfigured`."""
-        return SUSPENDED if self.why in ("Stopped", "Terminating") else MISCONFIGURED
+        """`Suspended` when it is held or left out of its tree, else `Misconfigured`."""
+        return SUSPENDED if self.why in _SUSPENDING else MISCONFIGURED
 
 
 @attrs.frozen

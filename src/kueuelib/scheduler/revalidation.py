@@ -41,7 +41,7 @@ def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWith
     """Why a reservation may not become an admission, or None when it still fits.
 
     Args:
-        frozen: the ClusterQueue of the workload and its cohort.
+        frozen: the ClusterQueue of the workload and its tree.
         holder: the workload.
     """
     snapshot = _before(frozen, holder)
@@ -68,7 +68,7 @@ def victims_for(frozen: Frozen, holder: Holder) -> tuple[Victim, ...]:
     """Who has to leave so that a reservation fits, empty when it fits or nobody can help.
 
     Args:
-        frozen: the ClusterQueue of the workload and its cohort.
+        frozen: the ClusterQueue of the workload and its tree.
         holder: the workload.
     """
     snapshot = _before(frozen, holder)
@@ -87,7 +87,7 @@ def _before(frozen: Frozen, holder: Holder) -> Snapshot:
     snapshot = Snapshot(frozen)
     queue = snapshot.queue(holder.cluster_queue)
     if queue is not None:
-        for other in _of_the_same_cohort(snapshot, queue):
+        for other in _of_the_same_tree(snapshot, queue):
             if other.key == holder.key or _is_later(other, holder):
                 snapshot.take_out(other)
     return snapshot
@@ -101,9 +101,9 @@ def _short(snapshot: Snapshot, queue: FrozenQueue, holder: Holder) -> list[Flavo
     ]
 
 
-def _of_the_same_cohort(snapshot: Snapshot, queue: FrozenQueue) -> Iterator[Holder]:
-    cohort = snapshot.cohort_of(queue)
-    for member in (queue,) if cohort is None else tuple(cohort.members.values()):
+def _of_the_same_tree(snapshot: Snapshot, queue: FrozenQueue) -> Iterator[Holder]:
+    tree = snapshot.tree_of(queue)
+    for member in (queue,) if tree is None else tuple(tree.members.values()):
         yield from member.holders.values()
 
 

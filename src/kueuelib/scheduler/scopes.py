@@ -1,4 +1,4 @@
-"""Who can influence whom: the ClusterQueues of one cohort, what happened there, who is due.
+"""Who can influence whom: the ClusterQueues of one tree, what happened there, who is due.
 
 A scope gets a cycle when something in it changed since its last one, and when nobody is left to be
 tried, once more for those whose verdict is in doubt (spec/scheduling 9.3).
@@ -19,15 +19,15 @@ from kueuelib.scheduler.workload_info import Shape
 
 
 class Scope(NamedTuple):
-    """The ClusterQueues that can influence each other: one cohort, or one ClusterQueue alone."""
+    """The ClusterQueues that can influence each other: one tree, or one ClusterQueue alone."""
 
-    cohort: str
+    root: str
     cluster_queue: str
 
 
-def scope_of(cohort: str, cluster_queue: str) -> Scope:
-    """The scope of a ClusterQueue."""
-    return Scope(cohort, "") if cohort else Scope("", cluster_queue)
+def scope_of(root: str, cluster_queue: str) -> Scope:
+    """The scope of a ClusterQueue, by the topmost cohort above it, empty for none."""
+    return Scope(root, "") if root else Scope("", cluster_queue)
 
 
 class ScopeState:

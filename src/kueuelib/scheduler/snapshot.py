@@ -1,15 +1,17 @@
 """What a cycle sees: frozen parts of the cache, and an overlay that can be written and undone.
 
-The cache freezes a ClusterQueue or a cohort when a cycle first asks for it and keeps the frozen
-part until something in it changes, so a snapshot costs what changed, not what exists. A cycle
-never writes to frozen parts: `Snapshot` holds the differences and an undo log (spec/scheduling
-2.4, 2.5, 9.3).
+The cache freezes a ClusterQueue or a tree of cohorts when a cycle first asks for it and keeps the
+frozen part until something in it changes, so a snapshot costs what changed, not what exists. A
+cycle never writes to frozen parts: `Snapshot` holds the differences and an undo log
+(spec/scheduling 2.4, 2.5, 9.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import NamedTuple
 
 import attrs
 
@@ -17,6 +19,9 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
 from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.arithmetic import Level
+from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_name, leaf
 
 
 @attrs.frozen(eq=False)
@@ -41,39 +46,68 @@ class FrozenQueue:
 
 
 @attrs.frozen(eq=False)
-class FrozenCohort:
-    """The shared side of a cohort at the time of a cycle.
+class FrozenTree:
+    """A tree of cohorts at the time of a cycle.
 
     Attributes:
-        name: its name.
-        capacity: the sum of what the members lend.
-        used: the sum of what the members use beyond what is guaranteed to them.
+        quota: what the cohorts own.
         members: the ClusterQueues, by name.
-        borrowers: per flavor and resource the members that use more than their nominal quota.
+        used: what each cohort provides for its children, by key.
+        borrowers: for each cohort, by key, the keys of the children that use more than their
+            subtree owns, per flavor and resource.
     """
 
-    name: str
-    capacity: Mapping[FlavorResource, int]
-    used: Mapping[FlavorResource, int]
+    quota: QuotaTree
     members: Mapping[str, FrozenQueue]
-    borrowers: Mapping[FlavorResource, AbstractSet[str]]
+    used: Mapping[str, Amounts]
+    borrowers: Mapping[str, Mapping[FlavorResource, AbstractSet[str]]]
 
 
 @attrs.frozen(eq=False)
 class Frozen:
-    """The frozen parts that one cycle needs: the heads' queues, their cohorts, the flavors.
+    """The frozen parts that one cycle needs: the heads' queues, their trees, the flavors.
 
     Attributes:
         queues: the ClusterQueues, by name.
-        cohorts: their cohorts, by name.
+        trees: the trees of cohorts, by the name of each of their cohorts.
         flavors: the ResourceFlavors that exist, by name.
         late_checks: the AdmissionChecks before which nobody is preempted (KEP-993).
     """
 
     queues: Mapping[str, FrozenQueue]
-    cohorts: Mapping[str, FrozenCohort]
+    trees: Mapping[str, FrozenTree]
     flavors: Mapping[str, Flavor]
     late_checks: frozenset[str] = frozenset()
+
+
+class Usage(dict[str, int]):
+    """What nodes use of one pair of flavor and resource; read from elsewhere when first asked for.
+
+    Args:
+        base: where to read what a node used in the beginning, by its key.
+    """
+
+    __slots__ = ("_base",)
+
+    def __init__(self, base: Callable[[str], int]) -> None:
+        super().__init__()
+        self._base = base
+
+    def __missing__(self, key: str) -> int:
+        found = self[key] = self._base(key)
+        return found
+
+
+class Reclaimable(NamedTuple):
+    """The ClusterQueues that borrow and meet another one in the same cohort.
+
+    Attributes:
+        cohort: the lowest cohort above both.
+        queues: these ClusterQueues.
+    """
+
+    cohort: QuotaNode
+    queues: tuple[FrozenQueue, ...]
 
 
 class Snapshot:
@@ -86,8 +120,9 @@ class Snapshot:
     def __init__(self, frozen: Frozen) -> None:
         self._frozen = frozen
         self._queues = frozen.queues
-        self._usage: dict[FlavorResource, dict[str, int]] = {}
-        self._shared: dict[tuple[str, FlavorResource], int] = {}
+        self._nodes: dict[str, QuotaNode] = {}
+        self._usage: dict[FlavorResource, Usage] = {}
+        self._borrowers: dict[tuple[str, FlavorResource], set[str]] = {}
         self._gone: dict[ObjectKey, None] = {}
         self._log: list[tuple[str, Amounts, int, ObjectKey | None]] = []
 
@@ -105,9 +140,19 @@ class Snapshot:
         """The ClusterQueue as it was frozen, or None when it does not exist."""
         return self._queues.get(name)
 
-    def cohort_of(self, queue: FrozenQueue) -> FrozenCohort | None:
-        """The cohort of a ClusterQueue, or None."""
-        return self._frozen.cohorts.get(queue.spec.cohort) if queue.spec.cohort else None
+    def tree_of(self, queue: FrozenQueue) -> FrozenTree | None:
+        """The tree of a ClusterQueue, None when it is in no cohort."""
+        return self._frozen.trees.get(queue.spec.cohort)
+
+    def node(self, queue: FrozenQueue) -> QuotaNode:
+        """The place of a ClusterQueue in its tree."""
+        name = queue.spec.name
+        found = self._nodes.get(name)
+        if found is None:
+            tree = self.tree_of(queue)
+            above = () if tree is None else tree.quota.cohort(queue.spec.cohort).path
+            found = self._nodes[name] = leaf(queue.spec, above)
+        return found
 
     # --- changes
 
@@ -141,20 +186,24 @@ class Snapshot:
                 del self._gone[gone]
 
     def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
-        name, cohort = queue.spec.name, self.cohort_of(queue)
+        node = self.node(queue)
         for pair, amount in amounts.items():
-            if not amount:
-                continue
-            before = self.usage(queue, pair)
-            after = before + sign * amount
-            self._usage.setdefault(pair, {})[name] = after
-            if cohort is not None:
-                guaranteed = queue.spec.limits.get(pair, NO_LIMITS).guaranteed
-                moved = max(0, after - guaranteed) - max(0, before - guaranteed)
-                at = (cohort.name, pair)
-                self._shared[at] = self._shared.get(at, cohort.used.get(pair, 0)) + moved
+            if amount:
+                used = self.used(pair)
+                arithmetic.add(node, pair, sign * amount, used)
+                self._note_borrowing(node, pair, used)
 
-    # --- reads, spec/scheduling 2.4
+    def _note_borrowing(self, node: QuotaNode, pair: FlavorResource, used: Usage) -> None:
+        for here in node.path:
+            if here.parent is not None:
+                known = self._children_that_borrow(here.parent, pair)
+                if arithmetic.borrows(here, pair, used) is not (here.key in known):
+                    at = (here.parent.key, pair)
+                    if at not in self._borrowers:
+                        self._borrowers[at] = set(known)
+                    self._borrowers[at] ^= {here.key}
+
+    # --- reads, spec/cohorts-and-fair-sharing 1
 
     @property
     def gone(self) -> Collection[ObjectKey]:
@@ -165,60 +214,67 @@ class Snapshot:
         """The quota of the ClusterQueue, zero for what it does not list."""
         return queue.spec.limits.get(pair, NO_LIMITS)
 
+    def used(self, pair: FlavorResource) -> Usage:
+        """What all nodes use of a pair. To be changed by `add`, `remove` and `take_out` only."""
+        found = self._usage.get(pair)
+        if found is None:
+            found = self._usage[pair] = Usage(partial(self._used_before, pair))
+        return found
+
+    def _used_before(self, pair: FlavorResource, key: str) -> int:
+        queue = self._queues.get(key)
+        if queue is None:
+            return self._frozen.trees[cohort_name(key)].used[key].get(pair, 0)
+        return queue.usage.get(pair, 0)
+
     def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue uses."""
-        changed = self._usage.get(pair)
-        found = None if changed is None else changed.get(queue.spec.name)
-        return queue.usage.get(pair, 0) if found is None else found
-
-    def shared_use(self, cohort: FrozenCohort, pair: FlavorResource) -> int:
-        """What the members use beyond their guaranteed parts."""
-        found = self._shared.get((cohort.name, pair))
-        return cohort.used.get(pair, 0) if found is None else found
+        return self.used(pair)[queue.spec.name]
 
     def capacity(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """The most the ClusterQueue could ever use, with nothing running."""
-        limits = self.limits(queue, pair)
-        cohort = self.cohort_of(queue)
-        if cohort is None:
-            return limits.nominal
-        reachable = limits.guaranteed + cohort.capacity.get(pair, 0)
-        return reachable if limits.ceiling is None else min(reachable, limits.ceiling)
+        return arithmetic.potential(self.node(queue), pair)
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
-        cohort = self.cohort_of(queue)
-        shared = None
-        if cohort is not None:
-            shared = cohort.capacity.get(pair, 0) - self.shared_use(cohort, pair)
-        return self.limits(queue, pair).available(self.usage(queue, pair), shared)
+        return max(0, arithmetic.available(self.node(queue), pair, self.used(pair)))
 
-    def borrows(self, queue: FrozenQueue, pair: FlavorResource, amount: int) -> bool:
-        """Whether using `amount` more takes the ClusterQueue above its nominal quota."""
-        if not queue.spec.cohort:
-            return False
-        return self.usage(queue, pair) + amount > self.limits(queue, pair).nominal
+    def level(self, queue: FrozenQueue, pair: FlavorResource, amount: int) -> Level:
+        """How far up the ClusterQueue has to borrow to use more."""
+        return arithmetic.level(self.node(queue), pair, amount, self.used(pair))
 
-    def borrowers(self, queue: FrozenQueue, pairs: Collection[FlavorResource]) -> list[FrozenQueue]:
-        """The other active members of the cohort that borrow any of the pairs, by name."""
-        cohort = self.cohort_of(queue)
-        if cohort is None:
-            return []
-        found: set[str] = set()
-        for pair in pairs:
-            known, changed = cohort.borrowers.get(pair, frozenset()), self._usage.get(pair)
-            if changed:
-                found.update(name for name in known if name not in changed)
-                found.update(name for name in changed if self._borrows_now(cohort, name, pair))
-            else:
-                found.update(known)
-        found.discard(queue.spec.name)
-        members = (cohort.members[name] for name in sorted(found))
-        return [member for member in members if not member.inactive]
+    def reclaimable(
+        self, queue: FrozenQueue, pairs: Collection[FlavorResource]
+    ) -> Iterator[Reclaimable]:
+        """The other active ClusterQueues that borrow any of the pairs, from the nearest up.
 
-    def _borrows_now(self, cohort: FrozenCohort, name: str, pair: FlavorResource) -> bool:
-        member = cohort.members.get(name)
-        return member is not None and self.borrows(member, pair, 0)
+        A ClusterQueue is left out when its part of the tree, seen from the lowest cohort above
+        both, does not borrow: what is used there is owned there.
+        """
+        tree, below = self.tree_of(queue), self.node(queue)
+        for cohort in below.ancestors:
+            assert tree is not None, "it has a cohort"
+            found = []
+            waiting = [cohort]
+            while waiting:
+                keys = {
+                    key for pair in pairs for key in self._children_that_borrow(waiting[-1], pair)
+                }
+                waiting.pop()
+                for key in sorted(keys - {below.key}):
+                    member = tree.members.get(key)
+                    if member is None:
+                        waiting.append(tree.quota.cohort(cohort_name(key)))
+                    elif not member.inactive:
+                        found.append(member)
+            yield Reclaimable(cohort, tuple(found))
+            below = cohort
+
+    def _children_that_borrow(self, cohort: QuotaNode, pair: FlavorResource) -> AbstractSet[str]:
+        changed = self._borrowers.get((cohort.key, pair))
+        if changed is not None:
+            return changed
+        return self._frozen.trees[cohort.name].borrowers[cohort.key].get(pair, frozenset())
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""

@@ -70,9 +70,10 @@ class State:
         return self.local_queue_of.group(key) or ObjectKey(key.namespace, "")
 
     def scope(self, cluster_queue: str) -> Scope | None:
-        """The scope of a ClusterQueue, None when it does not exist."""
-        spec = self.cache.spec(cluster_queue)
-        return scope_of(spec.cohort, cluster_queue) if spec is not None else None
+        """The scope of a ClusterQueue: its whole tree; None when it does not exist."""
+        if self.cache.spec(cluster_queue) is None:
+            return None
+        return scope_of(self.cache.root_of(cluster_queue), cluster_queue)
 
     def wake(
         self,
@@ -81,7 +82,7 @@ class State:
         *,
         from_outside: bool = True,
     ) -> None:
-        """Something may help parked workloads of a ClusterQueue and its cohort.
+        """Something may help parked workloads of a ClusterQueue and its tree.
 
         Args:
             cluster_queue: where it happened.

@@ -13,7 +13,7 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.reasons import (
     ClusterQueueMissing,
@@ -251,11 +251,15 @@ class WorkloadFacts:
     def _note_borrowing(self, scope: Scope, holder: Holder) -> None:
         """Who borrows may be preempted by those who may reclaim."""
         state = self._state.cache.state(holder.cluster_queue)
-        if state is None or state.cohort is None or state.priorities.lowest is None:
+        if state is None or not state.spec.cohort or state.priorities.lowest is None:
             return
-        pairs = [pair for pair in holder.usage if state.borrows(pair)]
+        name = holder.cluster_queue
+        pairs = [pair for pair in holder.usage if self._state.cache.forest.borrows(name, pair)]
         if pairs:
             lowest = state.priorities.lowest
+            if state.spec.cohort != self._state.cache.root_of(name):
+                # Its cohort borrows: those beside it that borrow from it may be preempted as well.
+                lowest = LOWEST_PRIORITY
             self._state.queues.scopes.borrows(scope, holder.cluster_queue, pairs, lowest)
 
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:

@@ -143,7 +143,7 @@ def test_queue_that_leaves_its_cohort_takes_quota_and_usage_with_it() -> None:
     found.set_queue(spec("a", 4))
     assert available(found, "b") == 4
     found.remove_queue("b")
-    assert found.freeze(["a"]).cohorts == {}
+    assert found.freeze(["a"]).trees == {}
 
 
 def test_workloads_of_a_queue_that_comes_late_are_charged_when_it_comes() -> None:

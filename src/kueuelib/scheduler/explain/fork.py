@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any, TypeVar
 
 from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.cluster_queue import CohortState, QueueState, Tally
+from kueuelib.scheduler.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.grouping import Grouping
@@ -20,6 +20,7 @@ from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
 from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queues import Queues
+from kueuelib.scheduler.quota.forest import Forest, Spot
 from kueuelib.scheduler.scopes import Scopes, ScopeState
 from kueuelib.scheduler.shapes import Passing, ShapeGroup
 from kueuelib.scheduler.state import EffectsBuilder, State
@@ -30,10 +31,10 @@ T = TypeVar("T")
 _MUTABLE = frozenset(
     (
         Cache,
-        CohortState,
         EffectsBuilder,
         Engine,
         Facts,
+        Forest,
         Grouping,
         Pending,
         Passing,
@@ -44,6 +45,7 @@ _MUTABLE = frozenset(
         ScopeState,
         Scopes,
         ShapeGroup,
+        Spot,
         State,
         Tally,
         WorkloadFacts,

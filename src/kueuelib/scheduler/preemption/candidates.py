@@ -2,8 +2,9 @@
 
 Candidates hold quota in a pair of flavor and resource that is short, and the policies of the
 preemptor's ClusterQueue let it take them. Those of other ClusterQueues count only while these
-borrow. The order: who is on the way out already, other ClusterQueues before the own one, low
-priority, new reservation, UID.
+borrow, and so does every cohort on the way up to the first one that both are in. The order: who is
+on the way out already, what is owed to a part of the tree that the preemptor is in, other
+ClusterQueues, the own one; within each low priority, new reservation, UID.
 
 Every ClusterQueue keeps its workloads in that order, so candidates are produced one by one and only
 as many as are looked at; a ClusterQueue whose lowest priority is out of reach is not looked at at
@@ -13,7 +14,7 @@ all (KEP-83).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from heapq import merge
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.preemption.victims import Path
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 
@@ -58,11 +61,25 @@ class Candidate(NamedTuple):
         holder: what it holds.
         queue: where it holds it.
         path: by which right it may be taken.
+        cohort: the lowest one above its ClusterQueue and the preemptor's; None when it is in that.
     """
 
     holder: Holder
     queue: FrozenQueue
     path: Path
+    cohort: QuotaNode | None
+
+
+class _Place(NamedTuple):
+    """Where candidates of another ClusterQueue are.
+
+    Attributes:
+        queue: the ClusterQueue.
+        cohort: the lowest one above it and the preemptor's.
+    """
+
+    queue: FrozenQueue
+    cohort: QuotaNode
 
 
 class Candidates:
@@ -88,53 +105,73 @@ class Candidates:
         queue = preemptor.queue
         policy = queue.spec.preemption
         self._own = [] if policy.within_cluster_queue == NEVER else [queue]
-        self._others: list[FrozenQueue] = []
+        self._owed: dict[str, _Place] = {}
+        self._others: dict[str, _Place] = {}
         if policy.reclaim_within_cohort != NEVER:
-            self._others = snapshot.borrowers(queue, contested)
-        self.within_nominal = all(
-            snapshot.usage(queue, pair) + amount <= snapshot.limits(queue, pair).nominal
-            for pair, amount in needed.items()
-        )
-        """Whether the preemptor would stay within its nominal quota: it has a right to it then."""
-        self.any_elsewhere = next(self._foreign(Borrowing.FORBIDDEN), None) is not None
+            self._collect(needed)
+        self.any_owed = self._has_any(self._owed)
+        """Whether candidates use what a part of the tree owns in which only the preemptor is."""
+        self.any_elsewhere = self.any_owed or self._has_any(self._others)
         """Whether other ClusterQueues have candidates."""
+
+    def _collect(self, needed: Amounts) -> None:
+        """Finds the ClusterQueues that borrow, from the nearest ones up.
+
+        As soon as a part of the tree owns enough for the preemptor, that part reclaims with the
+        right of the owner from everything outside of it.
+        """
+        snapshot, queue = self._snapshot, self._preemptor.queue
+        here, rest, owner = snapshot.node(queue), dict(needed), False
+        for above in snapshot.reclaimable(queue, self._contested):
+            owner = owner or not any(
+                arithmetic.borrows(here, pair, snapshot.used(pair), amount)
+                for pair, amount in rest.items()
+            )
+            rest = {
+                pair: max(0, amount - arithmetic.free(here, pair, snapshot.used(pair)))
+                for pair, amount in rest.items()
+            }
+            found = self._owed if owner else self._others
+            found.update((one.spec.name, _Place(one, above.cohort)) for one in above.queues)
+            here = above.cohort
+
+    def _has_any(self, places: Mapping[str, _Place]) -> bool:
+        return any(
+            next(self._foreign(places, Borrowing.FORBIDDEN, leaving=leaving), None) is not None
+            for leaving in (True, False)
+        )
 
     def in_order(self, borrowing: Borrowing) -> Iterator[Candidate]:
         """The candidates; borrowing ClusterQueues may cease to borrow while they are removed."""
-        yield from self._foreign(borrowing, leaving=True)
-        yield from self._in_own_queue(leaving=True)
-        yield from self._foreign(borrowing, leaving=False)
-        yield from self._in_own_queue(leaving=False)
+        for leaving in (True, False):
+            yield from self._foreign(self._owed, borrowing, leaving=leaving)
+            yield from self._foreign(self._others, borrowing, leaving=leaving)
+            yield from self._in_own_queue(leaving=leaving)
 
     def _in_own_queue(self, *, leaving: bool) -> Iterator[Candidate]:
         policy = self._preemptor.queue.spec.preemption.within_cluster_queue
         for queue in self._own:
             for _, holder in self._allowed(queue, policy, leaving=leaving):
-                yield Candidate(holder, queue, Path.IN_CLUSTER_QUEUE)
+                yield Candidate(holder, queue, Path.IN_CLUSTER_QUEUE, None)
 
-    def _foreign(self, borrowing: Borrowing, *, leaving: bool | None = None) -> Iterator[Candidate]:
+    def _foreign(
+        self, places: Mapping[str, _Place], borrowing: Borrowing, *, leaving: bool
+    ) -> Iterator[Candidate]:
         policy = self._preemptor.queue.spec.preemption.reclaim_within_cohort
-        if leaving is None:
-            yield from self._foreign(borrowing, leaving=True)
-            yield from self._foreign(borrowing, leaving=False)
-            return
-        queues = {queue.spec.name: queue for queue in self._others}
-        streams = [self._allowed(queue, policy, leaving=leaving) for queue in self._others]
+        streams = [self._allowed(place.queue, policy, leaving=leaving) for place in places.values()]
         for _, holder in streams[0] if len(streams) == 1 else merge(*streams):
-            path = self._path(holder)
+            place = places[holder.cluster_queue]
+            path = Path.IN_COHORT_RECLAMATION if places is self._owed else self._path(holder)
             if path is not None or borrowing is Borrowing.FORBIDDEN:
                 yield Candidate(
-                    holder, queues[holder.cluster_queue], path or Path.IN_COHORT_RECLAMATION
+                    holder, place.queue, path or Path.IN_COHORT_RECLAMATION, place.cohort
                 )
 
     def _path(self, holder: Holder) -> Path | None:
         """By which right a preemptor that may end up borrowing takes a workload, None if by none.
 
-        A preemptor that stays within nominal quota reclaims what is its own. Any other one needs
-        `borrowWithinCohort`, a higher priority, and a victim up to the threshold.
+        It needs `borrowWithinCohort`, a higher priority, and a victim up to the threshold.
         """
-        if self.within_nominal:
-            return Path.IN_COHORT_RECLAMATION
         policy = self._preemptor.queue.spec.preemption
         if not policy.borrow_within_cohort or holder.priority >= self._preemptor.priority:
             return None

@@ -24,7 +24,7 @@ class Simulation:
     Attributes:
         mode: `NO_CANDIDATES`, `PREEMPT` when somebody of the own ClusterQueue has to leave, or
             `RECLAIM` when only others have to.
-        borrowing: 1 when the ClusterQueue would borrow afterwards, else 0.
+        borrowing: how far up the ClusterQueue would borrow afterwards, 0 for not at all.
         outlook: the same for the reason tree.
     """
 
@@ -39,18 +39,17 @@ def simulate(
     """Tries to free `amount` of one pair.
 
     Args:
-        snapshot: the state; not changed.
+        snapshot: the state; left as it was.
         preemptor: who wants it.
         pair: flavor and resource.
         amount: how much, more than what is available now.
     """
     found = find_victims(snapshot, preemptor, frozenset((pair,)), {pair: amount})
-    freed = sum(
-        victim.holder.usage.get(pair, 0)
-        for victim in found.victims
-        if victim.path is Path.IN_CLUSTER_QUEUE
-    )
-    borrowing = int(snapshot.borrows(preemptor.queue, pair, amount - freed))
+    mark = snapshot.mark()
+    for victim in found.victims:
+        snapshot.take_out(victim.holder)
+    borrowing = snapshot.level(preemptor.queue, pair, amount).height
+    snapshot.undo(mark)
     mode = Mode.NO_CANDIDATES
     if found.victims:
         own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in found.victims)

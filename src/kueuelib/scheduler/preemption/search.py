@@ -78,8 +78,8 @@ def _rounds(
 
     The own ClusterQueue alone never protects anybody from a borrower. Without `borrowWithinCohort`
     others are taken only to get back to nominal quota, which needs some of it to be unused in
-    every contested pair; who fits into it reclaims with the right of the owner, though, and then
-    the order of rounds is the same as with `borrowWithinCohort`.
+    every contested pair. Where some can be taken with the right of the owner, though, the order of
+    rounds is the same as with `borrowWithinCohort`.
     """
     queue = preemptor.queue
     forbidden = not queue.spec.preemption.borrow_within_cohort
@@ -90,7 +90,7 @@ def _rounds(
     )
     if forbidden and not under_nominal:
         return (Borrowing.ALLOWED,)
-    if forbidden and not candidates.within_nominal:
+    if forbidden and not candidates.any_owed:
         return (Borrowing.FORBIDDEN, Borrowing.ALLOWED)
     return (Borrowing.ALLOWED, Borrowing.FORBIDDEN)
 
@@ -107,8 +107,8 @@ def _round(
     room = Room(snapshot, preemptor.queue, needed, contested, borrow=may_borrow)
     removed: list[Candidate] = []
     for candidate in candidates.in_order(borrowing):
-        own = candidate.queue is preemptor.queue
-        if not own and not room.borrows(candidate.queue):
+        border = candidate.cohort
+        if border is not None and not room.borrows(candidate.queue, border):
             continue
         room.remove(candidate.holder, candidate.queue)
         removed.append(candidate)

@@ -1,0 +1,1 @@
+"""Who owns, lends and borrows how much in a tree of cohorts (KEP-79)."""

@@ -1,0 +1,404 @@
+"""All quota trees as they are now: who is below whom, what each node owns and uses.
+
+A name that is used as a cohort without an object is a root without quota. A cohort whose parents
+never end is cut off from its parent, so that every walk up ends: it is a root of its own, and what
+is below it is inactive. What runs there goes on, and as soon as the parents end again the sums
+above are those of a tree that was never broken.
+
+A change of usage costs the depth of the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+import attrs
+
+from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
+from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.node import CohortRow, QuotaTree, cohort_key
+from kueuelib.scheduler.snapshot import FrozenQueue, FrozenTree
+
+
+@attrs.define(eq=False)
+class Spot:
+    """One node.
+
+    Attributes:
+        name: its name.
+        key: what it is known by; see `kueuelib.scheduler.quota.node.cohort_key`.
+        above: the cohort that it names as the one above, empty for none.
+        parent: the cohort that it lends to; None also when it is cut off.
+        limits: its own quota.
+        quota: the same with what its children lend it.
+        used: what it uses.
+        weight: what its share of borrowed quota is divided by.
+        height: see `QuotaNode`.
+        counts: whether it has an object; of a ClusterQueue, whether it can admit.
+        queues: the ClusterQueues that name it, by name.
+        cohorts: the cohorts that name it as the one above, by name.
+        borrowers: per flavor and resource the keys of its children that borrow.
+        changes: of a root, when something else than usage changed last in its tree.
+        stale: of a root, the nodes of its tree that changed since it was frozen.
+        frozen: of a root, its tree as it was frozen last.
+    """
+
+    name: str
+    key: str
+    above: str = ""
+    parent: Spot | None = None
+    limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
+    quota: dict[FlavorResource, Limits] = attrs.field(factory=dict)
+    used: dict[FlavorResource, int] = attrs.field(factory=dict)
+    weight: Fraction = Fraction(1)
+    height: int = 0
+    counts: bool = False
+    queues: dict[str, Spot] = attrs.field(factory=dict)
+    cohorts: dict[str, Spot] = attrs.field(factory=dict)
+    borrowers: dict[FlavorResource, frozenset[str]] = attrs.field(factory=dict)
+    changes: int = 0
+    stale: dict[str, Spot] = attrs.field(factory=dict)
+    frozen: FrozenTree | None = None
+
+    @property
+    def root(self) -> Spot:
+        """The top of its tree."""
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        return found
+
+
+class Forest:
+    """All ClusterQueues and cohorts."""
+
+    def __init__(self) -> None:
+        self._spots: dict[str, Spot] = {}
+        self._changes = 0
+
+    # --- ClusterQueues
+
+    def put_queue(self, spec: QueueSpec, used: Amounts, *, active: bool) -> None:
+        """Takes over a new or changed ClusterQueue.
+
+        Args:
+            spec: the ClusterQueue.
+            used: what its workloads use.
+            active: whether it can admit workloads.
+        """
+        self.drop_queue(spec.name)
+        spot = Spot(spec.name, spec.name, spec.cohort, limits=spec.limits)
+        spot.quota, spot.used, spot.counts = dict(spec.limits), dict(used), active
+        self._spots[spec.name] = spot
+        if spec.cohort:
+            cohort = self._cohort(spec.cohort)
+            cohort.queues[spec.name] = spot
+            self._link(spot, cohort)
+
+    def drop_queue(self, name: str) -> None:
+        """Forgets a ClusterQueue; nothing happens when it is not known."""
+        spot = self._spots.pop(name, None)
+        if spot is not None and spot.parent is not None:
+            cohort = spot.parent
+            del cohort.queues[name]
+            self._unlink(spot)
+            self._prune(cohort)
+
+    def set_active(self, name: str, *, active: bool) -> None:
+        """A ClusterQueue can admit workloads from now on, or cannot any more."""
+        spot = self._spots[name]
+        if spot.counts is not active:
+            spot.counts = active
+            if spot.parent is not None:
+                self._settle(spot.parent)
+
+    def touch(self, name: str) -> None:
+        """Something else than usage and quota changed in a ClusterQueue."""
+        spot = self._spots[name]
+        spot.root.stale[name] = spot
+
+    def charge(self, name: str, amounts: Amounts, sign: int) -> None:
+        """Changes what a ClusterQueue uses.
+
+        Args:
+            name: the ClusterQueue.
+            amounts: how much.
+            sign: 1 for more, -1 for less.
+        """
+        spot = self._spots[name]
+        for pair, amount in amounts.items():
+            self._add(spot, pair, sign * amount)
+
+    def used(self, name: str) -> Mapping[FlavorResource, int]:
+        """What a ClusterQueue uses, without zeros. Not to be changed by the caller."""
+        return self._spots[name].used
+
+    def available(self, name: str, pair: FlavorResource) -> int:
+        """What a ClusterQueue could use more, now; never negative."""
+        return max(0, arithmetic.available(self._spots[name], pair, _Usage(self._spots, pair)))
+
+    def borrows(self, name: str, pair: FlavorResource) -> bool:
+        """Whether a ClusterQueue, or a cohort above it that can, borrows."""
+        spot = self._spots[name]
+        while spot.parent is not None:
+            if spot.key in spot.parent.borrowers.get(pair, ()):
+                return True
+            spot = spot.parent
+        return False
+
+    # --- cohorts
+
+    def put_cohort(self, spec: CohortSpec) -> None:
+        """Takes over a new or changed Cohort."""
+        spot = self._cohort(spec.name)
+        spot.counts, spot.weight = True, spec.weight
+        self._own(spot, spec.limits)
+        self._move(spot, spec.parent)
+        self._changed(spot)
+
+    def drop_cohort(self, name: str) -> None:
+        """Forgets a Cohort; while others are below it, its name stays a root without quota."""
+        spot = self._spots.get(cohort_key(name))
+        if spot is not None:
+            spot.counts, spot.weight = False, Fraction(1)
+            self._own(spot, {})
+            self._move(spot, "")
+            self._changed(spot)
+            self._prune(spot)
+
+    def below(self, name: str) -> tuple[str, ...]:
+        """The ClusterQueues below a cohort, sorted, also below cohorts that are cut off from it."""
+        spot = self._spots.get(cohort_key(name))
+        cohorts = () if spot is None else _subtree(spot)
+        return tuple(sorted(queue for cohort in cohorts for queue in cohort.queues))
+
+    def is_endless(self, name: str) -> bool:
+        """Whether the parents of a cohort never end."""
+        seen = set()
+        while name and name not in seen:
+            seen.add(name)
+            spot = self._spots.get(cohort_key(name))
+            name = "" if spot is None else spot.above
+        return bool(name)
+
+    def root_of(self, cohort: str) -> str:
+        """The top of the tree of a cohort; the cohort itself when it is cut off or not known."""
+        spot = self._spots.get(cohort_key(cohort))
+        return cohort if spot is None else spot.root.name
+
+    def changes(self, cohort: str) -> int:
+        """A number that grows when something else than usage changes in the tree of a cohort."""
+        return self._spots[cohort_key(cohort)].root.changes
+
+    # --- what cycles see
+
+    def freeze(self, cohort: str, part: Callable[[str], FrozenQueue]) -> FrozenTree:
+        """The tree of a cohort; only what changed since the last time is made anew.
+
+        Args:
+            cohort: any cohort of the tree.
+            part: the frozen part of a ClusterQueue.
+        """
+        root = self._spots[cohort_key(cohort)].root
+        known, stale = root.frozen, root.stale
+        if known is None:
+            spots = [spot for spot in _subtree(root) if spot is root or spot.parent is not None]
+            rows = {spot.name: _row(spot) for spot in spots}
+            names = sorted(name for spot in spots for name in spot.queues)
+            root.frozen = FrozenTree(
+                QuotaTree(root.name, rows),
+                {name: part(name) for name in names},
+                {spot.key: dict(spot.used) for spot in spots},
+                {spot.key: dict(spot.borrowers) for spot in spots},
+            )
+        elif stale:
+            members, used = dict(known.members), dict(known.used)
+            borrowers = dict(known.borrowers)
+            for key, spot in stale.items():
+                if key in members:
+                    members[key] = part(key)
+                else:
+                    used[key], borrowers[key] = dict(spot.used), dict(spot.borrowers)
+            root.frozen = FrozenTree(known.quota, members, used, borrowers)
+        stale.clear()
+        assert root.frozen is not None, "it was made"
+        return root.frozen
+
+    # --- structure
+
+    def _cohort(self, name: str) -> Spot:
+        key = cohort_key(name)
+        found = self._spots.get(key)
+        if found is None:
+            found = self._spots[key] = Spot(name, key)
+        return found
+
+    def _prune(self, cohort: Spot) -> None:
+        """Forgets a cohort that has no object and that nobody names."""
+        if not (cohort.counts or cohort.queues or cohort.cohorts):
+            self._spots.pop(cohort.key, None)
+
+    def _move(self, spot: Spot, above: str) -> None:
+        """Lets a cohort name another one as the one above."""
+        if above == spot.above:
+            return
+        before, spot.above = self._spots.get(cohort_key(spot.above)), above
+        if before is not None:
+            del before.cohorts[spot.name]
+        if spot.parent is not None:
+            self._unlink(spot)
+        if above:
+            self._cohort(above).cohorts[spot.name] = spot
+        endless = self.is_endless(spot.name)
+        for cohort in tuple(_subtree(spot)):
+            if endless and cohort.parent is not None:
+                self._unlink(cohort)
+            elif not endless and cohort.parent is None and cohort.above:
+                self._link(cohort, self._cohort(cohort.above))
+        if before is not None:
+            self._prune(before)
+
+    def _link(self, spot: Spot, parent: Spot) -> None:
+        """Lets a node lend to its parent, which provides what it uses beyond its own."""
+        spot.parent, spot.frozen = parent, None
+        spot.stale.clear()
+        for pair, quota in tuple(spot.quota.items()):
+            self._lend(parent, pair, quota.lendable)
+        for pair, used in spot.used.items():
+            self._add(parent, pair, arithmetic.quota_of(spot, pair).beyond(used))
+            self._note(spot, pair)
+        self._settle(parent)
+
+    def _unlink(self, spot: Spot) -> None:
+        parent = spot.parent
+        assert parent is not None, "it is linked"
+        for pair, used in spot.used.items():
+            self._add(parent, pair, -arithmetic.quota_of(spot, pair).beyond(used))
+        for pair, quota in spot.quota.items():
+            self._lend(parent, pair, -quota.lendable)
+        for pair in tuple(parent.borrowers):
+            self._set_borrower(parent, spot.key, pair, borrows=False)
+        spot.parent = None
+        self._changed(spot)
+        self._settle(parent)
+
+    def _settle(self, cohort: Spot) -> None:
+        """Corrects heights from a cohort up, after something below it came or went."""
+        self._changed(cohort)
+        here: Spot | None = cohort
+        while here is not None:
+            heights = [each.height for each in here.cohorts.values() if each.parent is here]
+            height = 1 + max(heights, default=0)
+            if not heights and not any(queue.counts for queue in here.queues.values()):
+                height = 0
+            if height == here.height:
+                return
+            here.height, here = height, here.parent
+
+    def _changed(self, spot: Spot) -> None:
+        """Notes that something else than usage changed in the tree of a node."""
+        self._changes += 1
+        root = spot.root
+        root.changes, root.frozen = self._changes, None
+
+    # --- quota and usage
+
+    def _own(self, spot: Spot, limits: Mapping[FlavorResource, Limits]) -> None:
+        """Gives a cohort other quota of its own."""
+        for pair in {**spot.limits, **limits}:
+            old, new = spot.limits.get(pair, NO_LIMITS), limits.get(pair, NO_LIMITS)
+            lent = arithmetic.quota_of(spot, pair).nominal - old.nominal
+            self._set_quota(spot, pair, attrs.evolve(new, nominal=new.nominal + lent))
+        spot.limits = limits
+
+    def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
+        """Lets a child lend more to a cohort."""
+        quota = arithmetic.quota_of(cohort, pair)
+        self._set_quota(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
+
+    def _set_quota(self, spot: Spot, pair: FlavorResource, quota: Limits) -> None:
+        """Changes the quota of a subtree, and what follows from it above."""
+        here: Spot | None = spot
+        while here is not None:
+            before, used = arithmetic.quota_of(here, pair), here.used.get(pair, 0)
+            if quota == before:
+                return
+            if quota == NO_LIMITS:
+                del here.quota[pair]
+            else:
+                here.quota[pair] = quota
+            self._note(here, pair)
+            here = here.parent
+            if here is not None:
+                self._add(here, pair, quota.beyond(used) - before.beyond(used))
+                above = arithmetic.quota_of(here, pair)
+                lent = above.nominal + quota.lendable - before.lendable
+                quota = attrs.evolve(above, nominal=lent)
+
+    def _add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
+        """Changes what a node uses, and remembers what that changed."""
+        usage = _Usage(self._spots, pair)
+        arithmetic.add(spot, pair, amount, usage)
+        stale = spot.root.stale
+        for changed in usage.changed:
+            stale[changed.key] = changed
+            self._note(changed, pair)
+
+    def _note(self, spot: Spot, pair: FlavorResource) -> None:
+        """Remembers whether a node uses more than its subtree owns."""
+        if spot.parent is not None:
+            borrows = spot.used.get(pair, 0) > arithmetic.quota_of(spot, pair).nominal
+            self._set_borrower(spot.parent, spot.key, pair, borrows=borrows)
+
+    def _set_borrower(self, parent: Spot, key: str, pair: FlavorResource, *, borrows: bool) -> None:
+        known = parent.borrowers.get(pair, frozenset())
+        if borrows is (key in known):
+            return
+        found = known | {key} if borrows else known - {key}
+        if found:
+            parent.borrowers[pair] = found
+        else:
+            del parent.borrowers[pair]
+        parent.root.stale[parent.key] = parent
+
+
+class _Usage:
+    """What all nodes use of one pair; remembers who was changed."""
+
+    __slots__ = ("_pair", "_spots", "changed")
+
+    def __init__(self, spots: Mapping[str, Spot], pair: FlavorResource) -> None:
+        self._spots = spots
+        self._pair = pair
+        self.changed: list[Spot] = []
+
+    def __getitem__(self, key: str, /) -> int:
+        return self._spots[key].used.get(self._pair, 0)
+
+    def __setitem__(self, key: str, used: int, /) -> None:
+        spot = self._spots[key]
+        self.changed.append(spot)
+        if used:
+            spot.used[self._pair] = used
+        else:
+            del spot.used[self._pair]
+
+
+def _row(spot: Spot) -> CohortRow:
+    parent = "" if spot.parent is None else spot.parent.name
+    return CohortRow(parent, spot.limits, dict(spot.quota), spot.height, spot.weight)
+
+
+def _subtree(spot: Spot) -> Iterator[Spot]:
+    """A cohort and all that name it, directly or through others, as the one above."""
+    seen = {spot.name}
+    waiting = [spot]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for below in found.cohorts.values():
+            if below.name not in seen:
+                seen.add(below.name)
+                waiting.append(below)

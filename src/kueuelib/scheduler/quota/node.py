@@ -1,0 +1,119 @@
+"""The quota side of a tree of cohorts as it was at one time; nothing here changes.
+
+Usage is kept elsewhere, because it changes all the time and quota seldom does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import attrs
+
+from kueuelib.scheduler.amounts import FlavorResource, Limits
+from kueuelib.scheduler.queue_spec import QueueSpec
+
+
+def cohort_key(name: str) -> str:
+    """The key of a cohort. That of a ClusterQueue is its name, which never contains a slash."""
+    return f"/{name}"
+
+
+def cohort_name(key: str) -> str:
+    """The name of a cohort with a key."""
+    return key[1:]
+
+
+@attrs.frozen(eq=False)
+class QuotaNode:
+    """A ClusterQueue or a cohort.
+
+    Attributes:
+        name: its name.
+        is_queue: whether it is a ClusterQueue.
+        limits: its own quota.
+        quota: the same with what its children lend it: the nominal quota is that of the subtree.
+        height: 0 for a leaf and for a cohort in which nobody can be admitted, else the number of
+            levels below.
+        weight: what its share of borrowed quota is divided by.
+        ancestors: the cohorts above it, the parent first and the root last.
+        key: what its usage is kept by.
+    """
+
+    name: str
+    is_queue: bool
+    limits: Mapping[FlavorResource, Limits]
+    quota: Mapping[FlavorResource, Limits]
+    height: int = 0
+    weight: Fraction = Fraction(1)
+    ancestors: tuple[QuotaNode, ...] = ()
+    key: str = attrs.field(init=False)
+    parent: QuotaNode | None = attrs.field(init=False)
+    """The cohort above, None for a root."""
+
+    @key.default
+    def _key(self) -> str:
+        return self.name if self.is_queue else cohort_key(self.name)
+
+    @parent.default
+    def _parent(self) -> QuotaNode | None:
+        return self.ancestors[0] if self.ancestors else None
+
+    @property
+    def root(self) -> QuotaNode:
+        """The top of the tree."""
+        return self.ancestors[-1] if self.ancestors else self
+
+    @property
+    def path(self) -> tuple[QuotaNode, ...]:
+        """The node itself and the cohorts above it, the root last."""
+        return (self, *self.ancestors)
+
+
+@attrs.frozen
+class CohortRow:
+    """What a tree stores of a cohort; the attributes mean the same as those of `QuotaNode`."""
+
+    parent: str
+    limits: Mapping[FlavorResource, Limits]
+    quota: Mapping[FlavorResource, Limits]
+    height: int
+    weight: Fraction
+
+
+@attrs.frozen(eq=False)
+class QuotaTree:
+    """The cohorts of one tree.
+
+    Attributes:
+        root: the name of the topmost cohort.
+        rows: what is known of every cohort, by name.
+    """
+
+    root: str
+    rows: Mapping[str, CohortRow]
+    _nodes: dict[str, QuotaNode] = attrs.field(factory=dict, init=False)
+
+    def cohort(self, name: str) -> QuotaNode:
+        """The node of a cohort of this tree; always the same one."""
+        missing = []
+        while name and name not in self._nodes:
+            missing.append(name)
+            name = self.rows[name].parent
+        above = self._nodes[name].path if name else ()
+        for each in reversed(missing):
+            row = self.rows[each]
+            found = QuotaNode(each, False, row.limits, row.quota, row.height, row.weight, above)
+            self._nodes[each] = found
+            above = found.path
+        return above[0]
+
+
+def leaf(spec: QueueSpec, ancestors: tuple[QuotaNode, ...] = ()) -> QuotaNode:
+    """The node of a ClusterQueue.
+
+    Args:
+        spec: its quota.
+        ancestors: the cohorts above it, the parent first; empty when it stands alone.
+    """
+    return QuotaNode(spec.name, True, spec.limits, spec.limits, 0, spec.weight, ancestors)
