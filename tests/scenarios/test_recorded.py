@@ -31,13 +31,16 @@ def records(name: str) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in gzip.open(DATA / name)]
 
 
-RANDOM = records("random.jsonl.gz")
+SIZES = {"random": 1000}
+"""The files that are run, with the number of their scenarios."""
+
+RECORDS = {name: records(f"{name}.jsonl.gz") for name in SIZES}
 
 
-def differing(results: list[dict[str, Any]]) -> dict[str, str]:
-    """The scenarios that came out otherwise, with the first difference."""
+def differing(name: str, results: list[dict[str, Any]]) -> dict[str, str]:
+    """The scenarios of a file that came out otherwise, with the first difference."""
     found = {}
-    for record, result in zip(RANDOM, results, strict=True):
+    for record, result in zip(RECORDS[name], results, strict=True):
         want, got = record["out"], decisions(result, record["out"])
         parts = [
             f"cycle {number} {what}: {a[what]} was recorded, {b[what]} decided"
@@ -67,11 +70,11 @@ def decisions(result: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any
     return {"cycles": cycles, "holding": sorted(result["final"]["holding"])}
 
 
-def by_seed(seed: str) -> bytes:
-    """What the command prints for all random scenarios."""
+def by_seed(name: str, seed: str) -> bytes:
+    """What the command prints for all scenarios of a file."""
     done = subprocess.run(
         [sys.executable, "-m", "kueuelib.testing.scenarios"],
-        input=b"\n".join(orjson.dumps(record["in"]) for record in RANDOM),
+        input=b"\n".join(orjson.dumps(record["in"]) for record in RECORDS[name]),
         env={**os.environ, "PYTHONHASHSEED": seed},
         capture_output=True,
         check=False,
@@ -80,26 +83,38 @@ def by_seed(seed: str) -> bytes:
     return done.stdout
 
 
-def test_the_random_scenarios_are_decided_as_recorded_under_every_hash_seed() -> None:
-    first = by_seed("1")
-    assert by_seed("2") == first
-    assert by_seed("3") == first
+def otherwise(name: str) -> set[str]:
+    """The scenarios of a file that are decided otherwise on purpose."""
+    return {record["in"]["id"] for record in RECORDS[name]} & set(OTHERWISE)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_recorded_scenarios_are_decided_as_recorded_under_every_hash_seed(name: str) -> None:
+    first = by_seed(name, "1")
+    assert by_seed(name, "2") == first
+    assert by_seed(name, "3") == first
     results = [orjson.loads(line) for line in first.splitlines()]
-    assert differing(results).keys() == set(OTHERWISE)
-    recorded = [cycle["waits"].keys() for one in RANDOM for cycle in one["out"]["cycles"]]
+    assert differing(name, results).keys() == otherwise(name)
+    recorded = [cycle["waits"].keys() for one in RECORDS[name] for cycle in one["out"]["cycles"]]
     told = [cycle["pending"].keys() for one in results for cycle in one["cycles"]]
     compared = sum(len(a & b) for a, b in zip(recorded, told, strict=True))
     assert compared > 0.9 * sum(map(len, recorded))
 
 
-def test_several_rounds_per_snapshot_decide_the_same() -> None:
-    results = [run(record["in"], rounds=Rounds()) for record in RANDOM]
-    assert differing(results).keys() == set(OTHERWISE)
+@pytest.mark.parametrize("name", SIZES)
+def test_several_rounds_per_snapshot_decide_the_same(name: str) -> None:
+    results = [run(record["in"], rounds=Rounds()) for record in RECORDS[name]]
+    assert differing(name, results).keys() == otherwise(name)
 
 
-def test_the_records_are_all_there_and_the_exceptions_are_few() -> None:
-    assert len(RANDOM) == 1000
-    assert len(OTHERWISE) <= len(RANDOM) / 1000
+@pytest.mark.parametrize("name", SIZES)
+def test_the_records_are_all_there_and_the_exceptions_are_few(name: str) -> None:
+    assert len(RECORDS[name]) == SIZES[name]
+    assert len(otherwise(name)) <= SIZES[name] / 1000
+
+
+def test_every_exception_is_recorded() -> None:
+    assert set().union(*map(otherwise, SIZES)) == set(OTHERWISE)
 
 
 @pytest.mark.parametrize(

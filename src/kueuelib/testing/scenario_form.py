@@ -1,11 +1,19 @@
-"""What is wrong with the description of a scenario, before it is run (spec/scheduling 10.1)."""
+"""What is wrong with the description of a scenario, before it is run (spec/scheduling 10.1).
+
+Every key is known here or refused: a scenario whose author misspelled a key, or asks for something
+that the runner does not do, must not be decided as if that key were absent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from kueuelib.errors import FieldError, InvalidObject
+from kueuelib.api.quantity import ZERO, Quantity
+from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
+
+FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 
 _SCENARIO = "Scenario"
 _STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
@@ -19,6 +27,30 @@ _FUNGIBILITY = {
     "preempt": ("Preempt", "MayStopSearch", "TryNextFlavor"),
     "preference": ("", "BorrowingOverPreemption", "PreemptionOverBorrowing"),
 }
+_PREEMPTION_STRATEGIES = ([FINAL_SHARE], [INITIAL_SHARE], [FINAL_SHARE, INITIAL_SHARE])
+
+_DESCRIBING = ("id", "tags", "given", "expect")
+"""The keys of a scenario that decide nothing."""
+
+_TOP = (
+    *_DESCRIBING,
+    *("cqs", "cohorts", "flavors", "missing_flavors", "namespaces", "admitted", "pending"),
+    *("cycles", "finish", "release_delay", "gates", "fairSharing"),
+)
+_QUEUE = (
+    *("cohort", "groups", "strategy", "active", "stopPolicy", "nsSelector"),
+    *("preemption", "fung", "fairSharing"),
+)
+_GATES = ("FlavorFungibility", "PartialAdmission", "PrioritySortingWithinCohort")
+_TAINT = ("key", "value", "effect")
+_TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
+_POD_SET = ("name", "req", "count", "min", "reclaimed", "sel", "tol")
+_WORKLOAD = ("name", "cq", "ns", "prio", "created", "podsets", "req")
+_OF_PLACE = {
+    "admitted": ("t", "flv", "reserved_only", "evicted"),
+    "pending": ("arrive", "last"),
+}
+_OF_PLACED_POD_SET = {"admitted": ("flv", "assigned"), "pending": ()}
 
 
 def check(scenario: Any) -> None:
@@ -40,6 +72,7 @@ def _scenario(scenario: Any) -> Iterator[FieldError]:
     if not isinstance(scenario, Mapping):
         yield _wrong("scenario", "must be an object with cqs, admitted and pending")
         return
+    yield from _unknown("", scenario, _TOP)
     queues = scenario.get("cqs")
     if not isinstance(queues, Mapping):
         yield _wrong("cqs", "must be an object: the ClusterQueues by their names")
@@ -47,27 +80,113 @@ def _scenario(scenario: Any) -> Iterator[FieldError]:
     cycles = scenario.get("cycles", 1)
     if not isinstance(cycles, int) or cycles < 1:
         yield _wrong("cycles", f"must be a number from 1 on, not {cycles!r}")
+    yield from _object("gates", scenario.get("gates", {}), _GATES)
+    yield from _flavors(scenario.get("flavors", {}))
     for name, queue in queues.items():
         yield from _queue(f"cqs.{name}", queue)
+    yield from _cohorts(scenario.get("cohorts", ()))
+    if "fairSharing" in scenario:
+        yield from _fair_sharing(scenario["fairSharing"])
     seen: set[str] = set()
-    for place in ("admitted", "pending"):
+    for place in _OF_PLACE:
         for index, found in enumerate(scenario.get(place, ())):
-            yield from _workload(f"{place}[{index}]", found, queues, seen)
+            yield from _workload(place, f"{place}[{index}]", found, queues, seen)
+
+
+def _fair_sharing(found: Any) -> Iterator[FieldError]:
+    path = "fairSharing"
+    errors = list(_object(path, found, ("enable", "preemptionStrategies")))
+    yield from errors
+    if errors:
+        return
+    if not isinstance(found.get("enable"), bool):
+        yield _wrong(f"{path}.enable", f"must be true or false, not {found.get('enable')!r}")
+    strategies = found.get("preemptionStrategies", _PREEMPTION_STRATEGIES[-1])
+    if strategies not in _PREEMPTION_STRATEGIES:
+        lists = " or ".join(f"[{', '.join(one)}]" for one in _PREEMPTION_STRATEGIES)
+        yield _wrong(f"{path}.preemptionStrategies", f"must be {lists}, not {strategies!r}")
+
+
+def _flavors(flavors: Any) -> Iterator[FieldError]:
+    if not isinstance(flavors, Mapping):
+        yield _wrong("flavors", "must be an object: the flavors by their names")
+        return
+    for name, found in flavors.items():
+        path = f"flavors.{name}"
+        yield from _object(path, found, ("labels", "taints", "tol"))
+        if isinstance(found, Mapping):
+            yield from _rules(f"{path}.taints", found.get("taints", ()), _TAINT)
+            yield from _rules(f"{path}.tol", found.get("tol", ()), _TOLERATION)
+
+
+def _rules(path: str, rules: Any, known: Collection[str]) -> Iterator[FieldError]:
+    """What is wrong with taints or tolerations; a taint may be a text as Kueue prints it."""
+    for index, rule in enumerate(rules):
+        if not isinstance(rule, str):
+            yield from _object(f"{path}[{index}]", rule, known)
+
+
+def _cohorts(cohorts: Any) -> Iterator[FieldError]:
+    if not isinstance(cohorts, list | tuple):
+        yield _wrong("cohorts", "must be a list of objects with a name")
+        return
+    seen = set()
+    for index, cohort in enumerate(cohorts):
+        path = f"cohorts[{index}]"
+        if not isinstance(cohort, Mapping) or not isinstance(cohort.get("name"), str):
+            yield _wrong(path, "must be an object with a name")
+            continue
+        name = cohort["name"]
+        if name in seen:
+            yield _wrong(f"{path}.name", f"must be unique, but {name} is there already")
+        seen.add(name)
+        yield from _unknown(path, cohort, ("name", "parent", "groups", "fairSharing"))
+        yield from _groups(path, cohort.get("groups", []))
+        yield from _weight(path, cohort)
 
 
 def _queue(path: str, queue: Any) -> Iterator[FieldError]:
     if not isinstance(queue, Mapping) or not isinstance(queue.get("groups"), list):
         yield _wrong(path, "must be an object with groups, a list of flavors by their names")
         return
+    yield from _unknown(path, queue, _QUEUE)
     yield from _one_of(f"{path}.strategy", queue.get("strategy", _STRATEGIES[0]), _STRATEGIES)
     yield from _one_of(f"{path}.stopPolicy", queue.get("stopPolicy", _STOPS[0]), _STOPS)
     for table, options in (("preemption", _POLICIES), ("fung", _FUNGIBILITY)):
         for key, value in queue.get(table, {}).items():
             if key in options:
                 yield from _one_of(f"{path}.{table}.{key}", value, options[key])
-            elif key != "bwc":
+            elif table != "preemption" or key != "bwc":
                 yield _wrong(f"{path}.{table}.{key}", f"must be one of {', '.join(options)}")
-    for index, group in enumerate(queue["groups"]):
+            elif value is not None:
+                yield from _object(f"{path}.{table}.{key}", value, ("max",))
+    yield from _weight(path, queue)
+    yield from _groups(path, queue["groups"])
+
+
+def _weight(path: str, owner: Mapping[str, Any]) -> Iterator[FieldError]:
+    if "fairSharing" not in owner:
+        return
+    path, found = f"{path}.fairSharing", owner["fairSharing"]
+    errors = list(_object(path, found, ("weight",)))
+    yield from errors
+    if errors or "weight" not in found:
+        return
+    weight = found["weight"]
+    try:
+        usable = Quantity.parse(weight) >= ZERO
+    except InvalidQuantity:
+        usable = False
+    if not usable:
+        text = f"must be a number or the text of a quantity from 0 on, not {weight!r}"
+        yield _wrong(f"{path}.weight", text)
+
+
+def _groups(path: str, groups: Any) -> Iterator[FieldError]:
+    if not isinstance(groups, list | tuple):
+        yield _wrong(f"{path}.groups", "must be a list of objects: flavors by their names")
+        return
+    for index, group in enumerate(groups):
         if not isinstance(group, Mapping):
             yield _wrong(f"{path}.groups[{index}]", "must be an object: flavors by their names")
             continue
@@ -87,11 +206,12 @@ def _quota(path: str, quota: Any) -> Iterator[FieldError]:
 
 
 def _workload(
-    path: str, found: Any, queues: Collection[str], seen: set[str]
+    place: str, path: str, found: Any, queues: Collection[str], seen: set[str]
 ) -> Iterator[FieldError]:
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
         yield _wrong(path, "must be an object with a name")
         return
+    yield from _unknown(path, found, (*_WORKLOAD, *_OF_PLACE[place]))
     if found["name"] in seen:
         yield _wrong(f"{path}.name", f"must be unique, but {found['name']} is there already")
     seen.add(found["name"])
@@ -104,10 +224,29 @@ def _workload(
         if not isinstance(pod_set, Mapping) or not isinstance(pod_set.get("req"), Mapping):
             yield _wrong(f"{at}.req", "must be an object: amounts by resource")
             continue
+        if pod_set is not found:
+            yield from _unknown(at, pod_set, (*_POD_SET, *_OF_PLACED_POD_SET[place]))
+            yield from _rules(f"{at}.tol", pod_set.get("tol", ()), _TOLERATION)
         for resource, amount in pod_set["req"].items():
             if not isinstance(amount, int) or amount < 0:
                 text = f"must be a whole number from 0 on, not {amount!r}"
                 yield _wrong(f"{at}.req.{resource}", text)
+
+
+def _object(path: str, found: Any, known: Collection[str]) -> Iterator[FieldError]:
+    """What is wrong with an object of known keys."""
+    if not isinstance(found, Mapping):
+        yield _wrong(path, f"must be an object with any of {', '.join(known)}, not {found!r}")
+        return
+    yield from _unknown(path, found, known)
+
+
+def _unknown(path: str, found: Mapping[str, Any], known: Collection[str]) -> Iterator[FieldError]:
+    for key in found:
+        if key not in known:
+            near = get_close_matches(str(key), known, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+            yield _wrong(f"{path}.{key}".lstrip("."), f"unknown key; {fix}")
 
 
 def _wrong(path: str, message: str) -> FieldError:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -34,7 +34,7 @@ from kueuelib.api.names import (
     REASON_PREEMPTED,
     REQUEUED,
 )
-from kueuelib.errors import InvalidObject
+from kueuelib.errors import FieldError, InvalidObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
@@ -79,13 +79,17 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
         rounds: decides several cycles per snapshot; None takes a snapshot for each.
 
     Raises:
-        InvalidObject: a field that means nothing.
+        InvalidObject: a field that means nothing, or a key that is not known.
 
     Returns:
         `cycles`, each with `entries`, `admitted`, `pending`, `heap` and `inadmissible`; `final`
         with `holding`.
     """
     check(scenario)
+    for key in ("cohorts", "fairSharing"):
+        if scenario.get(key):
+            error = FieldError(key, "FieldValueForbidden", "must be absent: not decided here yet")
+            raise InvalidObject("Scenario", str(scenario.get("id", "without id")), [error])
     return _Run(scenario, rounds).result()
 
 
@@ -305,20 +309,25 @@ def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
         for key, value in found.get("fung", {}).items()
     }
     spec["stopPolicy"] = found.get("stopPolicy", "None" if found.get("active", True) else "Hold")
+    if "fairSharing" in found:
+        spec["fairSharing"] = found["fairSharing"]
     selector = found.get("nsSelector")
     return make_cluster_queue(
         name,
-        *(
-            {
-                flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
-                for flavor, quotas in group.items()
-            }
-            for group in found["groups"]
-        ),
+        *_groups(found),
         cohort=found.get("cohort", ""),
         selector=None if selector is None else {"matchLabels": selector},
         **spec,
     )
+
+
+def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The resource groups of a ClusterQueue or cohort, as the builders take them."""
+    for group in found.get("groups", ()):
+        yield {
+            flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
+            for flavor, quotas in group.items()
+        }
 
 
 def _quota(found: int | str) -> Mapping[str, str]:

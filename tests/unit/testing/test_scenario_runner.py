@@ -52,6 +52,72 @@ WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
             {"pending": [{"name": "p", "cq": "a", "podsets": [{"req": {"cpu": -1}}]}]},
             "pending[0].podsets[0].req.cpu: must be a whole number from 0 on, not -1",
         ),
+        ({"cohort": []}, "cohort: unknown key; did you mean cohorts?"),
+        ({"cqs": {"a": {**QUEUE, "quota": 1}}}, "cqs.a.quota: unknown key; known keys: cohort, "),
+        (
+            {"cqs": {"a": {**QUEUE, "preemption": {"bwc": {"limit": 1}}}}},
+            "cqs.a.preemption.bwc.limit: unknown key; known keys: max",
+        ),
+        (
+            {"cqs": {"a": {**QUEUE, "fung": {"bwc": {}}}}},
+            "cqs.a.fung.bwc: must be one of borrow, preempt, preference",
+        ),
+        (
+            {"pending": [{**WAITS, "evicted": True}]},
+            "pending[0].evicted: unknown key; known keys: name, cq, ",
+        ),
+        (
+            {"pending": [{"name": "p", "cq": "a", "podsets": [{"req": {}, "cnt": 1}]}]},
+            "pending[0].podsets[0].cnt: unknown key; did you mean count?",
+        ),
+        ({"gates": {"AFS": True}}, "gates.AFS: unknown key; known keys: FlavorFungibility, "),
+        ({"flavors": {"f": {"taint": []}}}, "flavors.f.taint: unknown key; did you mean taints?"),
+        ({"flavors": {"f": 1}}, "flavors.f: must be an object with any of labels, taints, tol"),
+        ({"flavors": ["f"]}, "flavors: must be an object: the flavors by their names"),
+        (
+            {"flavors": {"f": {"taints": [{"name": "gpu"}]}}},
+            "flavors.f.taints[0].name: unknown key; known keys: key, value, effect",
+        ),
+        (
+            {"pending": [{**WAITS, "podsets": [{"req": {}, "tol": [{"keys": "gpu"}]}]}]},
+            "pending[0].podsets[0].tol[0].keys: unknown key; did you mean key?",
+        ),
+        (
+            {"cohorts": [{"name": "c", "groups": {}}]},
+            "cohorts[0].groups: must be a list of objects",
+        ),
+        ({"cohorts": {}}, "cohorts: must be a list of objects with a name"),
+        ({"cohorts": [{}]}, "cohorts[0]: must be an object with a name"),
+        ({"cohorts": [{"name": "c"}] * 2}, "cohorts[1].name: must be unique, but c is there"),
+        (
+            {"cohorts": [{"name": "c", "parentName": "d"}]},
+            "cohorts[0].parentName: unknown key; did you mean parent?",
+        ),
+        (
+            {"cohorts": [{"name": "c", "groups": [{"f": {"cpu": "x"}}]}]},
+            "cohorts[0].groups[0].f.cpu: must be nominal/borrowing/lending in whole units",
+        ),
+        (
+            {"cohorts": [{"name": "c", "fairSharing": {"weight": "heavy"}}]},
+            "cohorts[0].fairSharing.weight: must be a number or the text of a quantity from 0 on",
+        ),
+        (
+            {"cqs": {"a": {**QUEUE, "fairSharing": {"weight": -1}}}},
+            "cqs.a.fairSharing.weight: must be a number or the text of a quantity from 0 on",
+        ),
+        (
+            {"cqs": {"a": {**QUEUE, "fairSharing": {"share": 1}}}},
+            "cqs.a.fairSharing.share: unknown key; known keys: weight",
+        ),
+        ({"fairSharing": {}}, "fairSharing.enable: must be true or false, not None"),
+        (
+            {"fairSharing": {"enable": True, "strategies": []}},
+            "fairSharing.strategies: unknown key; did you mean preemptionStrategies?",
+        ),
+        (
+            {"fairSharing": {"enable": True, "preemptionStrategies": []}},
+            "fairSharing.preemptionStrategies: must be [LessThanOrEqualToFinalShare] or ",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], says: str) -> None:
