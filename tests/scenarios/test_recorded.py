@@ -23,6 +23,11 @@ OTHERWISE = {
     # of KEP-78, API, `reclaimablePods`: pods "for which the resource reservation is no longer
     # needed" (spec/scheduling 1.8). What fits without them is admitted.
     "R00618": "reclaimable pods need no quota, also in the search for a reduced count",
+    # Recorded: a Workload is admitted although all quota is in use, because another one of the same
+    # cycle has chosen victims that have yet to leave. Here it waits for them, because of the law
+    # "nobody gets more of the others than these lend" (docs/scheduling.md, "Several at once").
+    "C00735": "nobody is admitted into room that victims have yet to leave",
+    "CW00815": "nobody is admitted into room that victims have yet to leave",
 }
 """Random scenarios in which we decide otherwise on purpose, each with the reason."""
 
@@ -31,7 +36,7 @@ def records(name: str) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in gzip.open(DATA / name)]
 
 
-SIZES = {"random": 1000}
+SIZES = {"random": 1000, "cohorts": 400}
 """The files that are run, with the number of their scenarios."""
 
 RECORDS = {name: records(f"{name}.jsonl.gz") for name in SIZES}
@@ -41,7 +46,7 @@ def differing(name: str, results: list[dict[str, Any]]) -> dict[str, str]:
     """The scenarios of a file that came out otherwise, with the first difference."""
     found = {}
     for record, result in zip(RECORDS[name], results, strict=True):
-        want, got = record["out"], decisions(result, record["out"])
+        want, got = compared(record["out"]), decisions(result, record["out"])
         parts = [
             f"cycle {number} {what}: {a[what]} was recorded, {b[what]} decided"
             for number, (a, b) in enumerate(zip(want["cycles"], got["cycles"], strict=False), 1)
@@ -51,6 +56,15 @@ def differing(name: str, results: list[dict[str, Any]]) -> dict[str, str]:
         if want != got:
             found[record["in"]["id"]] = parts[0] if parts else "the end or the number of cycles"
     return found
+
+
+def compared(recorded: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded, without what only describes it."""
+    cycles = [
+        {what: cycle[what] for what in ("admitted", "preempted", "waits")}
+        for cycle in recorded["cycles"]
+    ]
+    return {"cycles": cycles, "holding": recorded["holding"]}
 
 
 def decisions(result: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +82,21 @@ def decisions(result: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any
             {"admitted": cycle["admitted"], "preempted": cycle["preempted"], "waits": waits}
         )
     return {"cycles": cycles, "holding": sorted(result["final"]["holding"])}
+
+
+def in_recorded_order(record: dict[str, Any], result: dict[str, Any]) -> bool:
+    """Whether the heads of every cycle were decided in the recorded order, where it was recorded.
+
+    Cycles that do not have the same heads are left out.
+    """
+    if record["in"]["id"] in OTHERWISE:
+        return True
+    for want, got in zip(record["out"]["cycles"], result["cycles"], strict=False):
+        order = [name for name, *_ in want.get("order", ())]
+        mine = [entry["name"] for entry in got.get("entries", ())]
+        if order != mine and sorted(order) == sorted(mine):
+            return False
+    return True
 
 
 def by_seed(name: str, seed: str) -> bytes:
@@ -95,10 +124,11 @@ def test_recorded_scenarios_are_decided_as_recorded_under_every_hash_seed(name: 
     assert by_seed(name, "3") == first
     results = [orjson.loads(line) for line in first.splitlines()]
     assert differing(name, results).keys() == otherwise(name)
+    assert all(in_recorded_order(*one) for one in zip(RECORDS[name], results, strict=True))
     recorded = [cycle["waits"].keys() for one in RECORDS[name] for cycle in one["out"]["cycles"]]
     told = [cycle["pending"].keys() for one in results for cycle in one["cycles"]]
-    compared = sum(len(a & b) for a, b in zip(recorded, told, strict=True))
-    assert compared > 0.9 * sum(map(len, recorded))
+    both = sum(len(a & b) for a, b in zip(recorded, told, strict=True))
+    assert both > 0.9 * sum(map(len, recorded))
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -110,7 +140,7 @@ def test_several_rounds_per_snapshot_decide_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_the_records_are_all_there_and_the_exceptions_are_few(name: str) -> None:
     assert len(RECORDS[name]) == SIZES[name]
-    assert len(otherwise(name)) <= SIZES[name] / 1000
+    assert len(otherwise(name)) <= SIZES[name] / 200
 
 
 def test_every_exception_is_recorded() -> None:

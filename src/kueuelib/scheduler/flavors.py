@@ -232,7 +232,7 @@ class _PodSetSearch:
         return mode
 
     def _fail(self, attempts: tuple[FlavorAttempt, ...]) -> Mode:
-        self.flavors, self.tried, self.contested = {}, {}, set()
+        self.flavors, self.tried, self.contested, self.borrowing = {}, {}, set(), 0
         self.blocked = [_blocked(attempts)]
         return Mode.NO_FIT
 

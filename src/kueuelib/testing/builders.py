@@ -11,7 +11,14 @@ from typing import Any
 
 from kueuelib.api.codec import decode
 from kueuelib.api.kinds import KUEUE, V1BETA2
-from kueuelib.api.kueue import AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from kueuelib.api.kueue import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+)
 from kueuelib.api.meta import Obj, format_time
 
 Amount = str | int
@@ -38,6 +45,19 @@ def _quota(resource: str, quota: Quota) -> Obj:
     return found
 
 
+def _resource_groups(groups: Iterable[Mapping[str, Mapping[str, Quota]]]) -> list[Obj]:
+    return [
+        {
+            "coveredResources": list(dict.fromkeys(r for quotas in group.values() for r in quotas)),
+            "flavors": [
+                {"name": flavor, "resources": [_quota(r, quota) for r, quota in quotas.items()]}
+                for flavor, quotas in group.items()
+            ],
+        }
+        for group in groups
+    ]
+
+
 def make_cluster_queue(
     name: str,
     *groups: Mapping[str, Mapping[str, Quota]],
@@ -58,22 +78,35 @@ def make_cluster_queue(
         spec: further fields of the spec, spelled as in YAML.
     """
     raw: Obj = {"namespaceSelector": {} if selector is None else dict(selector)}
-    raw["resourceGroups"] = [
-        {
-            "coveredResources": list(dict.fromkeys(r for quotas in group.values() for r in quotas)),
-            "flavors": [
-                {"name": flavor, "resources": [_quota(r, quota) for r, quota in quotas.items()]}
-                for flavor, quotas in group.items()
-            ],
-        }
-        for group in groups
-    ]
+    raw["resourceGroups"] = _resource_groups(groups)
     if cohort:
         raw["cohortName"] = cohort
     if checks:
         rules = [{"name": rule} if isinstance(rule, str) else dict(rule) for rule in checks]
         raw["admissionChecksStrategy"] = {"admissionChecks": rules}
     return decode(ClusterQueue, _object("ClusterQueue", {"name": name}, spec={**raw, **spec}))
+
+
+def make_cohort(
+    name: str,
+    *groups: Mapping[str, Mapping[str, Quota]],
+    parent: str = "",
+    weight: Amount | float | None = None,
+) -> Cohort:
+    """A Cohort.
+
+    Args:
+        name: its name.
+        groups: one mapping per resource group: flavor to resource to quota.
+        parent: the cohort above; empty for none.
+        weight: its weight in fair sharing; None leaves it out.
+    """
+    spec: Obj = {"resourceGroups": _resource_groups(groups)}
+    if parent:
+        spec["parentName"] = parent
+    if weight is not None:
+        spec["fairSharing"] = {"weight": str(weight)}
+    return decode(Cohort, _object("Cohort", {"name": name}, spec=spec))
 
 
 def make_local_queue(

@@ -23,7 +23,7 @@ import attrs
 import orjson
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.kueue import Workload
+from kueuelib.api.kueue import Cohort, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import (
     ADMITTED,
@@ -54,6 +54,7 @@ from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
+    make_cohort,
     make_condition,
     make_flavor,
     make_local_queue,
@@ -86,10 +87,10 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
         with `holding`.
     """
     check(scenario)
-    for key in ("cohorts", "fairSharing"):
-        if scenario.get(key):
-            error = FieldError(key, "FieldValueForbidden", "must be absent: not decided here yet")
-            raise InvalidObject("Scenario", str(scenario.get("id", "without id")), [error])
+    if scenario.get("fairSharing"):
+        text = "must be absent: not decided here yet"
+        error = FieldError("fairSharing", "FieldValueForbidden", text)
+        raise InvalidObject("Scenario", str(scenario.get("id", "without id")), [error])
     return _Run(scenario, rounds).result()
 
 
@@ -135,6 +136,8 @@ class _Run:
                 self._observe(events.FlavorSet(flavor))
         for name, queue in scenario["cqs"].items():
             self._observe(events.ClusterQueueSet(_cluster_queue(name, queue)))
+        for cohort in scenario.get("cohorts", ()):
+            self._observe(events.CohortChanged(_cohort(cohort)))
         workloads = [*scenario.get("admitted", ()), *scenario.get("pending", ())]
         for namespace, name in sorted({(_namespace(one), one["cq"]) for one in workloads}):
             local_queue = make_local_queue(name, name, namespace)
@@ -319,6 +322,12 @@ def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
         selector=None if selector is None else {"matchLabels": selector},
         **spec,
     )
+
+
+def _cohort(found: Mapping[str, Any]) -> Cohort:
+    weight = found.get("fairSharing", {}).get("weight")
+    groups = _groups(found)
+    return make_cohort(found["name"], *groups, parent=found.get("parent", ""), weight=weight)
 
 
 def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
