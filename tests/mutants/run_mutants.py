@@ -26,8 +26,10 @@ TESTS = (
     "tests/properties/test_scheduler_rest.py",
     "tests/properties/test_scheduler_histories.py",
     "tests/properties/test_scheduler_plans.py",
+    "tests/properties/test_quota_trees.py",
 )
 FIRST = (
+    "tests/properties/test_quota_trees.py",
     "tests/scenarios",
     "tests/unit/scheduler/test_preemption.py",
     "tests/unit/scheduler/test_engine.py",
