@@ -267,6 +267,14 @@ class Cache:
                 queues.update(tree.members)
         return Frozen(queues, trees, self._flavors, self._late_checks)
 
+    def freeze_tree(self, cohort: str) -> Frozen | None:
+        """The frozen parts of the tree of a cohort; None when nothing uses its name."""
+        if not self.forest.has_cohort(cohort):
+            return None
+        tree = self.forest.freeze(cohort, self._part)
+        trees = dict.fromkeys(tree.quota.rows, tree)
+        return Frozen(tree.members, trees, self._flavors, self._late_checks)
+
     def _part(self, name: str) -> FrozenQueue:
         return self._queues[name].freeze()
 

@@ -168,6 +168,10 @@ class Forest:
             self._changed(spot)
             self._prune(spot)
 
+    def has_cohort(self, name: str) -> bool:
+        """Whether there is such a Cohort, or anything names it."""
+        return cohort_key(name) in self._spots
+
     def below(self, name: str) -> tuple[str, ...]:
         """The ClusterQueues below a cohort, sorted, also below cohorts that are cut off from it."""
         spot = self._spots.get(cohort_key(name))
@@ -388,7 +392,18 @@ class _Usage:
 
 def _row(spot: Spot) -> CohortRow:
     parent = "" if spot.parent is None else spot.parent.name
-    return CohortRow(parent, spot.limits, dict(spot.quota), spot.height, spot.weight)
+    quota = {pair: arithmetic.quota_of(spot, pair) for pair in _listed(spot)}
+    return CohortRow(parent, spot.limits, quota, spot.height, spot.weight)
+
+
+def _listed(cohort: Spot) -> Iterator[FlavorResource]:
+    """The pairs that a cohort or a node below it lists, some of them more than once."""
+    yield from cohort.limits
+    for queue in cohort.queues.values():
+        yield from queue.limits
+    for below in cohort.cohorts.values():
+        if below.parent is cohort:
+            yield from _listed(below)
 
 
 def _subtree(spot: Spot) -> Iterator[Spot]:

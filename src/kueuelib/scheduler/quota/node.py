@@ -37,6 +37,7 @@ class QuotaNode:
             levels below.
         weight: what its share of borrowed quota is divided by.
         ancestors: the cohorts above it, the parent first and the root last.
+        lendable: what it could have at most, per resource, as far as that was computed.
         key: what its usage is kept by.
     """
 
@@ -47,6 +48,7 @@ class QuotaNode:
     height: int = 0
     weight: Fraction = Fraction(1)
     ancestors: tuple[QuotaNode, ...] = ()
+    lendable: dict[str, int] = attrs.field(factory=dict, init=False)
     key: str = attrs.field(init=False)
     parent: QuotaNode | None = attrs.field(init=False)
     """The cohort above, None for a root."""

@@ -1,0 +1,97 @@
+"""How much a node borrows, compared with what it could and with its weight (KEP-1714, "Share
+value"; spec/cohorts-and-fair-sharing 3.1).
+
+The numbers are doubles, computed in the same steps as in Kueue, because equal shares decide
+otherwise than shares that differ in the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.arithmetic import Used
+from kueuelib.scheduler.quota.node import QuotaNode
+
+Usages = Callable[[FlavorResource], Used]
+"""What all nodes use of a pair."""
+
+
+class Share(NamedTuple):
+    """What a node borrows, as a key: the larger one is further above its due.
+
+    Attributes:
+        weightless: whether the node borrows with weight 0, which is above every other share.
+        value: thousandths of what the cohort above could lend, divided by the weight if there is
+            one.
+    """
+
+    weightless: bool
+    value: float
+
+    @property
+    def number(self) -> float:
+        """The share as one number, infinite for a node that borrows with weight 0."""
+        return inf if self.weightless else self.value
+
+
+NOTHING = Share(weightless=False, value=0.0)
+
+
+def borrowed(node: QuotaNode, usages: Usages) -> dict[FlavorResource, int]:
+    """How much more than its subtree owns a node uses, of the pairs that are listed there.
+
+    A root borrows nothing: there is nobody to borrow from.
+    """
+    if node.parent is None:
+        return {}
+    key, found = node.key, {}
+    for pair, quota in node.quota.items():
+        more = usages(pair)[key] - quota.nominal
+        if more > 0:
+            found[pair] = more
+    return found
+
+
+def share_of(node: QuotaNode, usages: Usages) -> Share:
+    """The largest share of any resource that a node borrows."""
+    more = borrowed(node, usages)
+    return weigh(node, more) if more else NOTHING
+
+
+def weigh(node: QuotaNode, more: dict[FlavorResource, int]) -> Share:
+    """The share of a node that borrows these amounts.
+
+    A resource of which the cohort above could lend nothing does not count.
+    """
+    parent = node.parent
+    if parent is None:
+        return NOTHING
+    taken: dict[str, int] = {}
+    for pair, amount in more.items():
+        taken[pair.resource] = taken.get(pair.resource, 0) + amount
+    ratio = 0.0
+    for resource, amount in taken.items():
+        lendable = lendable_of(parent, resource)
+        if lendable > 0:
+            ratio = max(ratio, float(amount) * 1000.0 / float(lendable))
+    if not ratio:
+        return NOTHING
+    if not node.weight:
+        return Share(weightless=True, value=ratio)
+    return Share(weightless=False, value=ratio / float(node.weight))
+
+
+def lendable_of(cohort: QuotaNode, resource: str) -> int:
+    """What a cohort could have of a resource at most, in all flavors that its tree knows."""
+    found = cohort.lendable.get(resource)
+    if found is None:
+        found = cohort.lendable[resource] = sum(
+            arithmetic.potential(cohort, pair)
+            for pair in cohort.root.quota
+            if pair.resource == resource
+        )
+    return found
