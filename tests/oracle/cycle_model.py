@@ -45,10 +45,19 @@ class Head:
 
 
 class Cycle:
-    """The first cycle of a scenario."""
+    """The first cycle of a scenario.
 
-    def __init__(self, scenario: Mapping[str, Any]) -> None:
+    Args:
+        scenario: what is decided.
+        careful: admit nobody into room that victims have yet to leave, and reserve nothing that is
+            negative, as our scheduler does and Kueue's does not.
+    """
+
+    def __init__(self, scenario: Mapping[str, Any], *, careful: bool = False) -> None:
         self.world = World(scenario)
+        self.careful = careful
+        self.held = World(scenario)
+        """What holds quota, with those that were admitted so far."""
         fair = scenario.get("fairSharing", {})
         self.fair = bool(fair.get("enable"))
         strategies = tuple(fair.get("preemptionStrategies", (FINAL, INITIAL)))
@@ -294,8 +303,12 @@ class Cycle:
             for work, reason in choice.victims:
                 self.preempted[work.name] = {"by": head.name, "reason": reason}
             self.waits[head.name] = "preempting"
+        elif self.careful and not self.held.queues[head.queue.name].fits(choice.usage):
+            head.queue.add(choice.usage)
+            self.waits[head.name] = "deferred-fit"
         else:
             head.queue.add(choice.usage)
+            self.held.queues[head.queue.name].add(choice.usage)
             self.admitted[head.name] = {
                 name: {"flavors": flavors, "count": count} for name, count, flavors in choice.pods
             }
@@ -314,11 +327,13 @@ class Cycle:
         queue, found = head.queue, {}
         for x, amount in head.choice.usage.items():
             free = queue.nominal.get(x, 0) - queue.used(x)
-            if head.choice.level:
-                limit = queue.borrowing.get(x)
-                found[x] = amount if limit is None else min(amount, free + limit)
-            else:
+            limit = queue.borrowing.get(x)
+            if not head.choice.level:
                 found[x] = max(0, min(amount, free))
+            elif limit is None:
+                found[x] = amount
+            else:
+                found[x] = min(amount, max(0, free + limit) if self.careful else free + limit)
         return found
 
 

@@ -2,7 +2,7 @@
 
 1. Every head is nominated against the same snapshot: checked, and given flavors; one whose quota is
    in use is given victims.
-2. The nominated heads are sorted.
+2. The nominated heads are put in order, with fair sharing anew after each of them.
 3. In that order each one is admitted if it still fits what is left, or its victims are told to
    leave.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from kueuelib.scheduler.nomination import Entry, nominate
 from kueuelib.scheduler.plan import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.turn_order import in_turn
 from kueuelib.scheduler.turns import Turns
 
 __all__ = ["Admit", "CycleInput", "Head", "Plan", "Wait", "decide", "decide_on"]
@@ -45,9 +46,10 @@ def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
             refused.append(outcome)
         else:
             entries.append(outcome)
-    entries.sort(key=lambda entry: entry.order)
     turns = Turns(snapshot, found, now)
-    for entry in entries:
+    order = []
+    for entry in in_turn(entries, turns.shown, found.settings):
         turns.take(entry)
-    order = tuple(entry.head.info.key for entry in entries)
-    return Plan(tuple(turns.admissions), (*turns.waits, *refused), order, tuple(turns.preemptions))
+        order.append(entry.head.info.key)
+    waits = (*turns.waits, *refused)
+    return Plan(tuple(turns.admissions), waits, tuple(order), tuple(turns.preemptions))

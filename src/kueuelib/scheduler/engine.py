@@ -310,7 +310,7 @@ class Engine:
         missing = missing_quota(frozen, holder)
         if not isinstance(missing, QuotaWithdrawn):
             return missing
-        victims = victims_for(frozen, holder)
+        victims = victims_for(frozen, holder, self._settings.fair_sharing)
         if not victims:
             return missing
         return MakingRoom(tuple(sorted(victim.key for victim in victims)))
@@ -325,7 +325,7 @@ class Engine:
         if holder is None or workload is None:
             return nothing
         frozen = self._cache.freeze([holder.cluster_queue])
-        found = victims_for(frozen, holder)
+        found = victims_for(frozen, holder, self._settings.fair_sharing)
         if found:
             self._making_room[key] = None
         victims = tuple(

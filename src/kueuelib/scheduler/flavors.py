@@ -35,7 +35,7 @@ from kueuelib.scheduler.pending import Progress
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
 
 
@@ -119,7 +119,7 @@ class _Search:
 
 def assign(
     snapshot: Snapshot,
-    queue: FrozenQueue,
+    preemptor: Preemptor,
     info: WorkloadInfo,
     counts: tuple[int, ...] | None = None,
     progress: Progress = (),
@@ -131,14 +131,14 @@ def assign(
 
     Args:
         snapshot: the state to try it on; not changed.
-        queue: the ClusterQueue.
+        preemptor: the workload as one that may preempt others, with its ClusterQueue.
         info: the workload.
         counts: pods per pod set, when fewer than all are tried (spec/scheduling 1.8).
         progress: the flavors that earlier attempts tried already.
         fungible: False takes the first flavor that fits, whatever the ClusterQueue prefers.
         only: per pod set the flavor of each resource that may be tried, None for all.
     """
-    preemptor = Preemptor(queue, info.priority, info.order.queued_at)
+    queue = preemptor.queue
     policy = queue.spec.fungibility if fungible else FIRST_FIT
     resume = {name: dict(indices) for name, indices in progress}
     usage: dict[FlavorResource, int] = {}
@@ -304,7 +304,7 @@ def _verdict(
         return _Verdict(Mode.FIT, borrowing)
     limits = snapshot.limits(queue, pair)
     simulation: Simulation | None = None
-    if value <= limits.nominal or in_part or queue.spec.preemption.borrow_within_cohort:
+    if value <= limits.nominal or in_part or preemptor.may_borrow:
         simulation = simulate(snapshot, preemptor, pair, value)
     blocker = QuotaInUse(
         pair.flavor,

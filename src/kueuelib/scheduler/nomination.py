@@ -18,8 +18,8 @@ from kueuelib.scheduler.partial import can_shrink, search
 from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.plan import Head, Wait
 from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.search import Search, find_victims
-from kueuelib.scheduler.preemption.victims import Victim
+from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.preemption.victims import Search, Victim
 from kueuelib.scheduler.reasons import (
     ChecksFailed,
     ClusterQueueInactive,
@@ -69,6 +69,11 @@ class Entry:
     queue: FrozenQueue
     proposal: Proposal
     order: EntryOrder
+
+    @property
+    def insists(self) -> bool:
+        """Whether it comes before all that do not, whoever borrows."""
+        return self.order.borrowing_level < 0
 
 
 def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> Entry | Wait:
@@ -120,12 +125,12 @@ def propose(
             search for flavors then begins with the first one.
     """
     info = head.info
-    fungible = settings.flavor_fungibility
+    fungible, fair_sharing = settings.flavor_fungibility, settings.fair_sharing
     progress = head.progress if fungible and only is None else ()
-    preemptor = Preemptor(queue, info.priority, info.order.queued_at)
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing)
 
     def try_with(counts: tuple[int, ...] | None) -> Proposal:
-        found = assign(snapshot, queue, info, counts, progress, fungible=fungible, only=only)
+        found = assign(snapshot, preemptor, info, counts, progress, fungible=fungible, only=only)
         if found.mode in (Mode.NO_FIT, Mode.FIT) or gave_up(head):
             return Proposal(found)
         needed = found.usage
@@ -140,8 +145,9 @@ def propose(
         return found if _is_possible(found) else None
 
     if only is None and _insists(head) and head.promise is not None:
+        promise = head.promise
         kept = assign(
-            snapshot, queue, info, head.promise.counts, fungible=fungible, only=head.promise.flavors
+            snapshot, preemptor, info, promise.counts, fungible=fungible, only=promise.flavors
         )
         if kept.mode is Mode.FIT:
             return Proposal(kept)

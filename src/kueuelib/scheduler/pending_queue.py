@@ -36,13 +36,13 @@ class Borrowed:
 
     Attributes:
         by: the ClusterQueue.
-        pairs: what it borrows.
+        pairs: what it borrows; None: it may lose workloads whatever others ask for.
         lowest: the lowest priority that holds quota there.
         cycle: the cycle after which it was charged.
     """
 
     by: str
-    pairs: frozenset[FlavorResource]
+    pairs: frozenset[FlavorResource] | None
     lowest: int
     cycle: int
 
@@ -373,9 +373,11 @@ class PendingQueue:
         """Whether victims may be found in another ClusterQueue that borrows."""
         if self.reclaims == NEVER or borrowed.by == self.name:
             return False
-        helps = self._resources_in(borrowed.pairs)
-        outranks = self.reclaims == ANY or asks.priority > borrowed.lowest
-        return outranks and not helps.isdisjoint(asks.least)
+        if self.reclaims != ANY and asks.priority <= borrowed.lowest:
+            return False
+        if borrowed.pairs is None:
+            return True
+        return not self._resources_in(borrowed.pairs).isdisjoint(asks.least)
 
     def _resources_in(self, pairs: Collection[FlavorResource]) -> set[str]:
         return {pair.resource for pair in pairs if pair in self.pairs}

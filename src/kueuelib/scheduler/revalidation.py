@@ -19,6 +19,7 @@ from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.search import find_victims
 from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
+from kueuelib.scheduler.settings import FairSharing
 from kueuelib.scheduler.snapshot import Frozen, FrozenQueue, Snapshot
 
 
@@ -64,12 +65,15 @@ def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWith
     )
 
 
-def victims_for(frozen: Frozen, holder: Holder) -> tuple[Victim, ...]:
+def victims_for(
+    frozen: Frozen, holder: Holder, fair_sharing: FairSharing | None = None
+) -> tuple[Victim, ...]:
     """Who has to leave so that a reservation fits, empty when it fits or nobody can help.
 
     Args:
         frozen: the ClusterQueue of the workload and its tree.
         holder: the workload.
+        fair_sharing: how shares decide about victims; None: they do not.
     """
     snapshot = _before(frozen, holder)
     queue = snapshot.queue(holder.cluster_queue)
@@ -78,7 +82,7 @@ def victims_for(frozen: Frozen, holder: Holder) -> tuple[Victim, ...]:
     short = _short(snapshot, queue, holder)
     if not short:
         return ()
-    preemptor = Preemptor(queue, holder.priority, holder.order.queued_at)
+    preemptor = Preemptor(queue, holder.priority, holder.order.queued_at, fair_sharing)
     return find_victims(snapshot, preemptor, frozenset(short), holder.usage).victims
 
 

@@ -277,19 +277,20 @@ class Scopes:
             self.touch(scope)
 
     def borrows(
-        self, scope: Scope, borrower: str, pairs: Collection[FlavorResource], lowest: int
+        self, scope: Scope, borrower: str, pairs: Collection[FlavorResource] | None, lowest: int
     ) -> None:
         """A ClusterQueue was charged, and uses more than its own: others may find victims in it.
 
         Args:
             scope: where.
             borrower: the ClusterQueue.
-            pairs: what it borrows.
+            pairs: what it borrows; None: whatever others ask for, victims may be found now.
             lowest: the lowest priority that it may lose.
         """
         state = self._states.get(scope)
         if state is not None:
-            state.borrowed[borrower] = Borrowed(borrower, frozenset(pairs), lowest, self.cycle)
+            known = None if pairs is None else frozenset(pairs)
+            state.borrowed[borrower] = Borrowed(borrower, known, lowest, self.cycle)
 
     def doubt(self, state: ScopeState) -> None:
         """Somebody waits in the scope whose verdict may not be the last word."""

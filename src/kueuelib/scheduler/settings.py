@@ -6,6 +6,26 @@ import attrs
 
 from kueuelib.scheduler.ordering import EVICTION
 
+FINAL_SHARE = "LessThanOrEqualToFinalShare"
+"""Without the victim, its side still has at least the share of the preemptor's side."""
+
+INITIAL_SHARE = "LessThanInitialShare"
+"""With the victim, its side has a larger share than the preemptor's side."""
+
+BOTH_STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
+
+
+@attrs.frozen
+class FairSharing:
+    """How quota is shared by weight (KEP-1714).
+
+    Attributes:
+        strategies: when a workload of another ClusterQueue may be preempted; the second one is
+            tried only if the first is not enough.
+    """
+
+    strategies: tuple[str, ...] = BOTH_STRATEGIES
+
 
 @attrs.frozen
 class Settings:
@@ -23,6 +43,7 @@ class Settings:
             PrioritySortingWithinCohort).
         preempt_for_pods: whether the search for victims makes room for the implicit resource `pods`
             as well. Today's Kueue does not: a head whose victims leave too little of it waits.
+        fair_sharing: whether shares decide about turns and victims, and how; None: they do not.
     """
 
     queue_timestamp: str = EVICTION
@@ -31,6 +52,7 @@ class Settings:
     flavor_fungibility: bool = True
     priority_sorting: bool = True
     preempt_for_pods: bool = False
+    fair_sharing: FairSharing | None = None
 
 
 DEFAULTS = Settings()

@@ -270,6 +270,20 @@ class Snapshot:
             yield Reclaimable(cohort, tuple(found))
             below = cohort
 
+    def borrowers(self, queue: FrozenQueue, pairs: Collection[FlavorResource]) -> list[FrozenQueue]:
+        """The other active ClusterQueues of the tree that borrow any of the pairs, by name."""
+        tree = self.tree_of(queue)
+        if tree is None:
+            return []
+        keys = {
+            key
+            for name in tree.quota.rows
+            for pair in pairs
+            for key in self._children_that_borrow(tree.quota.cohort(name), pair)
+        }
+        found = [tree.members[key] for key in sorted(keys & tree.members.keys())]
+        return [one for one in found if one is not queue and not one.inactive]
+
     def _children_that_borrow(self, cohort: QuotaNode, pair: FlavorResource) -> AbstractSet[str]:
         changed = self._borrowers.get((cohort.key, pair))
         if changed is not None:

@@ -17,7 +17,7 @@ from kueuelib.api import conditions, names
 from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
+from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.blockers import Mode
 from kueuelib.scheduler.check_rules import entries_of, passed_all, preempts_early
 from kueuelib.scheduler.nomination import Entry, gave_up, propose
@@ -47,11 +47,13 @@ class Turns:
         admissions: who got quota.
         waits: who did not.
         preemptions: for whom others have to leave.
+        shown: the state with what all heads got so far, and with their victims still in place.
     """
 
     def __init__(self, snapshot: Snapshot, found: CycleInput, now: float) -> None:
         self._snapshot = snapshot
         self._held = Snapshot(found.frozen)
+        self.shown = Snapshot(found.frozen)
         self._settings = found.settings
         self._all_ready = found.all_ready
         self._now = now
@@ -69,7 +71,7 @@ class Turns:
         if assignment.mode is not Mode.FIT and not victims:
             self._blocked(entry)
         elif taken and assignment.mode is Mode.FIT:
-            self._snapshot.add(entry.queue, assignment.usage)
+            self._charge(entry, assignment.usage)
             self._wait(entry, FitsAfterPreemptions(tuple(taken)), Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
             self._wait(
@@ -86,7 +88,7 @@ class Turns:
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
         elif not self._held.fits(entry.queue, assignment.usage):
-            self._snapshot.add(entry.queue, assignment.usage)
+            self._charge(entry, assignment.usage)
             reason = FitsAfterPreemptions(tuple(sorted(self._victims)))
             self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
         else:
@@ -125,9 +127,13 @@ class Turns:
             self._snapshot.take_out(victim.holder)
         self._admit(entry)
 
+    def _charge(self, entry: Entry, amounts: Amounts) -> None:
+        self._snapshot.add(entry.queue, amounts)
+        self.shown.add(entry.queue, amounts)
+
     def _admit(self, entry: Entry) -> None:
         usage = entry.proposal.assignment.usage
-        self._snapshot.add(entry.queue, usage)
+        self._charge(entry, usage)
         self._held.add(entry.queue, usage)
         self.admissions.append(_admit(entry, self._now))
 
@@ -140,7 +146,7 @@ class Turns:
         for victim in victims:
             self._victims[victim.key] = victim
             self._snapshot.take_out(victim.holder)
-        self._snapshot.add(entry.queue, assignment.usage)
+        self._charge(entry, assignment.usage)
         self.preemptions.append(
             Preemption(
                 info.key,
@@ -160,7 +166,7 @@ class Turns:
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
         reason = NoFlavors(assignment.blocked, assignment.mode, entry.proposal.together, in_vain)
         if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
-            self._snapshot.add(queue, self._reserved(entry))
+            self._charge(entry, self._reserved(entry))
         self._wait(entry, reason, Requeue.GENERIC, progress=assignment.progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
@@ -171,16 +177,10 @@ class Turns:
         """
         reserved = {}
         assignment, queue = entry.proposal.assignment, entry.queue
-        leaving = [
-            victim.holder.usage
-            for victim in self._victims.values()
-            if victim.holder.cluster_queue == queue.spec.name
-        ]
         for pair, amount in assignment.usage.items():
             limits = queue.spec.limits.get(pair, NO_LIMITS)
             most = limits.ceiling if assignment.borrowing else limits.nominal
-            used = self._snapshot.usage(queue, pair) + sum(gone.get(pair, 0) for gone in leaving)
-            free = amount if most is None else max(0, most - used)
+            free = amount if most is None else max(0, most - self.shown.usage(queue, pair))
             reserved[pair] = min(amount, free)
         return reserved
 

@@ -13,6 +13,7 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
+from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.reasons import (
@@ -245,7 +246,7 @@ class WorkloadFacts:
             self._note_borrowing(scope, holder)
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
-            self._state.wake(before.cluster_queue, before.usage)
+            self._state.wake(before.cluster_queue, self._freed(before))
         self._when_all_ready(ready)
 
     def _note_borrowing(self, scope: Scope, holder: Holder) -> None:
@@ -254,12 +255,15 @@ class WorkloadFacts:
         if state is None or not state.spec.cohort or state.priorities.lowest is None:
             return
         name = holder.cluster_queue
+        pairs: list[FlavorResource] | None
         pairs = [pair for pair in holder.usage if self._state.cache.forest.borrows(name, pair)]
         if pairs:
             lowest = state.priorities.lowest
             if state.spec.cohort != self._state.cache.root_of(name):
                 # Its cohort borrows: those beside it that borrow from it may be preempted as well.
                 lowest = LOWEST_PRIORITY
+            if self._settings.fair_sharing:
+                pairs, lowest = None, LOWEST_PRIORITY
             self._state.queues.scopes.borrows(scope, holder.cluster_queue, pairs, lowest)
 
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
@@ -270,8 +274,17 @@ class WorkloadFacts:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
             from_outside = ended or not holder.evicted
-            self._state.wake(holder.cluster_queue, holder.usage, from_outside=from_outside)
+            freed = self._freed(holder)
+            self._state.wake(holder.cluster_queue, freed, from_outside=from_outside)
         self._when_all_ready(ready)
+
+    def _freed(self, holder: Holder) -> Amounts | None:
+        """What a workload leaves to others; None when that may help whatever they ask for.
+
+        Shares count all flavors of all resources, so with fair sharing every release may decide who
+        can be preempted.
+        """
+        return None if self._settings.fair_sharing else holder.usage
 
     def _when_all_ready(self, before: bool) -> None:
         if self._settings.block_admission and self._state.cache.all_ready and not before:

@@ -15,6 +15,7 @@ ClusterQueue has several heads per snapshot; what is decided is the same.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,7 +35,7 @@ from kueuelib.api.names import (
     REASON_PREEMPTED,
     REQUEUED,
 )
-from kueuelib.errors import FieldError, InvalidObject
+from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
@@ -50,7 +51,8 @@ from kueuelib.scheduler.reasons import (
     Preempting,
 )
 from kueuelib.scheduler.rounds import Rounds
-from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings
+from kueuelib.scheduler.weighted_share import share_of_cohort, share_of_queue
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -67,6 +69,7 @@ _FIRST_CYCLE = 1_000_000
 _CYCLE = 1_000
 _RELEASE_AT = 100
 _FINISH_AT = 200
+_LARGEST = 2**63 - 1
 _POLICIES = {"within": "withinClusterQueue", "reclaim": "reclaimWithinCohort"}
 _FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "preference": "preference"}
 _MAY_STOP = ("Borrow", "Preempt")
@@ -84,13 +87,9 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
 
     Returns:
         `cycles`, each with `entries`, `admitted`, `pending`, `heap` and `inadmissible`; `final`
-        with `holding`.
+        with `holding`; with fair sharing, `shares` at the end.
     """
     check(scenario)
-    if scenario.get("fairSharing"):
-        text = "must be absent: not decided here yet"
-        error = FieldError("fairSharing", "FieldValueForbidden", text)
-        raise InvalidObject("Scenario", str(scenario.get("id", "without id")), [error])
     return _Run(scenario, rounds).result()
 
 
@@ -104,6 +103,7 @@ class _Run:
                 flavor_fungibility=gates.get("FlavorFungibility", True),
                 partial_admission=gates.get("PartialAdmission", True),
                 priority_sorting=gates.get("PrioritySortingWithinCohort", True),
+                fair_sharing=_fair_sharing(scenario.get("fairSharing", {})),
             )
         )
         self._now: float = _FIRST_CYCLE
@@ -182,7 +182,19 @@ class _Run:
             cycles.append(self._cycle(number))
             self._between(number)
         holding = {key.name: self._holding(key) for key in sorted(self._engine.cache.holders)}
-        return {"id": self._scenario.get("id"), "cycles": cycles, "final": {"holding": holding}}
+        found: Obj = {"id": self._scenario.get("id"), "cycles": cycles}
+        found["final"] = {"holding": holding}
+        if self._scenario.get("fairSharing", {}).get("enable"):
+            found["shares"] = self._shares()
+        return found
+
+    def _shares(self) -> dict[str, str]:
+        """The shares as statuses show them."""
+        cache = self._engine.cache
+        shares = {name: share_of_queue(cache, name) for name in self._scenario["cqs"]}
+        names = [cohort["name"] for cohort in self._scenario.get("cohorts", ())]
+        shares |= {f"cohort/{name}": share_of_cohort(cache, name) for name in names}
+        return {name: str(_shown(share)) for name, share in shares.items()}
 
     def _cycle(self, number: int) -> Obj:
         self._engine.reconsider()
@@ -291,6 +303,12 @@ def _namespace(found: Mapping[str, Any]) -> str:
     return namespace
 
 
+def _fair_sharing(found: Mapping[str, Any]) -> FairSharing | None:
+    if not found.get("enable"):
+        return None
+    return FairSharing(tuple(found.get("preemptionStrategies", BOTH_STRATEGIES)))
+
+
 def _taint(found: str | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(found, str):
         key, value, effect, _ = found.strip("{}").split(" ")
@@ -313,7 +331,7 @@ def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
     }
     spec["stopPolicy"] = found.get("stopPolicy", "None" if found.get("active", True) else "Hold")
     if "fairSharing" in found:
-        spec["fairSharing"] = found["fairSharing"]
+        spec["fairSharing"] = {key: str(value) for key, value in found["fairSharing"].items()}
     selector = found.get("nsSelector")
     return make_cluster_queue(
         name,
@@ -414,6 +432,10 @@ def _report(found: CycleInput, plan: Plan) -> Obj:
             for wait in plan.waits
         },
     }
+
+
+def _shown(share: float) -> int:
+    return _LARGEST if math.isinf(share) else math.ceil(share)
 
 
 def _choices(admit: Admit) -> Obj:

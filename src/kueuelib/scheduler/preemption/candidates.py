@@ -27,6 +27,7 @@ from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.preemption.victims import Path
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.settings import FairSharing
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 
@@ -38,11 +39,20 @@ class Preemptor:
         queue: its ClusterQueue.
         priority: its priority.
         queued_at: its age, as its ClusterQueue orders it.
+        fair_sharing: how shares decide about victims; None: they do not.
     """
 
     queue: FrozenQueue
     priority: int
     queued_at: float
+    fair_sharing: FairSharing | None = None
+
+    @property
+    def may_borrow(self) -> bool:
+        """Whether it may preempt in other ClusterQueues although its own one then borrows."""
+        policy = self.queue.spec.preemption
+        by_share = self.fair_sharing is not None and policy.reclaim_within_cohort != NEVER
+        return by_share or policy.borrow_within_cohort
 
 
 class Borrowing(Enum):
@@ -180,21 +190,43 @@ class Candidates:
         return Path.IN_COHORT_RECLAIM_WHILE_BORROWING
 
     def _allowed(self, queue: FrozenQueue, policy: str, *, leaving: bool) -> Iterator[Ranked]:
-        """The workloads of a ClusterQueue that a policy gives away, in their order."""
-        priority, queued_at = self._preemptor.priority, self._preemptor.queued_at
-        highest = priority if policy == LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
-        lowest = queue.lowest_priority
-        if lowest is None or (policy != ANY and lowest > highest):
-            return
-        gone, contested, ranked = self._snapshot.gone, self._contested, queue.ranked
-        border = bisect_left(ranked, ((True,),))
-        for index in range(border) if leaving else range(border, len(ranked)):
-            found = ranked[index]
-            holder = found[1]
-            if policy != ANY:
-                if holder.priority > highest:
-                    return
-                if holder.priority == priority and holder.order.queued_at <= queued_at:
-                    continue
-            if holder.key not in gone and not contested.isdisjoint(holder.usage):
-                yield found
+        preemptor, contested = self._preemptor, self._contested
+        return allowed(self._snapshot, preemptor, contested, queue, policy, leaving=leaving)
+
+
+def allowed(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    queue: FrozenQueue,
+    policy: str,
+    *,
+    leaving: bool,
+) -> Iterator[Ranked]:
+    """The workloads of a ClusterQueue that a policy gives away, in their order.
+
+    Args:
+        snapshot: the state.
+        preemptor: who wants quota.
+        contested: the pairs that are short; only who uses one of them counts.
+        queue: the ClusterQueue.
+        policy: Never, LowerPriority, LowerOrNewerEqualPriority or Any.
+        leaving: those that are on their way out, or the others.
+    """
+    priority, queued_at = preemptor.priority, preemptor.queued_at
+    highest = priority if policy == LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
+    lowest = queue.lowest_priority
+    if lowest is None or policy == NEVER or (policy != ANY and lowest > highest):
+        return
+    gone, ranked = snapshot.gone, queue.ranked
+    border = bisect_left(ranked, ((True,),))
+    for index in range(border) if leaving else range(border, len(ranked)):
+        found = ranked[index]
+        holder = found[1]
+        if policy != ANY:
+            if holder.priority > highest:
+                return
+            if holder.priority == priority and holder.order.queued_at <= queued_at:
+                continue
+        if holder.key not in gone and not contested.isdisjoint(holder.usage):
+            yield found

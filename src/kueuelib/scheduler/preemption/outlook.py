@@ -12,8 +12,8 @@ import attrs
 from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.blockers import Mode, Outlook
 from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.search import Search, find_victims
-from kueuelib.scheduler.preemption.victims import Path
+from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.preemption.victims import Path, Search
 from kueuelib.scheduler.snapshot import Snapshot
 
 

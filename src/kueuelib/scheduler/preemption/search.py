@@ -1,44 +1,20 @@
 """The search for a minimal set of victims (KEP-83 "Preemption", spec/scheduling 6.4).
 
-A round removes candidates in their order until the preemptor fits, then brings them back in the
-reverse order as long as it still fits. What remains is minimal: without any one of the victims the
-preemptor does not fit. One or two rounds are tried, with and without borrowing in the end.
+With fair sharing, shares decide who has to leave: `kueuelib.scheduler.preemption.fair`. Otherwise
+priorities and ownership do. A round then removes candidates in their order until the preemptor
+fits, and brings them back in the reverse order as long as it still fits. What remains is minimal:
+without any one of the victims the preemptor does not fit. One or two rounds are tried, with and
+without borrowing in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import attrs
-
-from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.preemption.candidates import Borrowing, Candidate, Candidates, Preemptor
+from kueuelib.scheduler.preemption.fair import find_fairly
 from kueuelib.scheduler.preemption.room import Room
-from kueuelib.scheduler.preemption.victims import Victim
+from kueuelib.scheduler.preemption.victims import MOST_NAMED, Search, Victim
 from kueuelib.scheduler.snapshot import Snapshot
-
-MOST_NAMED = 5
-"""How many of the candidates that do not suffice a reason names; all are counted."""
-
-
-@attrs.frozen(eq=False)
-class Search:
-    """What a search came to.
-
-    Attributes:
-        victims: a minimal set, empty when the preemptor does not fit whoever leaves.
-        candidates: how many candidates were considered, in the widest round.
-        lacks: what is still missing with all of them gone, empty when there are victims.
-        named: the first `MOST_NAMED` of them, when they do not suffice.
-        borrowing: whether that round would have let the preemptor borrow in the end.
-    """
-
-    victims: tuple[Victim, ...]
-    candidates: int
-    lacks: Mapping[FlavorResource, int]
-    named: tuple[ObjectKey, ...] = ()
-    borrowing: bool = True
 
 
 def find_victims(
@@ -50,12 +26,14 @@ def find_victims(
     """The workloads that have to leave so that the preemptor fits.
 
     Args:
-        snapshot: the state; not changed.
+        snapshot: the state; left as it was.
         preemptor: who wants quota.
         contested: the pairs that are short; only who uses one of them can be a victim.
         needed: what has to fit in the end; amounts of zero do not matter.
     """
     needed = {pair: amount for pair, amount in needed.items() if amount > 0}
+    if preemptor.fair_sharing is not None:
+        return find_fairly(snapshot, preemptor, contested, needed, preemptor.fair_sharing)
     candidates = Candidates(snapshot, preemptor, contested, needed)
     widest: Search | None = None
     for borrowing in _rounds(snapshot, preemptor, contested, candidates):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 import attrs
@@ -9,6 +10,7 @@ import attrs
 from kueuelib.api import names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.holders import Holder
 
 
@@ -21,6 +23,8 @@ class Path(Enum):
     """Its ClusterQueue borrows what the preemptor's ClusterQueue owns."""
     IN_COHORT_RECLAIM_WHILE_BORROWING = names.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
     """Its ClusterQueue borrows, and the preemptor, which ranks higher, is going to."""
+    IN_COHORT_FAIR_SHARING = names.REASON_IN_COHORT_FAIR_SHARING
+    """Its side of the tree has a larger share of what is borrowed than the preemptor's."""
 
     @property
     def words(self) -> str:
@@ -32,6 +36,7 @@ _WORDS = {
     Path.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
     Path.IN_COHORT_RECLAMATION: "reclamation within the cohort",
     Path.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+    Path.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
 }
 
 
@@ -56,6 +61,29 @@ class Victim:
     def is_leaving(self) -> bool:
         """Whether it is on its way out already, so that nobody has to be told."""
         return self.holder.evicted
+
+
+MOST_NAMED = 5
+"""How many of the candidates that do not suffice a reason names; all are counted."""
+
+
+@attrs.frozen(eq=False)
+class Search:
+    """What a search came to.
+
+    Attributes:
+        victims: who has to leave, empty when the preemptor does not fit whoever leaves.
+        candidates: how many candidates were considered, in the widest round.
+        lacks: what is still missing with all of them gone, empty when there are victims.
+        named: the first `MOST_NAMED` of them, when they do not suffice.
+        borrowing: whether that round would have let the preemptor borrow in the end.
+    """
+
+    victims: tuple[Victim, ...]
+    candidates: int
+    lacks: Mapping[FlavorResource, int]
+    named: tuple[ObjectKey, ...] = ()
+    borrowing: bool = True
 
 
 @attrs.frozen(eq=False)

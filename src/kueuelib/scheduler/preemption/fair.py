@@ -1,0 +1,247 @@
+"""Whom a workload may preempt under fair sharing (KEP-1714, "Preemption";
+spec/cohorts-and-fair-sharing 3.3).
+
+Whoever is furthest above its due gives back first: from the root down, the node with the highest
+share among its siblings, until a ClusterQueue is found. A victim of another ClusterQueue is taken
+only if the shares of both sides allow it. A side is the child of the lowest cohort above both, on
+the way to the ClusterQueue. During the search the request counts as used by the preemptor.
+
+Every step takes a candidate or refuses it for good, so a search ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kueuelib.scheduler.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.holders import Holder, rank_of
+from kueuelib.scheduler.preemption.candidates import Preemptor, allowed
+from kueuelib.scheduler.preemption.victims import MOST_NAMED, Path, Search, Victim
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.bracket import Bracket
+from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.quota.share import borrowed, share_of, weigh
+from kueuelib.scheduler.settings import FINAL_SHARE, FairSharing
+from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+
+
+def find_fairly(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    needed: Amounts,
+    fair_sharing: FairSharing,
+) -> Search:
+    """The workloads that have to leave so that the preemptor fits, fairly.
+
+    Args:
+        snapshot: the state; left as it was.
+        preemptor: who wants quota.
+        contested: the pairs that are short; only who uses one of them can be a victim.
+        needed: what has to fit in the end, all amounts positive.
+        fair_sharing: the strategies.
+    """
+    mark = snapshot.mark()
+    search = _FairSearch(snapshot, preemptor, contested, needed)
+    first, *second = fair_sharing.strategies
+    fits = search.first(final=first == FINAL_SHARE) or (bool(second) and search.second())
+    if fits:
+        found = Search(search.needed_victims(), search.seen, {})
+    else:
+        named = tuple(victim.key for victim in search.taken[:MOST_NAMED])
+        found = Search((), search.seen, search.lacks(), named)
+    snapshot.undo(mark)
+    return found
+
+
+class _FairSearch:
+    """A search; it leaves the snapshot changed.
+
+    Attributes:
+        taken: the victims so far, in order.
+        seen: how many candidates were looked at.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        preemptor: Preemptor,
+        contested: frozenset[FlavorResource],
+        needed: Amounts,
+    ) -> None:
+        self._snapshot = snapshot
+        self._needed = needed
+        self._own = snapshot.node(preemptor.queue)
+        self._refused: dict[str, list[Holder]] = {}
+        self.taken: list[Victim] = []
+        self.seen = 0
+        policy = preemptor.queue.spec.preemption
+        sources = [(preemptor.queue, policy.within_cluster_queue)]
+        sources += [
+            (queue, policy.reclaim_within_cohort)
+            for queue in snapshot.borrowers(preemptor.queue, contested)
+        ]
+        self._pools = {
+            queue.spec.name: _Pool(
+                snapshot.node(queue),
+                _candidates(snapshot, preemptor, contested, queue, rule),
+            )
+            for queue, rule in sources
+        }
+        snapshot.add(preemptor.queue, needed)
+        self._is_owner = not any(
+            arithmetic.borrows(self._own, pair, snapshot.used(pair)) for pair in contested
+        )
+
+    # --- strategies
+
+    def first(self, *, final: bool) -> bool:
+        """Takes victims by the first strategy; whether the preemptor fits then.
+
+        Args:
+            final: whether the side of a victim has to keep at least the preemptor's share without
+                it (LessThanOrEqualToFinalShare); otherwise it has to have more with it
+                (LessThanInitialShare).
+        """
+        bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
+        while (leaf := bracket.best) is not None:
+            pool = self._pools[leaf.name]
+            if leaf is self._own:
+                self._take(pool.pop(), Path.IN_CLUSTER_QUEUE)
+            elif self._is_owner:
+                self._take(pool.pop(), Path.IN_COHORT_RECLAMATION)
+            else:
+                self._take_fairly(pool, final=final)
+            if self._fits:
+                return True
+            bracket.touch(leaf)
+        return False
+
+    def second(self) -> bool:
+        """Takes at most one more victim of each ClusterQueue by LessThanInitialShare, among those
+        that the first strategy refused; whether the preemptor fits then.
+        """
+        self._pools = {
+            name: _Pool(self._pools[name].node, refused) for name, refused in self._refused.items()
+        }
+        bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
+        while (leaf := bracket.best) is not None:
+            mine, theirs = self._sides(leaf)
+            used = self._snapshot.used
+            if share_of(mine, used) < share_of(theirs, used):
+                self._take(self._pools[leaf.name].pop(), Path.IN_COHORT_FAIR_SHARING)
+                if self._fits:
+                    return True
+            bracket.drop(leaf)
+        return False
+
+    def _take_fairly(self, pool: _Pool, *, final: bool) -> None:
+        """Takes the first candidate that the strategy allows, and refuses those before it."""
+        snapshot = self._snapshot
+        mine, theirs = self._sides(pool.node)
+        share, before = share_of(mine, snapshot.used), share_of(theirs, snapshot.used)
+        while pool.first is not None:
+            mark = snapshot.mark()
+            holder = pool.pop()
+            self._take(holder, Path.IN_COHORT_FAIR_SHARING)
+            if share <= share_of(theirs, snapshot.used) if final else share < before:
+                return
+            snapshot.undo(mark)
+            self.taken.pop()
+            self._refused.setdefault(pool.node.name, []).append(holder)
+
+    def _take(self, holder: Holder, path: Path) -> None:
+        self.seen += 1
+        self.taken.append(Victim(holder, path))
+        self._snapshot.take_out(holder)
+
+    # --- what the search goes by
+
+    def _rank(self, node: QuotaNode, leaf: QuotaNode) -> Any:
+        """The place among its siblings of a node that may have to give back; None for no place.
+
+        Only what borrows gives back to others; where the preemptor is, some may have to give back
+        to each other. Among equal shares cohorts come first, then who has the first candidate.
+        """
+        first = self._pools[leaf.name].first
+        more = borrowed(node, self._snapshot.used)
+        if first is None or not (more or node in self._own.path):
+            return None
+        share = weigh(node, more)
+        if not node.is_queue:
+            return not share.weightless, -share.value, False
+        rank = rank_of(first)
+        return (
+            *(not share.weightless, -share.value, True),
+            *(rank.stays, node is self._own, rank),
+        )
+
+    def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
+        """The preemptor's side and that of another ClusterQueue, seen from where they meet."""
+        own = self._own.path
+        below = leaf
+        while below.parent is not None and below.parent not in own:
+            below = below.parent
+        assert below.parent is not None, "both are in one tree"
+        return own[own.index(below.parent) - 1], below
+
+    # --- what is needed
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the preemptor fits: its request counts already, so nothing may be overdrawn."""
+        return not self.lacks()
+
+    def lacks(self) -> dict[FlavorResource, int]:
+        """How much of every pair is still missing."""
+        used = self._snapshot.used
+        free = {pair: arithmetic.available(self._own, pair, used(pair)) for pair in self._needed}
+        return {pair: -amount for pair, amount in free.items() if amount < 0}
+
+    def needed_victims(self) -> tuple[Victim, ...]:
+        """The victims without those that need not leave; the last one made room and stays one."""
+        snapshot = self._snapshot
+        kept = self.taken[-1:]
+        for victim in reversed(self.taken[:-1]):
+            queue = snapshot.queue(victim.holder.cluster_queue)
+            assert queue is not None, "it holds quota there"
+            snapshot.add(queue, victim.holder.usage)
+            if not self._fits:
+                snapshot.remove(queue, victim.holder.usage)
+                kept.append(victim)
+        return tuple(reversed(kept))
+
+
+def _candidates(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    queue: FrozenQueue,
+    policy: str,
+) -> Iterator[Holder]:
+    """Whom the preemptor may take of a ClusterQueue: first who is on the way out already."""
+    for leaving in (True, False):
+        for _, holder in allowed(snapshot, preemptor, contested, queue, policy, leaving=leaving):
+            yield holder
+
+
+class _Pool:
+    """The candidates of one ClusterQueue, in their order.
+
+    Attributes:
+        node: the ClusterQueue.
+        first: the next candidate, None when there is none.
+    """
+
+    def __init__(self, node: QuotaNode, candidates: Iterable[Holder]) -> None:
+        self.node = node
+        self._rest = iter(candidates)
+        self.first = next(self._rest, None)
+
+    def pop(self) -> Holder:
+        """Takes the next candidate."""
+        found = self.first
+        assert found is not None, "there is one"
+        self.first = next(self._rest, None)
+        return found

@@ -1,0 +1,71 @@
+"""In which order the heads of a cycle are decided, one at a time.
+
+Without fair sharing all of them are sorted once. With it every decision changes who is next, so the
+order is a tournament that goes on while heads are decided (KEP-1714, "Admission order";
+spec/cohorts-and-fair-sharing 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kueuelib.scheduler.nomination import Entry
+from kueuelib.scheduler.ordering import EntryOrder
+from kueuelib.scheduler.quota.bracket import Bracket
+from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.quota.share import NOTHING, Share, borrowed, weigh
+from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.snapshot import Snapshot
+
+
+def in_turn(entries: Sequence[Entry], shown: Snapshot, settings: Settings) -> Iterator[Entry]:
+    """The nominated heads, one after the other.
+
+    Args:
+        entries: the heads, one per ClusterQueue.
+        shown: the state as the decisions so far leave it, with victims still in place. It is read
+            again after each head and is left as it was found.
+        settings: the administrator's choices.
+    """
+    by_order = sorted(entries, key=lambda entry: entry.order)
+    if settings.fair_sharing is None:
+        return iter(by_order)
+    return _tournament(by_order, shown)
+
+
+def _tournament(entries: Sequence[Entry], shown: Snapshot) -> Iterator[Entry]:
+    yield from (entry for entry in entries if entry.insists)
+    left = {entry.queue.spec.name: entry for entry in entries if not entry.insists}
+    nodes = [shown.node(entry.queue) for entry in left.values()]
+    bracket = Bracket(nodes, lambda node, leaf: _mark(shown, node, left[leaf.name]))
+    while (leaf := bracket.best) is not None:
+        yield left[leaf.name]
+        bracket.drop(leaf)
+
+
+class _Mark(NamedTuple):
+    """The place of a head among those that come through sibling nodes.
+
+    Attributes:
+        borrows: whether its node would borrow anything that the head asks for.
+        share: the share that its node would have.
+        order: priority and age.
+    """
+
+    borrows: bool
+    share: Share
+    order: EntryOrder
+
+
+def _mark(shown: Snapshot, node: QuotaNode, entry: Entry) -> _Mark:
+    """What a node would be like with the head that it sends."""
+    usage = entry.proposal.assignment.usage
+    order = entry.order._replace(borrowing_level=0)
+    if node.parent is None:
+        return _Mark(borrows=False, share=NOTHING, order=order)
+    mark = shown.mark()
+    shown.add(entry.queue, usage)
+    more = borrowed(node, shown.used)
+    shown.undo(mark)
+    return _Mark(any(usage.get(pair, 0) > 0 for pair in more), weigh(node, more), order)
