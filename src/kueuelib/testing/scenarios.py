@@ -17,14 +17,14 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import orjson
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.kueue import Cohort, Workload
+from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import (
     ADMITTED,
@@ -51,18 +51,9 @@ from kueuelib.scheduler.reasons import (
     Preempting,
 )
 from kueuelib.scheduler.rounds import Rounds
-from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings
 from kueuelib.scheduler.weighted_share import share_of_cohort, share_of_queue
-from kueuelib.testing.builders import (
-    make_assignment,
-    make_cluster_queue,
-    make_cohort,
-    make_condition,
-    make_flavor,
-    make_local_queue,
-    make_pod_set,
-    make_workload,
-)
+from kueuelib.testing.builders import make_condition
+from kueuelib.testing.scenario_facts import facts, namespace_of, pending, pod_sets, settings_of
 from kueuelib.testing.scenario_form import check
 
 _FIRST_CYCLE = 1_000_000
@@ -70,9 +61,6 @@ _CYCLE = 1_000
 _RELEASE_AT = 100
 _FINISH_AT = 200
 _LARGEST = 2**63 - 1
-_POLICIES = {"within": "withinClusterQueue", "reclaim": "reclaimWithinCohort"}
-_FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "preference": "preference"}
-_MAY_STOP = ("Borrow", "Preempt")
 
 
 def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
@@ -97,15 +85,7 @@ class _Run:
     def __init__(self, scenario: Mapping[str, Any], rounds: Rounds | None) -> None:
         self._scenario = scenario
         self._rounds = rounds
-        gates = scenario.get("gates", {})
-        self._engine = Engine(
-            Settings(
-                flavor_fungibility=gates.get("FlavorFungibility", True),
-                partial_admission=gates.get("PartialAdmission", True),
-                priority_sorting=gates.get("PrioritySortingWithinCohort", True),
-                fair_sharing=_fair_sharing(scenario.get("fairSharing", {})),
-            )
-        )
+        self._engine = Engine(settings_of(scenario))
         self._now: float = _FIRST_CYCLE
         self._raw: dict[str, Obj] = {}
         self._last: dict[ObjectKey, Any] = {}
@@ -119,46 +99,28 @@ class _Run:
     # --- the world
 
     def _set_up(self) -> None:
-        scenario = self._scenario
-        for name, labels in {"default": {}, **scenario.get("namespaces", {})}.items():
-            self._observe(events.NamespaceSet(name, labels))
-        flavors: dict[str, Any] = {
-            name: {}
-            for queue in scenario["cqs"].values()
-            for group in queue["groups"]
-            for name in group
-        }
-        flavors.update(scenario.get("flavors", {}))
-        for name, found in flavors.items():
-            if name not in scenario.get("missing_flavors", ()):
-                taints = [_taint(taint) for taint in found.get("taints", ())]
-                flavor = make_flavor(name, found.get("labels"), taints, found.get("tol", ()))
-                self._observe(events.FlavorSet(flavor))
-        for name, queue in scenario["cqs"].items():
-            self._observe(events.ClusterQueueSet(_cluster_queue(name, queue)))
-        for cohort in scenario.get("cohorts", ()):
-            self._observe(events.CohortChanged(_cohort(cohort)))
-        workloads = [*scenario.get("admitted", ()), *scenario.get("pending", ())]
-        for namespace, name in sorted({(_namespace(one), one["cq"]) for one in workloads}):
-            local_queue = make_local_queue(name, name, namespace)
-            self._observe(events.LocalQueueSet(local_queue))
-        for one in scenario.get("admitted", ()):
-            self._put(_admitted(one))
-        for one in scenario.get("pending", ()):
-            if "arrive" in one:
-                self._arrivals.setdefault(one["arrive"], []).append(one)
+        for fact in facts(self._scenario):
+            if isinstance(fact, events.WorkloadSet):
+                self._put(fact.workload)
             else:
-                self._create(one)
+                self._observe(fact)
+        for found in self._scenario.get("pending", ()):
+            if "arrive" in found:
+                self._arrivals.setdefault(found["arrive"], []).append(found)
+            else:
+                self._note_progress(found)
 
     def _create(self, found: Mapping[str, Any]) -> None:
-        workload = _pending(found)
-        self._put(workload)
+        self._put(pending(found))
+        self._note_progress(found)
+
+    def _note_progress(self, found: Mapping[str, Any]) -> None:
         if "last" in found:
-            sets = zip(workload.spec.pod_sets, found["last"], strict=True)
-            progress = tuple(
-                (pod_set.name, tuple(sorted(tried.items()))) for pod_set, tried in sets
+            sets = zip(pod_sets(found), found["last"], strict=True)
+            self._last[ObjectKey(namespace_of(found), found["name"])] = tuple(
+                (pod_set.get("name", "main"), tuple(sorted(tried.items())))
+                for pod_set, tried in sets
             )
-            self._last[workload.key] = progress
 
     def _put(self, workload: Workload) -> None:
         self._raw[workload.name] = encode(workload)
@@ -293,120 +255,6 @@ class _Run:
             for found in admission["podSetAssignments"]
         }
         return {"cq": admission["clusterQueue"], "podsets": pod_sets}
-
-
-# --- input
-
-
-def _namespace(found: Mapping[str, Any]) -> str:
-    namespace: str = found.get("ns", "default")
-    return namespace
-
-
-def _fair_sharing(found: Mapping[str, Any]) -> FairSharing | None:
-    if not found.get("enable"):
-        return None
-    return FairSharing(tuple(found.get("preemptionStrategies", BOTH_STRATEGIES)))
-
-
-def _taint(found: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(found, str):
-        key, value, effect, _ = found.strip("{}").split(" ")
-        return {"key": key, "value": value, "effect": effect}
-    return found
-
-
-def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
-    spec: Obj = {"queueingStrategy": found.get("strategy", "BestEffortFIFO")}
-    policies = found.get("preemption", {})
-    preemption: Obj = {_POLICIES[key]: policies[key] for key in _POLICIES if key in policies}
-    if "bwc" in policies:
-        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
-        if (policies["bwc"] or {}).get("max") is not None:
-            preemption["borrowWithinCohort"]["maxPriorityThreshold"] = policies["bwc"]["max"]
-    spec["preemption"] = preemption
-    spec["flavorFungibility"] = {
-        _FUNGIBILITY[key]: "MayStopSearch" if value in _MAY_STOP else value
-        for key, value in found.get("fung", {}).items()
-    }
-    spec["stopPolicy"] = found.get("stopPolicy", "None" if found.get("active", True) else "Hold")
-    if "fairSharing" in found:
-        spec["fairSharing"] = {key: str(value) for key, value in found["fairSharing"].items()}
-    selector = found.get("nsSelector")
-    return make_cluster_queue(
-        name,
-        *_groups(found),
-        cohort=found.get("cohort", ""),
-        selector=None if selector is None else {"matchLabels": selector},
-        **spec,
-    )
-
-
-def _cohort(found: Mapping[str, Any]) -> Cohort:
-    weight = found.get("fairSharing", {}).get("weight")
-    groups = _groups(found)
-    return make_cohort(found["name"], *groups, parent=found.get("parent", ""), weight=weight)
-
-
-def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The resource groups of a ClusterQueue or cohort, as the builders take them."""
-    for group in found.get("groups", ()):
-        yield {
-            flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
-            for flavor, quotas in group.items()
-        }
-
-
-def _quota(found: int | str) -> Mapping[str, str]:
-    parts = zip(("nominal", "borrowing", "lending"), str(found).split("/"), strict=False)
-    return {key: text for key, text in parts if text != "-"}
-
-
-def _pod_sets(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(found.get("podsets") or [{"req": found["req"], "flv": found.get("flv", {})}])
-
-
-def _workload(found: Mapping[str, Any], conditions: list[Obj], **status: Any) -> Workload:
-    pod_sets, reclaimable = [], []
-    for one in _pod_sets(found):
-        name = one.get("name", "main")
-        pod: Obj = {"nodeSelector": one.get("sel", {}), "tolerations": list(one.get("tol", ()))}
-        pod_sets.append(make_pod_set(one["req"], name, one.get("count", 1), one.get("min"), **pod))
-        if one.get("reclaimed"):
-            reclaimable.append({"name": name, "count": one["reclaimed"]})
-    return make_workload(
-        found["name"],
-        found["cq"],
-        namespace=_namespace(found),
-        priority=found.get("prio", 0),
-        created=found.get("created", 0),
-        pod_sets=pod_sets,
-        conditions=conditions,
-        status={"reclaimablePods": reclaimable, **status},
-    )
-
-
-def _pending(found: Mapping[str, Any]) -> Workload:
-    return _workload(found, [])
-
-
-def _admitted(found: Mapping[str, Any]) -> Workload:
-    at = found.get("t", 0)
-    conditions = [make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=at)]
-    if not found.get("reserved_only"):
-        conditions.append(make_condition(ADMITTED, reason="Admitted", at=at))
-    if found.get("evicted"):
-        conditions.append(make_condition(EVICTED, reason="Preempted", at=at))
-    assignments = []
-    for one in _pod_sets(found):
-        count = one.get("assigned", one.get("count", 1))
-        usage = {resource: amount * count for resource, amount in one["req"].items()}
-        flavors = one.get("flv") or found.get("flv", {})
-        if not isinstance(flavors, str) and "pods" in flavors:
-            usage["pods"] = count
-        assignments.append(make_assignment(usage, flavors, one.get("name", "main"), count))
-    admission = {"clusterQueue": found["cq"], "podSetAssignments": assignments}
-    return _workload(found, conditions, admission=admission)
 
 
 # --- output

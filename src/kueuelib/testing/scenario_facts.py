@@ -1,0 +1,185 @@
+"""The facts that a described scenario begins with, as an engine observes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kueuelib.api.kueue import Cohort, Workload
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import ADMITTED, EVICTED, QUOTA_RESERVED
+from kueuelib.scheduler import events
+from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_cohort,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_pod_set,
+    make_workload,
+)
+
+_POLICIES = {"within": "withinClusterQueue", "reclaim": "reclaimWithinCohort"}
+_FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "preference": "preference"}
+_MAY_STOP = ("Borrow", "Preempt")
+
+
+def settings_of(scenario: Mapping[str, Any]) -> Settings:
+    """The administrator's choices in a scenario."""
+    gates = scenario.get("gates", {})
+    return Settings(
+        flavor_fungibility=gates.get("FlavorFungibility", True),
+        partial_admission=gates.get("PartialAdmission", True),
+        priority_sorting=gates.get("PrioritySortingWithinCohort", True),
+        fair_sharing=_fair_sharing(scenario.get("fairSharing", {})),
+    )
+
+
+def facts(scenario: Mapping[str, Any]) -> Iterator[events.Event]:
+    """What an engine has to know of a scenario before its first cycle.
+
+    Args:
+        scenario: its description, which `check` has accepted.
+    """
+    for name, labels in {"default": {}, **scenario.get("namespaces", {})}.items():
+        yield events.NamespaceSet(name, labels)
+    flavors: dict[str, Any] = {
+        name: {}
+        for queue in scenario["cqs"].values()
+        for group in queue["groups"]
+        for name in group
+    }
+    flavors.update(scenario.get("flavors", {}))
+    for name, found in flavors.items():
+        if name not in scenario.get("missing_flavors", ()):
+            taints = [_taint(taint) for taint in found.get("taints", ())]
+            flavor = make_flavor(name, found.get("labels"), taints, found.get("tol", ()))
+            yield events.FlavorSet(flavor)
+    for name, queue in scenario["cqs"].items():
+        yield events.ClusterQueueSet(_cluster_queue(name, queue))
+    for cohort in scenario.get("cohorts", ()):
+        yield events.CohortChanged(_cohort(cohort))
+    workloads = [*scenario.get("admitted", ()), *scenario.get("pending", ())]
+    for namespace, name in sorted({(namespace_of(one), one["cq"]) for one in workloads}):
+        yield events.LocalQueueSet(make_local_queue(name, name, namespace))
+    for one in scenario.get("admitted", ()):
+        yield events.WorkloadSet(_admitted(one))
+    for one in scenario.get("pending", ()):
+        if "arrive" not in one:
+            yield events.WorkloadSet(pending(one))
+
+
+def namespace_of(found: Mapping[str, Any]) -> str:
+    """The namespace of a described workload."""
+    namespace: str = found.get("ns", "default")
+    return namespace
+
+
+def _fair_sharing(found: Mapping[str, Any]) -> FairSharing | None:
+    if not found.get("enable"):
+        return None
+    return FairSharing(tuple(found.get("preemptionStrategies", BOTH_STRATEGIES)))
+
+
+def _taint(found: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(found, str):
+        key, value, effect, _ = found.strip("{}").split(" ")
+        return {"key": key, "value": value, "effect": effect}
+    return found
+
+
+def _cluster_queue(name: str, found: Mapping[str, Any]) -> Any:
+    spec: Obj = {"queueingStrategy": found.get("strategy", "BestEffortFIFO")}
+    policies = found.get("preemption", {})
+    preemption: Obj = {_POLICIES[key]: policies[key] for key in _POLICIES if key in policies}
+    if "bwc" in policies:
+        preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+        if (policies["bwc"] or {}).get("max") is not None:
+            preemption["borrowWithinCohort"]["maxPriorityThreshold"] = policies["bwc"]["max"]
+    spec["preemption"] = preemption
+    spec["flavorFungibility"] = {
+        _FUNGIBILITY[key]: "MayStopSearch" if value in _MAY_STOP else value
+        for key, value in found.get("fung", {}).items()
+    }
+    spec["stopPolicy"] = found.get("stopPolicy", "None" if found.get("active", True) else "Hold")
+    if "fairSharing" in found:
+        spec["fairSharing"] = {key: str(value) for key, value in found["fairSharing"].items()}
+    selector = found.get("nsSelector")
+    return make_cluster_queue(
+        name,
+        *_groups(found),
+        cohort=found.get("cohort", ""),
+        selector=None if selector is None else {"matchLabels": selector},
+        **spec,
+    )
+
+
+def _cohort(found: Mapping[str, Any]) -> Cohort:
+    weight = found.get("fairSharing", {}).get("weight")
+    groups = _groups(found)
+    return make_cohort(found["name"], *groups, parent=found.get("parent", ""), weight=weight)
+
+
+def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The resource groups of a ClusterQueue or cohort, as the builders take them."""
+    for group in found.get("groups", ()):
+        yield {
+            flavor: {resource: _quota(quota) for resource, quota in quotas.items()}
+            for flavor, quotas in group.items()
+        }
+
+
+def _quota(found: int | str) -> Mapping[str, str]:
+    parts = zip(("nominal", "borrowing", "lending"), str(found).split("/"), strict=False)
+    return {key: text for key, text in parts if text != "-"}
+
+
+def pod_sets(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The descriptions of the pod sets of a described workload."""
+    return list(found.get("podsets") or [{"req": found["req"], "flv": found.get("flv", {})}])
+
+
+def _workload(found: Mapping[str, Any], conditions: list[Obj], **status: Any) -> Workload:
+    sets, reclaimable = [], []
+    for one in pod_sets(found):
+        name = one.get("name", "main")
+        pod: Obj = {"nodeSelector": one.get("sel", {}), "tolerations": list(one.get("tol", ()))}
+        sets.append(make_pod_set(one["req"], name, one.get("count", 1), one.get("min"), **pod))
+        if one.get("reclaimed"):
+            reclaimable.append({"name": name, "count": one["reclaimed"]})
+    return make_workload(
+        found["name"],
+        found["cq"],
+        namespace=namespace_of(found),
+        priority=found.get("prio", 0),
+        created=found.get("created", 0),
+        pod_sets=sets,
+        conditions=conditions,
+        status={"reclaimablePods": reclaimable, **status},
+    )
+
+
+def pending(found: Mapping[str, Any]) -> Workload:
+    """A described workload that waits."""
+    return _workload(found, [])
+
+
+def _admitted(found: Mapping[str, Any]) -> Workload:
+    at = found.get("t", 0)
+    conditions = [make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=at)]
+    if not found.get("reserved_only"):
+        conditions.append(make_condition(ADMITTED, reason="Admitted", at=at))
+    if found.get("evicted"):
+        conditions.append(make_condition(EVICTED, reason="Preempted", at=at))
+    assignments = []
+    for one in pod_sets(found):
+        count = one.get("assigned", one.get("count", 1))
+        usage = {resource: amount * count for resource, amount in one["req"].items()}
+        flavors = one.get("flv") or found.get("flv", {})
+        if not isinstance(flavors, str) and "pods" in flavors:
+            usage["pods"] = count
+        assignments.append(make_assignment(usage, flavors, one.get("name", "main"), count))
+    admission = {"clusterQueue": found["cq"], "podSetAssignments": assignments}
+    return _workload(found, conditions, admission=admission)
