@@ -45,6 +45,7 @@ def wanted(scenario: dict[str, Any]) -> list[tuple[str, Any]]:
 def test_every_table_has_scenarios() -> None:
     assert {table.stem for table in HERE.glob("*.yaml")} >= {
         "cohorts",
+        "fair",
         "flavors",
         "partial",
         "preemption",
