@@ -49,8 +49,9 @@ class Cycle:
 
     Args:
         scenario: what is decided.
-        careful: admit nobody into room that victims have yet to leave, and reserve nothing that is
-            negative, as our scheduler does and Kueue's does not.
+        careful: admit nobody into room that victims have yet to leave, reserve nothing that is
+            negative, and search no victims for a request of zero, as our scheduler does and Kueue's
+            does not.
     """
 
     def __init__(self, scenario: Mapping[str, Any], *, careful: bool = False) -> None:
@@ -135,6 +136,8 @@ class Cycle:
         return choice
 
     def _victims(self, head: Head, need: frozenset[Pair], req: Amounts) -> Found:
+        if self.careful:
+            req = {x: amount for x, amount in req.items() if amount}
         preemptor = Preemptor(head.queue, head.priority, head.created, need, req)
         return victims_of(self.world, preemptor, self.strategies)
 

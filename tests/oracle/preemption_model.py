@@ -279,6 +279,16 @@ class Fair:
                 break
         return False, refused
 
+    def unfair(self) -> list[Work]:
+        """The victims taken because of shares whose side has less now than the preemptor's."""
+        found = []
+        for work, reason in self.taken:
+            if reason == "InCohortFairSharing" and work.name not in self.world.holders:
+                mine, theirs = self.shares(self.world.queues[work.queue])
+                if mine.share() > theirs.share():
+                    found.append(work)
+        return found
+
     def second(self, refused: Found) -> bool:
         waiting: dict[str, list[Work]] = {}
         for work, _ in refused:

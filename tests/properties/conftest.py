@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
 
 LEAST = int(os.environ.get("LAW_EXAMPLES", "0"))
 """How many examples every property tries at least."""
