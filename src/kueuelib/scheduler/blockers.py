@@ -39,12 +39,14 @@ class Outlook:
         lack: what would still be missing with all of them gone.
         named: the first of the candidates, in the order in which they would leave, when all of them
             do not suffice.
+        spared: how many more the policies allow, but not the shares.
     """
 
     candidates: int
     victims: tuple[ObjectKey, ...]
     lack: int
     named: tuple[ObjectKey, ...] = ()
+    spared: int = 0
 
 
 @attrs.frozen
@@ -57,12 +59,14 @@ class Together:
         borrowing: whether that round let the workload borrow in the end; whoever reclaims for one
             resource may have to stay within nominal quota in all.
         lacks: what would still be missing with all of them gone: flavor, resource, amount.
+        spared: how many more the policies allow, but not the shares.
     """
 
     candidates: int
     named: tuple[ObjectKey, ...]
     borrowing: bool
     lacks: tuple[tuple[str, str, int], ...]
+    spared: int = 0
 
     @property
     def text(self) -> str:
@@ -76,7 +80,8 @@ class Together:
             names += f" and {self.candidates - len(self.named)} more"
         gone = f"With {names} gone" if self.candidates else "Nobody may be preempted for it, and"
         limit = "" if self.borrowing else " within nominal quota"
-        return f"{gone} it would still lack {missing}{limit}"
+        spared = f"; fair sharing protects {self.spared} more" if self.spared else ""
+        return f"{gone} it would still lack {missing}{limit}{spared}"
 
 
 class Severity(IntEnum):
@@ -211,6 +216,15 @@ class QuotaInUse:
     outlook: Outlook | None = None
 
     severity = Severity.QUOTA_IN_USE
+
+    @property
+    def in_vain(self) -> Together | None:
+        """What preempting for this request came to; None when it helps, or nobody was looked at."""
+        found = self.outlook
+        if found is None or found.victims or not (found.candidates or found.spared):
+            return None
+        lacks = ((self.flavor, self.resource, found.lack),)
+        return Together(found.candidates, found.named, True, lacks, found.spared)
 
     @property
     def lack(self) -> int:

@@ -180,7 +180,7 @@ def gave_up(head: Head) -> bool:
 
 def _together(found: Search) -> Together:
     lacks = tuple(sorted((pair.flavor, pair.resource, lack) for pair, lack in found.lacks.items()))
-    return Together(found.candidates, found.named, found.borrowing, lacks)
+    return Together(found.candidates, found.named, found.borrowing, lacks, found.spared)
 
 
 def _is_possible(proposal: Proposal) -> bool:

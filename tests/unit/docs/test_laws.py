@@ -10,7 +10,7 @@ import yaml
 
 PROPERTIES = Path(__file__).parents[2] / "properties"
 LAWS = yaml.safe_load((PROPERTIES / "LAWS.yaml").read_text())
-ENGINE = ("test_scheduler_", "test_rounds", "test_explain")
+ENGINE = ("test_scheduler_", "test_rounds", "test_explain", "test_fair_sharing")
 
 
 def properties(path: Path) -> dict[str, bool]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer, Told
-from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse, Together
+from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.rows import Fit, Row
@@ -172,12 +172,8 @@ def _victims(outcome: Outcome) -> Iterator[str]:
             for attempt in group.attempts
             for blocker in attempt.blockers
         ):
-            if isinstance(one, QuotaInUse) and one.outlook is not None and one.outlook.candidates:
-                found = one.outlook
-                if not found.victims:
-                    lacks = ((one.flavor, one.resource, found.lack),)
-                    told = Together(found.candidates, found.named, borrowing=True, lacks=lacks)
-                    yield f"No victims suffice for pod set {blocked.pod_set}: {told.text}"
+            if isinstance(one, QuotaInUse) and one.in_vain is not None:
+                yield f"No victims suffice for pod set {blocked.pod_set}: {one.in_vain.text}"
 
 
 def _then(outcome: Outcome) -> str:

@@ -47,10 +47,11 @@ def find_fairly(
     first, *second = fair_sharing.strategies
     fits = search.first(final=first == FINAL_SHARE) or (bool(second) and search.second())
     if fits:
-        found = Search(search.needed_victims(), search.seen, {})
+        found = Search(search.needed_victims(), len(search.taken), {}, spared=search.spared)
     else:
         named = tuple(victim.key for victim in search.taken[:MOST_NAMED])
-        found = Search((), search.seen, search.lacks(), named)
+        lacks = search.lacks()
+        found = Search((), len(search.taken), lacks, named, spared=search.spared)
     snapshot.undo(mark)
     return found
 
@@ -60,7 +61,7 @@ class _FairSearch:
 
     Attributes:
         taken: the victims so far, in order.
-        seen: how many candidates were looked at.
+        spared: how many candidates the strategies did not allow.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class _FairSearch:
         self._own = snapshot.node(preemptor.queue)
         self._refused: dict[str, list[Holder]] = {}
         self.taken: list[Victim] = []
-        self.seen = 0
+        self.spared = 0
         policy = preemptor.queue.spec.preemption
         sources = [(preemptor.queue, policy.within_cluster_queue)]
         sources += [
@@ -131,6 +132,7 @@ class _FairSearch:
             used = self._snapshot.used
             if share_of(mine, used) < share_of(theirs, used):
                 self._take(self._pools[leaf.name].pop(), Path.IN_COHORT_FAIR_SHARING)
+                self.spared -= 1
                 if self._fits:
                     return True
             bracket.drop(leaf)
@@ -150,9 +152,9 @@ class _FairSearch:
             snapshot.undo(mark)
             self.taken.pop()
             self._refused.setdefault(pool.node.name, []).append(holder)
+            self.spared += 1
 
     def _take(self, holder: Holder, path: Path) -> None:
-        self.seen += 1
         self.taken.append(Victim(holder, path))
         self._snapshot.take_out(holder)
 

@@ -59,4 +59,4 @@ def simulate(
 
 def _outlook(found: Search, pair: FlavorResource) -> Outlook:
     victims = tuple(sorted(victim.key for victim in found.victims))
-    return Outlook(found.candidates, victims, found.lacks.get(pair, 0), found.named)
+    return Outlook(found.candidates, victims, found.lacks.get(pair, 0), found.named, found.spared)

@@ -77,6 +77,7 @@ class Search:
         lacks: what is still missing with all of them gone, empty when there are victims.
         named: the first `MOST_NAMED` of them, when they do not suffice.
         borrowing: whether that round would have let the preemptor borrow in the end.
+        spared: how many more the policies allow, but not the shares.
     """
 
     victims: tuple[Victim, ...]
@@ -84,6 +85,7 @@ class Search:
     lacks: Mapping[FlavorResource, int]
     named: tuple[ObjectKey, ...] = ()
     borrowing: bool = True
+    spared: int = 0
 
 
 @attrs.frozen(eq=False)
