@@ -27,9 +27,13 @@ TESTS = (
     "tests/properties/test_scheduler_histories.py",
     "tests/properties/test_scheduler_plans.py",
     "tests/properties/test_quota_trees.py",
+    "tests/properties/test_fair_sharing.py",
 )
 FIRST = (
+    "tests/unit/scheduler/test_quota_share.py",
+    "tests/unit/scheduler/test_quota_bracket.py",
     "tests/properties/test_quota_trees.py",
+    "tests/properties/test_fair_sharing.py",
     "tests/scenarios",
     "tests/unit/scheduler/test_preemption.py",
     "tests/unit/scheduler/test_engine.py",
