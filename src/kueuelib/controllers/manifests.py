@@ -66,8 +66,10 @@ def manager_rules() -> list[Obj]:
         _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ, ["update", "patch"]),
         _rule("autoscaling.x-k8s.io", ["provisioningrequests"], READ, WRITE),
         _rule(KUEUE, objects, READ, WRITE),
-        _rule(KUEUE, ["provisioningrequestconfigs"], READ),
-        _rule(KUEUE, [f"{name}/status" for name in objects], ["get", "update", "patch"]),
+        _rule(KUEUE, ["cohorts", "provisioningrequestconfigs"], READ),
+        _rule(
+            KUEUE, [f"{name}/status" for name in (*objects, "cohorts")], ["get", "update", "patch"]
+        ),
         _rule(KUEUE, [f"{name}/finalizers" for name in (*objects, "resourceflavors")], ["update"]),
         _rule(KUEUE, ["resourceflavors"], READ, ["update", "patch", "delete"]),
         _rule("node.k8s.io", ["runtimeclasses"], READ),
@@ -85,7 +87,7 @@ def leader_election_rules() -> list[Obj]:
 
 def user_roles() -> list[Obj]:
     """Roles for people: an editor and a viewer of each kind, gathered into batch admin and user."""
-    admins = ("clusterqueue", "localqueue", "resourceflavor", "workload")
+    admins = ("clusterqueue", "cohort", "localqueue", "resourceflavor", "workload")
     found = [
         _aggregated("kueue-batch-admin-role", _ADMIN),
         _aggregated("kueue-batch-user-role", _USER),

@@ -30,7 +30,7 @@ ClientConfig = Callable[[str], Obj]
 """A path to the raw `clientConfig` under which the API server reaches it, without `caBundle`."""
 
 _DEFAULTED = (kinds.CLUSTER_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
-_VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS)
+_VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS, kinds.COHORTS)
 
 
 class Entry(Protocol):
@@ -144,8 +144,17 @@ def _validator(
 
 
 def _warnings(obj: Obj) -> Iterator[str]:
-    """What is no mistake by the rules, but hardly meant: a check for flavors that are not there."""
+    """What the rules allow but hardly anybody means.
+
+    A check for flavors that are not there, a Cohort that is its own parent.
+    """
     spec = obj.get("spec") or {}
+    name = obj["metadata"].get("name")
+    if name and spec.get("parentName") == name:
+        yield (
+            f'spec.parentName: Cohort "{name}" is its own parent; nothing below it is admitted '
+            "until parentName is removed or names another Cohort"
+        )
     offered = {
         flavor.get("name")
         for group in spec.get("resourceGroups") or ()

@@ -10,6 +10,7 @@ from kueuelib.api.validation import (
     fields,
     validate_admission_check,
     validate_cluster_queue,
+    validate_cohort,
     validate_local_queue,
     validate_resource_flavor,
 )
@@ -164,6 +165,91 @@ def test_messages_are_in_the_stock_form():
     (error,) = validate_cluster_queue(queue(group(["cpu"], "a"), group(["cpu"], "b")))
     assert error.message == 'Duplicate value: "cpu"'
     assert error.reason == "FieldValueDuplicate"
+
+
+# ---- Cohort
+
+
+def cohort(*groups, **spec):
+    return obj("Cohort", "v1beta2", resourceGroups=list(groups), **spec)
+
+
+BROKEN_COHORTS = {
+    "parent": (cohort(parentName="_bad"), ["spec.parentName"]),
+    "parent too long": (cohort(parentName="a" * 254), ["spec.parentName"]),
+    "limits without a parent": (
+        cohort(group(["cpu"], "a", borrowingLimit="1", lendingLimit="1")),
+        [f"{ROW}.borrowingLimit", f"{ROW}.lendingLimit"],
+    ),
+    "negative": (
+        cohort(group(["cpu"], "a", nominalQuota="-1", lendingLimit="-1"), parentName="p"),
+        [f"{ROW}.nominalQuota", f"{ROW}.lendingLimit"],
+    ),
+    "resource in two groups": (
+        cohort(group(["cpu"], "a"), group(["cpu"], "b")),
+        ["spec.resourceGroups[1].coveredResources[0]"],
+    ),
+    "flavor in two groups": (
+        cohort(group(["cpu"], "a"), group(["memory"], "a")),
+        ["spec.resourceGroups[1].flavors[0].name"],
+    ),
+    "resources in another order": (
+        cohort({**group(["cpu", "memory"], "a"), "coveredResources": ["memory", "cpu"]}),
+        [f"{ROW}.name", "spec.resourceGroups[0].flavors[0].resources[1].name"],
+    ),
+    "weight": (cohort(fairSharing={"weight": -1}), ["spec.fairSharing.weight"]),
+}
+
+
+@pytest.mark.parametrize(("found", "wanted"), BROKEN_COHORTS.values(), ids=BROKEN_COHORTS)
+def test_a_broken_cohort_is_refused_at_the_field(found, wanted):
+    assert paths(validate_cohort(found)) == wanted
+    assert paths(validate_cohort(convert(found, "v1beta1"))) == wanted
+
+
+def test_a_cohort_may_lend_more_than_its_own_quota_and_nobody_looks_for_cycles():
+    row = {"nominalQuota": "0", "borrowingLimit": "1", "lendingLimit": "5"}
+    assert validate_cohort(cohort(group(["cpu", "memory"], "a", "b", **row), parentName="p")) == []
+    assert validate_cohort(cohort(parentName="n")) == []
+    assert validate_cohort(cohort(), cohort(parentName="p")) == []
+
+
+def test_a_cohort_without_a_parent_is_told_which_field_is_missing():
+    (error,) = validate_cohort(cohort(group(["cpu"], "a", borrowingLimit="1")))
+    assert str(error) == (
+        f'{ROW}.borrowingLimit: Invalid value: "1": must be absent when the Cohort has no '
+        "parentName"
+    )
+
+
+# ---- weights
+
+
+@pytest.mark.parametrize(
+    ("kind", "validate"),
+    [
+        ("ClusterQueue", validate_cluster_queue),
+        ("Cohort", validate_cohort),
+        ("LocalQueue", validate_local_queue),
+    ],
+)
+@pytest.mark.parametrize(
+    ("weight", "problem"),
+    [
+        ("0", ""),
+        (2, ""),
+        ("0.333", ""),
+        ("2n", ""),
+        ("-1m", "must be greater than or equal to 0"),
+        ("1n", "must be 0 or greater than 1n"),
+        ("0.1n", "must be 0 or greater than 1n"),
+    ],
+)
+def test_a_weight_is_zero_or_large_enough_to_divide_by(kind, validate, weight, problem):
+    given = obj(kind, "v1beta2", clusterQueue="q", fairSharing={"weight": weight})
+    texts = [str(error) for error in validate(given)]
+    path = "spec.fairSharing.weight"
+    assert texts == ([f'{path}: Invalid value: "{weight}": {problem}'] if problem else [])
 
 
 # ---- LocalQueue

@@ -51,6 +51,25 @@ def test_a_check_for_a_flavor_that_the_queue_does_not_offer_is_warned_about() ->
     assert 'check "nodes" is for flavor "sopt", which no resource group offers' in warning
 
 
+def test_a_cohort_that_is_its_own_parent_is_warned_about() -> None:
+    def warnings(parent: str) -> list[str]:
+        cohort = {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Cohort",
+            "metadata": {"name": "a"},
+            "spec": {"parentName": parent},
+        }
+        request = parse_request({"uid": "u", "operation": "UPDATE", "object": cohort})
+        answer = validating(_validator(RULES["Cohort"]))(request)
+        assert answer["allowed"]
+        found: list[str] = answer.get("warnings", [])
+        return found
+
+    (warning,) = warnings("a")
+    assert 'Cohort "a" is its own parent' in warning
+    assert warnings("b") == []
+
+
 def test_configurations_keep_the_names_of_upstream_and_both_versions() -> None:
     mutating, validating = webhook_configurations(
         queueing_entries(), by_url("https://127.0.0.1:9443/")
@@ -61,7 +80,7 @@ def test_configurations_keep_the_names_of_upstream_and_both_versions() -> None:
         "mresourceflavor.kb.io",
         "mworkload.kb.io",
     ]
-    assert len(validating["webhooks"]) == 5
+    assert len(validating["webhooks"]) == 6
     for entry in (*mutating["webhooks"], *validating["webhooks"]):
         (rule,) = entry["rules"]
         assert rule["apiVersions"] == ["v1beta1", "v1beta2"]
@@ -69,6 +88,7 @@ def test_configurations_keep_the_names_of_upstream_and_both_versions() -> None:
         assert entry["clientConfig"]["url"].startswith("https://127.0.0.1:9443/")
         assert "//" not in entry["clientConfig"]["url"].removeprefix("https://")
     by_name = {entry["name"]: entry for entry in validating["webhooks"]}
+    assert by_name["vcohort.kb.io"]["rules"][0]["scope"] == "Cluster"
     assert by_name["vworkload.kb.io"]["rules"][0]["resources"] == ["workloads", "workloads/status"]
 
 
@@ -107,6 +127,8 @@ def test_manifests_have_unique_names_and_live_in_the_given_namespace() -> None:
     [
         ("kueue.x-k8s.io", "workloads/status", "patch"),
         ("kueue.x-k8s.io", "resourceflavors", "patch"),
+        ("kueue.x-k8s.io", "cohorts", "watch"),
+        ("kueue.x-k8s.io", "cohorts/status", "patch"),
         ("", "events", "create"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "update"),
         ("node.k8s.io", "runtimeclasses", "watch"),

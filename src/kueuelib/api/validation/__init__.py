@@ -21,6 +21,7 @@ from kueuelib.api.defaulting import (
 from kueuelib.api.kueue import (
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,
@@ -30,6 +31,7 @@ from kueuelib.api.validation.cluster_queue import cluster_queue_errors
 from kueuelib.api.validation.fields import without_nulls
 from kueuelib.api.validation.other_kinds import (
     admission_check_errors,
+    cohort_errors,
     local_queue_errors,
     resource_flavor_errors,
 )
@@ -55,6 +57,11 @@ class Rules:
 def validate_cluster_queue(new: Obj, old: Obj | None = None) -> list[FieldError]:
     """Every broken rule of a ClusterQueue."""
     return _validate(ClusterQueue, cluster_queue_errors, new, old)
+
+
+def validate_cohort(new: Obj, old: Obj | None = None) -> list[FieldError]:
+    """Every broken rule of a Cohort."""
+    return _validate(Cohort, cohort_errors, new, old)
 
 
 def validate_local_queue(new: Obj, old: Obj | None = None) -> list[FieldError]:
@@ -113,6 +120,7 @@ def _broken_before(cls: type[KubeObject], errors: _Errors, old: Obj) -> frozense
 
 RULES: Final[Mapping[str, Rules]] = {
     "ClusterQueue": Rules(default_cluster_queue, validate_cluster_queue),
+    "Cohort": Rules(unchanged, validate_cohort),
     "LocalQueue": Rules(unchanged, validate_local_queue),
     "ResourceFlavor": Rules(default_resource_flavor, validate_resource_flavor),
     "Workload": Rules(default_workload, validate_workload),

@@ -1,4 +1,4 @@
-"""The rules of LocalQueues, ResourceFlavors and AdmissionChecks (spec/api 3.2, 3.3, 3.5)."""
+"""The rules of Cohorts, LocalQueues, ResourceFlavors and AdmissionChecks (spec/api 3)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,27 @@ from kueuelib.api.validation.fields import (
     subdomain,
 )
 from kueuelib.api.validation.metadata import labels, taints, tolerations
+from kueuelib.api.validation.quotas import quotas, weight
 from kueuelib.errors import FieldError
 
 
+def cohort_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:  # noqa: ARG001
+    """Every broken rule of a Cohort; all of them may change.
+
+    Whether the parents end is not a rule: objects of a tree are applied in any order.
+    """
+    spec = spec_of(new)
+    parent = spec.get("parentName") or ""
+    if parent:
+        yield from subdomain("spec.parentName", parent)
+    missing = "" if parent else "must be absent when the Cohort has no parentName"
+    yield from quotas(spec, no_limits=missing, lend_up_to_nominal=False)
+    yield from weight(spec)
+
+
 def local_queue_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """A LocalQueue names its ClusterQueue, for ever."""
+    """A LocalQueue names its ClusterQueue, for ever; its weight may change."""
+    yield from weight(spec_of(new))
     name = spec_of(new).get("clusterQueue") or ""
     if old is None:
         yield from subdomain("spec.clusterQueue", name)
