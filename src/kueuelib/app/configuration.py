@@ -1,13 +1,13 @@
-"""The manager's configuration: `config.kueue.x-k8s.io/v1beta1`, kind `Configuration`.
+"""The manager's configuration: `config.kueue.x-k8s.io`, kind `Configuration`.
 
-Field names, defaults and meanings are those of spec/api section 4. Reading is strict: an unknown
-key or a value of the wrong type is a `ConfigError` that names the file, the key and the fix,
-because a typo that is silently ignored is found only in production.
+`v1beta1` and `v1beta2` are read; the classes are spelled like `v1beta1`. Field names, defaults and
+meanings are those of spec/api section 4. Reading is strict: an unknown key or a value of the wrong
+type is a `ConfigError` that names the file, the key and the fix, because a typo that is silently
+ignored is found only in production.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,37 +16,17 @@ import attrs
 import yaml
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
-from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
+from kueuelib.app.configuration_rules import check
+from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
 from kueuelib.app.decoding import Duration, decode
-from kueuelib.errors import ConfigError, InvalidSelector
-from kueuelib.jobs.plugins import installed
-from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
+from kueuelib.errors import ConfigError
 from kueuelib.runtime.namespace import own_namespace
 
-API_VERSION = "config.kueue.x-k8s.io/v1beta1"
+API_VERSIONS = (V1BETA1, V1BETA2)
 KIND = "Configuration"
 OFF = "0"
 """The address that turns a server off."""
-
-KNOWN_FRAMEWORKS = frozenset({"batch/job", "pod"})
-"""Integrations that this build knows by name."""
-
-UPSTREAM_FRAMEWORKS = frozenset(
-    {
-        "jobset.x-k8s.io/jobset",
-        "kubeflow.org/mpijob",
-        "kubeflow.org/mxjob",
-        "kubeflow.org/paddlejob",
-        "kubeflow.org/pytorchjob",
-        "kubeflow.org/tfjob",
-        "kubeflow.org/xgboostjob",
-        "ray.io/raycluster",
-        "ray.io/rayjob",
-    }
-)
-"""Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
-
-_KIND = re.compile(r"[A-Za-z0-9]+\.v[a-z0-9]+\.[a-z0-9.-]+", re.ASCII)
 
 
 @attrs.frozen
@@ -234,6 +214,8 @@ class Configuration:
     internal_cert_management: InternalCertManagement = InternalCertManagement()
     wait_for_pods_ready: WaitForPodsReady | None = None
     object_retention_policies: ObjectRetentionPolicies = ObjectRetentionPolicies()
+    fair_sharing: FairSharing | None = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()
     queue_visibility: QueueVisibility | None = None
@@ -282,140 +264,17 @@ def parse_configuration(content: Any, source: str) -> Configuration:
         ConfigError: as `load_configuration`.
     """
     if not isinstance(content, dict):
-        raise ConfigError(source, "is no mapping", f"write a {KIND} of {API_VERSION}")
+        raise ConfigError(source, "is no mapping", f"write a {KIND} of {V1BETA2}")
     content = dict(content)
-    for field, want in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if content.pop(field, None) != want:
-            raise ConfigError(source, f"{field} is not {want}", f"set {field}: {want}")
+    version = content.pop("apiVersion", None)
+    if version not in API_VERSIONS:
+        known = " or ".join(API_VERSIONS)
+        raise ConfigError(source, f"apiVersion is not {known}", f"set apiVersion: {V1BETA2}")
+    if content.pop("kind", None) != KIND:
+        raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
     content.pop("metadata", None)
+    if version == V1BETA2:
+        content = as_v1beta1(content, source)
     found = decode(Configuration, content, "", source)
-    _check(found, source)
+    check(found, source)
     return found
-
-
-def _check(found: Configuration, source: str) -> None:
-    """Rules between fields, and features that this build does not have."""
-    _check_frameworks(found, source)
-    if found.namespace and not is_dns1123_label(found.namespace):
-        raise ConfigError(
-            source, f"namespace: {found.namespace!r} is no name of a namespace", "correct it"
-        )
-    for name, number in (
-        ("qps", found.client_connection.qps),
-        ("burst", found.client_connection.burst),
-    ):
-        if number is not None and number <= 0:
-            raise ConfigError(
-                source, f"clientConnection.{name} is {number}", "give more than 0, or leave it out"
-            )
-    if not found.integrations.frameworks:
-        raise ConfigError(
-            source, "integrations.frameworks is empty", "name a framework, or leave it out"
-        )
-    if found.wait_for_pods_ready and found.wait_for_pods_ready.enable:
-        _check_pods_ready(found.wait_for_pods_ready, source)
-    if found.multi_kueue:
-        raise _missing(source, "multiKueue")
-    if found.queue_visibility and found.queue_visibility.cluster_queues:
-        raise _missing(source, "queueVisibility.clusterQueues")
-    if found.pprof_bind_address:
-        raise _missing(source, "pprofBindAddress")
-    if any(found.feature_gates.values()):
-        raise _missing(source, "featureGates")
-    if not found.internal_cert_management.enable:
-        raise _missing(source, "internalCertManagement.enable: false")
-    if found.webhook.cert_dir:
-        raise _missing(source, "webhook.certDir")
-    if found.leader_election.resource_lock != "leases":
-        raise ConfigError(source, "leaderElection.resourceLock must be leases", "remove the key")
-    for name, count in found.controller.group_kind_concurrency.items():
-        if count < 1:
-            raise ConfigError(
-                source,
-                f"controller.groupKindConcurrency[{name}] is {count}",
-                "give at least one worker",
-            )
-
-
-def _check_pods_ready(found: WaitForPodsReady, source: str) -> None:
-    strategy = found.requeuing_strategy
-    where = "waitForPodsReady.requeuingStrategy"
-    if strategy.timestamp not in ("Eviction", "Creation"):
-        raise ConfigError(
-            source, f"{where}.timestamp is {strategy.timestamp!r}", "write Eviction or Creation"
-        )
-    numbers = {
-        f"{where}.backoffLimitCount": strategy.backoff_limit_count,
-        f"{where}.backoffBaseSeconds": strategy.backoff_base_seconds,
-        f"{where}.backoffMaxSeconds": strategy.backoff_max_seconds,
-    }
-    for name, number in numbers.items():
-        if number is not None and number < 0:
-            raise ConfigError(source, f"{name} is {number}", "give 0 or more")
-
-
-def _check_frameworks(found: Configuration, source: str) -> None:
-    for index, name in enumerate(found.integrations.frameworks):
-        where = f"integrations.frameworks[{index}]"
-        if name in KNOWN_FRAMEWORKS:
-            continue
-        offered = installed()
-        if name in offered:
-            continue
-        if name in UPSTREAM_FRAMEWORKS:
-            raise _missing(source, f"{where}: {name}")
-        raise ConfigError(
-            source,
-            f"{where}: unknown framework {name!r}",
-            f"use one of {', '.join(sorted({*KNOWN_FRAMEWORKS, *offered}))}",
-        )
-    for index, name in enumerate(found.integrations.external_frameworks):
-        where = f"integrations.externalFrameworks[{index}]"
-        if not _KIND.fullmatch(name):
-            raise ConfigError(
-                source, f"{where}: {name!r} names no kind", "write Kind.version.group"
-            )
-    for index, name in enumerate(found.integrations.label_keys_to_copy):
-        if not is_qualified_name(name):
-            where = f"integrations.labelKeysToCopy[{index}]"
-            raise ConfigError(source, f"{where}: {name!r} is no label key", "correct it")
-    options = found.integrations.pod_options
-    for field, selector in (
-        ("integrations.podOptions.namespaceSelector", options.namespace_selector),
-        ("integrations.podOptions.podSelector", options.pod_selector),
-        ("managedJobsNamespaceSelector", found.managed_jobs_namespace_selector),
-    ):
-        if selector is None:
-            continue
-        try:
-            from_label_selector(selector)
-        except InvalidSelector as error:
-            raise ConfigError(
-                source, f"{field}: {error}", "write a valid label selector"
-            ) from error
-    if "pod" in found.integrations.frameworks:
-        _check_pod_options(found, source)
-
-
-def _check_pod_options(found: Configuration, source: str) -> None:
-    """Pods that keep the cluster or ourselves running must never wait for us."""
-    options = found.integrations.pod_options
-    if options.pod_group_shape_policy not in ("Enforce", "Warn"):
-        where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"
-        raise ConfigError(source, f"{where} is unknown", "write Enforce or Warn")
-    if options.namespace_selector is None:
-        return
-    selector = from_label_selector(options.namespace_selector)
-    for namespace in ("kube-system", found.manager_namespace):
-        if selector.matches({NAMESPACE_NAME_LABEL: namespace}):
-            raise ConfigError(
-                source,
-                f"integrations.podOptions.namespaceSelector matches the namespace {namespace}",
-                f"exclude it, for example with {NAMESPACE_NAME_LABEL} NotIn [...]",
-            )
-
-
-def _missing(source: str, key: str) -> ConfigError:
-    return ConfigError(
-        source, f"{key} is not available in this version", "remove it (see docs/missing.md)"
-    )

@@ -175,7 +175,7 @@ def install(
 
 @app.command()
 @_kubeconfig
-@click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io/v1beta1).")
+@click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io).")
 @_logging
 @_server_timeout
 def manager(

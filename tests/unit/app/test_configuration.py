@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kueuelib.app.decoding import parse_duration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.http import parse_address
 
+FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", "kind": "Configuration"}
 
 
@@ -92,6 +94,35 @@ integrations:
             {"managedJobsNamespaceSelector": {"matchExpressions": [{"key": "a"}]}},
             ["managedJobsNamespaceSelector"],
         ),
+        (
+            {"fairSharing": {"preemptionStrategies": [INITIAL, FINAL]}},
+            [
+                f"fairSharing.preemptionStrategies is [{INITIAL}, {FINAL}]",
+                f"write one of [{FINAL}], [{INITIAL}], [{FINAL}, {INITIAL}]",
+            ],
+        ),
+        ({"fairSharing": {"preemptionStrategies": ["Least"]}}, ["[Least]"]),
+        ({"fairSharing": {"enable": True}}, ["fairSharing is not available"]),
+        (
+            {"admissionFairSharing": {"usageSamplingInterval": "0"}},
+            ["admissionFairSharing.usageSamplingInterval is 0", "5m"],
+        ),
+        (
+            {"admissionFairSharing": {"usageHalfLifeTime": "-1m"}},
+            ["admissionFairSharing.usageHalfLifeTime must be a duration"],
+        ),
+        (
+            {"admissionFairSharing": {"resourceWeights": {"cpu": -1}}},
+            ["admissionFairSharing.resourceWeights[cpu] is -1.0"],
+        ),
+        (
+            {"admissionFairSharing": {"resourceWeights": {"cpu": math.nan}}},
+            ["resourceWeights[cpu] is nan"],
+        ),
+        (
+            {"admissionFairSharing": {"usageHalfLifeTime": "168h", "resourceWeights": {"cpu": 2}}},
+            ["admissionFairSharing is not available"],
+        ),
         ({"multiKueue": {"origin": "a"}}, ["multiKueue is not available"]),
         ({"controller": {"groupKindConcurrency": {"Pod": 0}}}, ["[Pod] is 0"]),
         (
@@ -105,6 +136,55 @@ def test_a_mistake_names_the_file_the_key_and_the_fix(content: Any, want: list[s
         parse(**content)
     for text in ["config.yaml", *want]:
         assert text in str(error.value)
+
+
+# ---- v1beta2
+
+
+def parse_new(**content: Any) -> Configuration:
+    head = {**HEAD, "apiVersion": "config.kueue.x-k8s.io/v1beta2"}
+    return parse_configuration({**head, **content}, "config.yaml")
+
+
+def test_in_v1beta2_a_block_turns_its_feature_on() -> None:
+    found = parse_new(waitForPodsReady={"timeout": "1m"}, metrics={"bindAddress": "0"})
+    assert found.wait_for_pods_ready is not None
+    assert found.wait_for_pods_ready.enable
+    assert found.wait_for_pods_ready.timeout == 60
+    assert not found.wait_for_pods_ready.blocks
+    assert found.metrics.bind_address == "0"
+    assert parse_new().wait_for_pods_ready is None
+    blocking = parse_new(waitForPodsReady={"timeout": "1m", "blockAdmission": True})
+    assert blocking.wait_for_pods_ready is not None
+    assert blocking.wait_for_pods_ready.blocks
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        ({"fairSharing": {}}, ["fairSharing.preemptionStrategies is missing", f"[{FINAL}]"]),
+        ({"fairSharing": {"enable": True}}, ["fairSharing.enable is not a key", "remove the key"]),
+        ({"fairSharing": {"preemptionStrategies": [FINAL]}}, ["fairSharing is not available"]),
+        ({"fairSharing": []}, ["fairSharing must be a mapping"]),
+        ({"waitForPodsReady": {}}, ["waitForPodsReady.timeout is missing", "5m"]),
+        ({"waitForPodsReady": {"enable": False}}, ["waitForPodsReady.enable is not a key"]),
+        ({"queueVisibility": {}}, ["queueVisibility is not a key"]),
+    ],
+)
+def test_a_mistake_in_v1beta2_names_the_key_and_the_fix(content: Any, want: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_new(**content)
+    for text in ["config.yaml", *want]:
+        assert text in str(error.value)
+
+
+def test_fair_sharing_that_is_off_has_no_effect() -> None:
+    found = parse(fairSharing={"enable": False, "preemptionStrategies": [INITIAL]})
+    assert found.fair_sharing is not None
+    assert found.fair_sharing.strategies == (INITIAL,)
+    block = parse(fairSharing={}).fair_sharing
+    assert block is not None
+    assert block.strategies == (FINAL, INITIAL)
 
 
 @pytest.mark.parametrize("head", [{}, {**HEAD, "kind": "Config"}, {**HEAD, "apiVersion": "v1"}])

@@ -1,0 +1,86 @@
+"""The blocks `fairSharing` and `admissionFairSharing` of the configuration (KEP-1714, KEP-4136)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from kueuelib.app.decoding import Duration
+from kueuelib.errors import ConfigError
+
+FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
+INITIAL_SHARE: Final = "LessThanInitialShare"
+BOTH_STRATEGIES: Final = (FINAL_SHARE, INITIAL_SHARE)
+_STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), BOTH_STRATEGIES)
+
+
+@attrs.frozen
+class FairSharing:
+    """Whether quota is borrowed in proportion to weights.
+
+    Attributes:
+        enable: only in `v1beta1`; in `v1beta2` the block itself turns fair sharing on.
+        preemption_strategies: how victims are chosen, the first strategy first; empty: both.
+    """
+
+    enable: bool = False
+    preemption_strategies: tuple[str, ...] = ()
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The strategies in the order in which they are tried."""
+        return self.preemption_strategies or BOTH_STRATEGIES
+
+
+@attrs.frozen
+class AdmissionFairSharing:
+    """Whether LocalQueues that used less are admitted first.
+
+    Attributes:
+        usage_half_life_time: after how long past usage counts half; 0: it does not count.
+        usage_sampling_interval: the time between two updates of the usage.
+        resource_weights: how much a unit of a resource counts; 1 for those that are not named.
+    """
+
+    usage_half_life_time: Duration = Duration(0)
+    usage_sampling_interval: Duration = Duration(300)
+    resource_weights: Mapping[str, float] = attrs.field(factory=dict)
+
+
+def check_fair_sharing(found: FairSharing, source: str) -> None:
+    """Accepts the lists of strategies that Kueue accepts.
+
+    Raises:
+        ConfigError: it is another list.
+    """
+    strategies = found.preemption_strategies
+    if strategies and strategies not in _STRATEGIES:
+        raise ConfigError(
+            source,
+            f"fairSharing.preemptionStrategies is [{', '.join(strategies)}]",
+            f"write one of {strategy_lists()}",
+        )
+
+
+def strategy_lists() -> str:
+    """The lists of strategies that are accepted, as text."""
+    return ", ".join(f"[{', '.join(names)}]" for names in _STRATEGIES)
+
+
+def check_admission_fair_sharing(found: AdmissionFairSharing, source: str) -> None:
+    """Refuses intervals and weights that cannot work.
+
+    Raises:
+        ConfigError: the key is named.
+    """
+    where = "admissionFairSharing"
+    if found.usage_sampling_interval <= 0:
+        raise ConfigError(source, f"{where}.usageSamplingInterval is 0", "write for example 5m")
+    for name, weight in found.resource_weights.items():
+        if not 0 <= weight < math.inf:
+            raise ConfigError(
+                source, f"{where}.resourceWeights[{name}] is {weight}", "give 0 or more"
+            )
