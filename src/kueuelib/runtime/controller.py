@@ -65,6 +65,18 @@ class Reconciler(Protocol):
         ...
 
 
+class Source(Protocol):
+    """What a controller listens to: an `Informer`, or an `OptionalInformer`."""
+
+    def add_handler(self, handler: Handler) -> Callable[[], None]:
+        """See `Informer.add_handler`."""
+        ...
+
+    async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
+        """See `Informer.wait_synced`."""
+        ...
+
+
 class Controller:
     """A queue of keys, what fills it, and the workers that empty it.
 
@@ -103,12 +115,12 @@ class Controller:
         self._timeout = timeout
         self._sync_timeout = sync_timeout
         self._clock = clock
-        self._sources: list[tuple[Informer, Handler]] = []
+        self._sources: list[tuple[Source, Handler]] = []
         self._unsubscribe: list[Callable[[], None]] = []
         self._metrics = None if telemetry is None else telemetry.controller(name, workers)
         self._log = get_logger(f"controller.{name}")
 
-    def for_(self, informer: Informer, predicate: Predicate | None = None) -> Controller:
+    def for_(self, informer: Source, predicate: Predicate | None = None) -> Controller:
         """Reconcile the objects of an informer themselves."""
         return self.watches(informer, lambda delta: (delta.key,), predicate)
 
@@ -130,7 +142,7 @@ class Controller:
         return self.watches(informer, controllers, predicate)
 
     def watches(
-        self, informer: Informer, map_fn: MapFunction, predicate: Predicate | None = None
+        self, informer: Source, map_fn: MapFunction, predicate: Predicate | None = None
     ) -> Controller:
         """Reconcile the keys that a function derives from each delta."""
 
