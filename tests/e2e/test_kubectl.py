@@ -54,6 +54,33 @@ kind: LocalQueue
 metadata: {name: main}
 spec: {clusterQueue: all}
 """
+COHORTS = """
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Cohort
+metadata: {name: research}
+spec:
+  parentName: all
+  fairSharing: {weight: "0.5"}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: spot
+      resources: [{name: cpu, nominalQuota: 2, borrowingLimit: 3, lendingLimit: 1}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Cohort
+metadata: {name: all}
+spec: {fairSharing: {}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: vision}
+spec:
+  cohortName: research
+  fairSharing: {weight: 3}
+  flavorFungibility: {preference: PreemptionOverBorrowing}
+  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}
+"""
 
 
 @pytest.fixture
@@ -231,6 +258,42 @@ async def test_custom_resources_are_at_home(kubectl: Kubectl) -> None:
     assert (await read(kubectl, "lq", "main"))["status"]["pendingWorkloads"] == 3
     await kubectl("delete", "crd", "localqueues.kueue.x-k8s.io")
     assert "NotFound" in await kubectl("get", "--raw", "/apis/kueue.x-k8s.io/v1beta2", code=1)
+
+
+async def test_cohorts_and_weights_are_kept_in_both_versions(kubectl: Kubectl) -> None:
+    for plural in ("cohorts", "clusterqueues"):
+        file = CRDS / f"kueue.x-k8s.io_{plural}.yaml"
+        definition = yaml.safe_load(file.read_text())
+        definition["spec"]["conversion"] = {"strategy": "None"}  # there is no manager
+        await kubectl("apply", "-f", "-", stdin=yaml.safe_dump(definition))
+        await kubectl("wait", "--for=condition=Established", f"crd/{plural}.kueue.x-k8s.io")
+    await kubectl("apply", "-f", "-", stdin=COHORTS)
+    header, *rows = (await kubectl("get", "co")).splitlines()
+    assert header.split() == ["NAME", "AGE"]
+    assert [row.split()[0] for row in rows] == ["all", "research"]
+    for version in ("v1beta1", "v1beta2"):
+        found = await read(kubectl, f"cohorts.{version}.kueue.x-k8s.io", "research")
+        assert found["spec"]["parentName"] == "all"
+        assert found["spec"]["fairSharing"] == {"weight": "0.5"}
+        (group,) = found["spec"]["resourceGroups"]
+        (row,) = group["flavors"][0]["resources"]
+        assert row == {"name": "cpu", "nominalQuota": 2, "borrowingLimit": 3, "lendingLimit": 1}
+    assert (await read(kubectl, "cohort", "all"))["spec"] == {"fairSharing": {"weight": 1}}
+    queue = (await read(kubectl, "clusterqueue", "vision"))["spec"]
+    assert queue["fairSharing"] == {"weight": 3}
+    assert queue["flavorFungibility"]["preference"] == "PreemptionOverBorrowing"
+    assert queue["admissionScope"] == {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    share = '{"status": {"fairSharing": {"weightedShare": 9223372036854775807}}}'
+    await kubectl("patch", "co/all", "--subresource=status", "--type=merge", "-p", share)
+    text = await kubectl("get", "co/all", "-o", "jsonpath={.status.fairSharing.weightedShare}")
+    assert text == "9223372036854775807"
+    typo = COHORTS.replace("parentName", "parent").partition("---")[0]
+    assert 'unknown field "spec.parent"' in await kubectl("apply", "-f", "-", stdin=typo, code=1)
+    wrong = '{"spec": {"flavorFungibility": {"preference": "Both"}}}'
+    refused = await kubectl("patch", "cq/vision", "--type=merge", "-p", wrong, code=1)
+    assert "supported values" in refused
+    await kubectl("delete", "cohorts", "--all")
+    assert "No resources found" in await kubectl("get", "cohorts")
 
 
 async def test_a_namespace_goes_with_its_content(kubectl: Kubectl) -> None:

@@ -77,6 +77,24 @@ async def test_objects_are_defaulted_and_denied(world: World) -> None:
             )
 
 
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+async def test_a_cohort_is_denied_with_the_field_and_the_fix(world: World, version: str) -> None:
+    cohorts = kinds.COHORTS.at(version)
+    async with webhooks(world):
+        row = {"name": "cpu", "nominalQuota": "1", "lendingLimit": "2"}
+        group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [row]}]}
+        good = {"parentName": "top", "resourceGroups": [group], "fairSharing": {"weight": "0"}}
+        await world.create(cohorts, "team", good)
+        with pytest.raises(ApiError) as denied:
+            await world.patch(cohorts, "team", {"spec": {"parentName": None}})
+        assert denied.value.code == 403
+        assert "vcohort.kb.io" in str(denied.value)
+        assert "lendingLimit" in str(denied.value)
+        assert "must be absent when the Cohort has no parentName" in str(denied.value)
+        with pytest.raises(ApiError, match="must be 0 or greater than 1n"):
+            await world.create(cohorts, "other", {"fairSharing": {"weight": "1n"}})
+
+
 async def test_an_admission_is_accepted_and_its_change_is_denied(world: World) -> None:
     async with webhooks(world), world.running():
         await world.queues()
