@@ -174,7 +174,8 @@ class Applier:
             f"wait time since queued was {order.wait_seconds:.0f}s",
         )
         if states.is_admitted(wl):
-            metrics.admitted(order.cluster_queue, order.wait_seconds, 0.0)
+            priority = states.priority_class_of(wl)
+            metrics.admitted(order.cluster_queue, priority, order.wait_seconds, 0.0)
             written.event(
                 wl,
                 "Normal",

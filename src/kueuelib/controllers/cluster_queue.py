@@ -13,7 +13,7 @@ from kueuelib.controllers.finalizers import (
     drop_finalizer,
     has_finalizer,
 )
-from kueuelib.controllers.metrics import QueueMetrics, QuotaKey
+from kueuelib.controllers.queue_metrics import QueueMetrics, QuotaKey
 from kueuelib.controllers.queue_status import cluster_queue_status
 from kueuelib.controllers.queue_writer import QueueStatusWriter
 from kueuelib.errors import Conflict
@@ -98,9 +98,11 @@ class ClusterQueueReconciler:
             reserving=numbers.reserving,
             admitted=numbers.admitted,
         )
+        spec = queue.get("spec") or {}
+        cohort = spec.get("cohortName") or spec.get("cohort") or ""
+        self._metrics.place(name, cohort, (self._engine.cohorts(name) or ("",))[-1])
+        self._metrics.share(name, cohort, numbers.share)
         if self._metrics.wants_resources:
-            spec = queue.get("spec") or {}
-            cohort = spec.get("cohortName") or spec.get("cohort") or ""
             amounts = {**_quotas(spec), **_usages(numbers)}
             self._metrics.amounts(name, cohort, amounts)
 

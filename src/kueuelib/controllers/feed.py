@@ -20,6 +20,7 @@ from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.workload.states import has_quota, is_held_back
@@ -82,6 +83,11 @@ CLUSTER_QUEUES = Source(
     lambda key: events.ClusterQueueGone(key.name),
     _spec,
 )
+COHORTS = Source(
+    lambda obj: events.CohortChanged(decode(kueue.Cohort, obj)),
+    lambda key: events.CohortDeleted(key.name),
+    _spec,
+)
 LOCAL_QUEUES = Source(
     lambda obj: events.LocalQueueSet(decode(kueue.LocalQueue, obj)), events.LocalQueueGone, _spec
 )
@@ -134,7 +140,7 @@ class Feed:
         """Calls `listener` with the effects of every event; it must be quick and not raise."""
         self._listeners.append(listener)
 
-    def attach(self, informer: Informer, source: Source) -> None:
+    def attach(self, informer: Informer | OptionalInformer, source: Source) -> None:
         """Turns the deltas of an informer into events from now on."""
         informer.add_handler(lambda delta: self._tell(informer.resource.kind, source, delta))
 

@@ -1,4 +1,4 @@
-"""The `kueue_` metrics, under the names that dashboards of Kueue know (spec/api 5 and 7.5).
+"""What the scheduler reports as `kueue_` metrics, under upstream's names (spec/api 5 and 7.5).
 
 Waiting times have exponential buckets up to three days, because the client's defaults end at ten
 seconds.
@@ -6,33 +6,29 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 WAIT_BUCKETS = (1.0, *(2.5 * 2**exponent for exponent in range(14)), 86400.0, 259200.0)
-QUEUE_STATUSES = ("pending", "active", "terminating")
 RESULTS = ("success", "inadmissible")
-
-QuotaKey = tuple[str, str]
-"""A flavor and a resource."""
-
-
-class _Series(Protocol):
-    def labels(self, *values: str) -> _Series: ...
-
-    def remove(self, *values: str) -> None: ...
-
-    def set(self, value: float) -> None: ...
 
 
 class SchedulerMetrics:
-    """What the admission loop and the applier report."""
+    """What the admission loop and the applier report.
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    Args:
+        telemetry: where to.
+        cohorts: the cohorts above a ClusterQueue.
+    """
+
+    def __init__(
+        self, telemetry: Telemetry, cohorts: Callable[[str], tuple[str, ...]] = lambda _: ()
+    ) -> None:
         queue = ("cluster_queue",)
+        self._cohorts = cohorts
         attempts = telemetry.counter(
             "kueue_admission_attempts_total",
             "Scheduling cycles; a success gave quota to at least one workload.",
@@ -54,6 +50,11 @@ class SchedulerMetrics:
         )
         self._admitted = telemetry.counter(
             "kueue_admitted_workloads_total", "Workloads that were admitted.", queue
+        )
+        self._admitted_below = telemetry.counter(
+            "kueue_cohort_subtree_admitted_workloads_total",
+            "Workloads that were admitted in all ClusterQueues below the cohort.",
+            ("cohort", "priority_class"),
         )
         self._admitted_wait = telemetry.histogram(
             "kueue_admission_wait_time_seconds",
@@ -103,9 +104,20 @@ class SchedulerMetrics:
         self._reserved.labels(cluster_queue).inc()
         self._reserved_wait.labels(cluster_queue).observe(waited)
 
-    def admitted(self, cluster_queue: str, waited: float, checks_waited: float) -> None:
-        """A workload was admitted: seconds since it was queued, and since it got quota."""
+    def admitted(
+        self, cluster_queue: str, priority_class: str, waited: float, checks_waited: float
+    ) -> None:
+        """A workload was admitted.
+
+        Args:
+            cluster_queue: where.
+            priority_class: the name of its class, empty for none.
+            waited: seconds since it was queued.
+            checks_waited: seconds since it got quota.
+        """
         self._admitted.labels(cluster_queue).inc()
+        for cohort in self._cohorts(cluster_queue):
+            self._admitted_below.labels(cohort, priority_class).inc()
         self._admitted_wait.labels(cluster_queue).observe(waited)
         self._checks_wait.labels(cluster_queue).observe(checks_waited)
 
@@ -124,88 +136,3 @@ class SchedulerMetrics:
     def orphaned(self, *, leaving: bool) -> None:
         """The engine assumed an admission, or an eviction, that nobody was going to write."""
         self._orphaned[leaving].inc()
-
-
-class QueueMetrics:
-    """Gauges of ClusterQueues; a queue's series go with the queue."""
-
-    def __init__(self, telemetry: Telemetry, *, resources: bool = False) -> None:
-        queue = ("cluster_queue",)
-        self._pending = telemetry.gauge(
-            "kueue_pending_workloads", "Workloads that wait.", (*queue, "status")
-        )
-        self._reserving = telemetry.gauge(
-            "kueue_reserving_active_workloads", "Workloads that hold quota.", queue
-        )
-        self._admitted = telemetry.gauge(
-            "kueue_admitted_active_workloads", "Workloads that are admitted.", queue
-        )
-        self._status = telemetry.gauge(
-            "kueue_cluster_queue_status", "1 for the state the queue is in.", (*queue, "status")
-        )
-        self._series: dict[str, set[tuple[_Series, tuple[str, ...]]]] = {}
-        self._resources: dict[str, _Series] = {}
-        if resources:
-            labels = ("cohort", "cluster_queue", "flavor", "resource")
-            for name, text in (
-                ("resource_reservation", "Quota that is reserved."),
-                ("resource_usage", "Quota that admitted workloads use."),
-                ("nominal_quota", "The nominal quota."),
-                ("borrowing_limit", "What may be borrowed; 0 when unset."),
-                ("lending_limit", "What may be lent; 0 when unset."),
-            ):
-                gauge = telemetry.gauge(f"kueue_cluster_queue_{name}", text, labels)
-                self._resources[name] = gauge
-
-    @property
-    def wants_resources(self) -> bool:
-        """Whether amounts by flavor and resource are reported."""
-        return bool(self._resources)
-
-    def counts(
-        self, name: str, *, active: int, inadmissible: int, reserving: int, admitted: int
-    ) -> None:
-        """How many workloads a queue has in which state."""
-        self._set(name, self._pending, (name, "active"), active)
-        self._set(name, self._pending, (name, "inadmissible"), inadmissible)
-        self._set(name, self._reserving, (name,), reserving)
-        self._set(name, self._admitted, (name,), admitted)
-
-    def status(self, name: str, status: str) -> None:
-        """The state of a queue: one of `QUEUE_STATUSES`."""
-        for each in QUEUE_STATUSES:
-            self._set(name, self._status, (name, each), float(each == status))
-
-    def amounts(
-        self, name: str, cohort: str, amounts: Mapping[str, Mapping[QuotaKey, float]]
-    ) -> None:
-        """Amounts by kind (`resource_usage` and so on), flavor and resource, in base units.
-
-        Series that are no longer mentioned are dropped.
-        """
-        wanted = {
-            (self._resources[kind], (cohort, name, flavor, resource)): value
-            for kind, values in amounts.items()
-            for (flavor, resource), value in values.items()
-        }
-        mine = {*self._resources.values()}
-        old = {entry for entry in self._series.get(name, ()) if entry[0] in mine}
-        self._drop(name, old - wanted.keys())
-        for (gauge, labels), value in wanted.items():
-            self._set(name, gauge, labels, value)
-
-    def forget(self, name: str) -> None:
-        """Drops all series of a queue."""
-        self._drop(name, set(self._series.get(name, ())))
-        self._series.pop(name, None)
-
-    def _set(self, name: str, gauge: object, labels: tuple[str, ...], value: float) -> None:
-        series: _Series = gauge  # type: ignore[assignment]
-        series.labels(*labels).set(value)
-        self._series.setdefault(name, set()).add((series, labels))
-
-    def _drop(self, name: str, entries: Iterable[tuple[_Series, tuple[str, ...]]]) -> None:
-        known = self._series.get(name, set())
-        for gauge, labels in entries:
-            gauge.remove(*labels)
-            known.discard((gauge, labels))

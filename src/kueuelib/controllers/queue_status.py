@@ -1,4 +1,5 @@
-"""The status of ClusterQueues and LocalQueues as raw objects (spec/jobs 5.4 and 5.5, spec/api 2.8).
+"""The status of ClusterQueues, Cohorts and LocalQueues as raw objects (spec/jobs 5.4 and 5.5,
+spec/api 2.8).
 
 Pure: numbers and activity of the engine in, the raw status out. Fields and conditions that others
 wrote are kept.
@@ -6,6 +7,7 @@ wrote are kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +26,7 @@ from kueuelib.scheduler.activity import Activity
 from kueuelib.scheduler.status import LocalQueueStatus, QueueStatus
 
 MESSAGE_LIMIT = 32768
+LARGEST_SHARE = 2**63 - 1
 
 
 def cluster_queue_status(
@@ -45,9 +48,21 @@ def cluster_queue_status(
             "admittedWorkloads": numbers.admitted,
             "flavorsReservation": [encode(row) for row in numbers.reservation],
             "flavorsUsage": [encode(row) for row in numbers.usage],
+            "fairSharing": _fair_sharing(status, numbers.share),
         }
     status["conditions"] = _with_active(queue, activity, now)
     return status
+
+
+def cohort_status(cohort: Mapping[str, Any], share: float | None) -> Obj:
+    """The status of a Cohort.
+
+    Args:
+        cohort: the raw Cohort.
+        share: its share of borrowed quota; infinite for weight 0, None while fair sharing is off.
+    """
+    status = dict(cohort.get("status") or {})
+    return {**status, "fairSharing": _fair_sharing(status, share)}
 
 
 def local_queue_status(
@@ -97,6 +112,14 @@ def local_activity(
 def status_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Obj:
     """The fields of a status that differ; empty when none does."""
     return {name: value for name, value in new.items() if old.get(name) != value}
+
+
+def _fair_sharing(status: Mapping[str, Any], share: float | None) -> Obj | None:
+    """The share as Kueue shows it: rounded up, the largest number when it is infinite."""
+    if share is None:
+        return None
+    shown = LARGEST_SHARE if math.isinf(share) else math.ceil(share)
+    return {**(status.get("fairSharing") or {}), "weightedShare": shown}
 
 
 def _with_active(queue: Mapping[str, Any], activity: Activity, now: float) -> list[Obj]:

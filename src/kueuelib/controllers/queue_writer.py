@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from kueuelib.api.meta import Obj, ObjectKey, key_of
+from typing import Protocol
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.controllers.queue_status import status_patch
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.controller import DONE, Result
-from kueuelib.runtime.informer import Informer
 
 PAUSE = 1.0
 """Seconds between two writes of one queue's status."""
 
 
+class Learner(Protocol):
+    """An informer, as far as a writer needs it."""
+
+    @property
+    def resource(self) -> Resource:
+        """What it follows."""
+        ...
+
+    def learn(self, answer: Obj) -> None:
+        """Store the answer to a write."""
+        ...
+
+
 class QueueStatusWriter:
-    """The shared half of the reconcilers of ClusterQueues and LocalQueues.
+    """The shared half of the reconcilers of ClusterQueues, Cohorts and LocalQueues.
 
     The first change is written at once; what follows within the pause is written together at its
     end.
     """
 
-    def __init__(self, client: Client, informer: Informer, clock: Clock) -> None:
+    def __init__(self, client: Client, informer: Learner, clock: Clock) -> None:
         self._client = client
         self._informer = informer
         self._clock = clock

@@ -15,11 +15,13 @@ from kueuelib.controllers.admission import AdmissionLoop
 from kueuelib.controllers.applier import Applier
 from kueuelib.controllers.auditor import Auditor
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
+from kueuelib.controllers.cohort import CohortReconciler
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.in_use import InUseReconciler
 from kueuelib.controllers.local_queue import LocalQueueReconciler
-from kueuelib.controllers.metrics import QueueMetrics, SchedulerMetrics
+from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -34,15 +36,21 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Controller, Reconciler
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.optional import OptionalInformer
+from kueuelib.runtime.predicates import generation_changed
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Effects
+from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
 STATUS_DELAY = 0.02
 """Seconds in which several changes of a queue become one look at it."""
+
+COHORT_DELAY = 1.0
+"""The same for a cohort, which changes with every queue below it."""
 
 
 @attrs.frozen
@@ -116,8 +124,11 @@ def setup(
     settings = settings or ControllerSettings()
     informers = _informers(cache, settings.version)
     informers.index()
-    metrics = SchedulerMetrics(telemetry)
+    metrics = SchedulerMetrics(telemetry, engine.cohorts)
     feed = Feed(engine, recorder, clock=clock)
+    cohorts = OptionalInformer(client, cache, kinds.COHORTS.at(settings.version), clock=clock)
+    manager.add(Group.CACHES, cohorts, "cohorts")
+    feed.attach(cohorts, sources.COHORTS)
     _attach(feed, informers, cache)
 
     writer = StatusWriter(client, informers.workloads)
@@ -167,6 +178,20 @@ def setup(
             client, informers.cluster_queues, engine, queue_metrics, clock=clock
         ),
     ).for_(informers.cluster_queues)
+    cohort = (
+        controller(
+            kinds.COHORTS,
+            CohortReconciler(
+                client, cohorts, engine, CohortMetrics(telemetry), recorder, clock=clock
+            ),
+        )
+        .watches(cohorts, lambda delta: _touched_by_cohort(engine.cache.forest, delta))
+        .watches(
+            informers.cluster_queues,
+            lambda delta: _touched_by_queue(engine.cache.forest, delta),
+            generation_changed,
+        )
+    )
     local_queue = (
         controller(
             kinds.LOCAL_QUEUES,
@@ -205,6 +230,9 @@ def setup(
         if effects.cluster_queues and cluster_queue.listening:
             keys = (ObjectKey("", name) for name in effects.cluster_queues)
             cluster_queue.enqueue(*keys, after=STATUS_DELAY)
+        if effects.cluster_queues and cohort.listening:
+            names = {above for name in effects.cluster_queues for above in engine.cohorts(name)}
+            cohort.enqueue(*(ObjectKey("", name) for name in sorted(names)), after=COHORT_DELAY)
         if effects.local_queues and local_queue.listening:
             local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
         if effects.workloads and workload.listening:
@@ -216,6 +244,7 @@ def setup(
         (applying, "admission applier"),
         (workload, "workload controller"),
         (cluster_queue, "clusterqueue controller"),
+        (cohort, "cohort controller"),
         (local_queue, "localqueue controller"),
         (flavor, "resourceflavor controller"),
         (check, "admissioncheck controller"),
@@ -246,6 +275,25 @@ def _attach(feed: Feed, informers: Informers, cache: Cache) -> None:
     feed.attach(cache.informer(kinds.NAMESPACES), sources.NAMESPACES)
     feed.attach(cache.informer(kinds.LIMIT_RANGES), sources.LIMIT_RANGES)
     feed.attach(cache.informer(kinds.RUNTIME_CLASSES), sources.RUNTIME_CLASSES)
+
+
+def _touched_by_cohort(forest: Forest, delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    """The cohorts that show something else when a Cohort changes: above, below and itself."""
+    for name in forest.cohorts_below(delta.key.name):
+        yield ObjectKey("", name)
+    for obj in (delta.old, delta.new):
+        parent = ((obj or {}).get("spec") or {}).get("parentName")
+        for name in forest.path(parent) if parent else ():
+            yield ObjectKey("", name)
+
+
+def _touched_by_queue(forest: Forest, delta: Delta[Obj]) -> Iterator[ObjectKey]:
+    """The cohorts above a ClusterQueue, and those that were above it before."""
+    for obj in (delta.old, delta.new):
+        spec = (obj or {}).get("spec") or {}
+        cohort = spec.get("cohortName") or spec.get("cohort")
+        for name in forest.path(cohort) if cohort else ():
+            yield ObjectKey("", name)
 
 
 def _flavors_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:

@@ -208,8 +208,8 @@ class WorkloadReconciler:
             self._metrics.evicted(name, states.condition(new, EVICTED)["reason"])
         if states.is_true(new, ADMITTED) and not states.is_true(old, ADMITTED):
             reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
-            queued = queued_at(new)
-            self._metrics.admitted(name, max(now - queued, 0.0), max(now - reserved, 0.0))
+            waited, checked = max(now - queued_at(new), 0.0), max(now - reserved, 0.0)
+            self._metrics.admitted(name, states.priority_class_of(new), waited, checked)
 
 
 def queued_at(wl: Obj) -> float:

@@ -83,6 +83,10 @@ class OptionalInformer:
         except TimeoutError as error:
             raise unlisted(self.resource, self._failure) from error
 
+    def learn(self, answer: Obj) -> None:
+        """Store the answer to a write; see `Informer.learn`."""
+        self._cache.learn(answer)
+
     async def run(self, ready: Callable[[], None]) -> None:
         """Follow the kind until cancelled; `ready` is called once `wait_synced` would return.
 

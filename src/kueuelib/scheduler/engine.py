@@ -248,6 +248,11 @@ class Engine:
             return None
         return queue_status(state.spec, state.tally, queue.counts())
 
+    def cohorts(self, name: str) -> tuple[str, ...]:
+        """The cohorts above a ClusterQueue, the root last; empty when it does not exist."""
+        spec = self._cache.spec(name)
+        return self._cache.forest.path(spec.cohort) if spec is not None and spec.cohort else ()
+
     def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
         """The numbers of a LocalQueue's status, None when it does not exist."""
         found = self._state.local_queues.get(key)

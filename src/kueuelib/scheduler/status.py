@@ -29,6 +29,8 @@ class QueueStatus:
         reservation: what those that hold quota use; flavors in the order of the spec, resources
             sorted.
         usage: what the admitted ones use.
+        share: its share of borrowed quota, infinite when it borrows with weight 0; None while fair
+            sharing is off.
     """
 
     pending: int
@@ -38,6 +40,7 @@ class QueueStatus:
     admitted: int
     reservation: tuple[FlavorUsage, ...]
     usage: tuple[FlavorUsage, ...]
+    share: float | None = None
 
 
 @attrs.frozen

@@ -96,6 +96,13 @@ def is_deleted(wl: Mapping[str, Any]) -> bool:
     return bool(wl["metadata"].get("deletionTimestamp"))
 
 
+def priority_class_of(wl: Mapping[str, Any]) -> str:
+    """The name of the class that its priority came from, in either version; empty for none."""
+    spec = wl["spec"]
+    found = (spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName")
+    return found or ""
+
+
 def phase_of(wl: Mapping[str, Any]) -> Phase:
     """Where the workload is in its life."""
     if is_finished(wl):

@@ -46,6 +46,7 @@ from kueuelib.workload.phases import (
     is_true,
     past_seconds,
     phase_of,
+    priority_class_of,
     status_of,
 )
 from kueuelib.workload.transitions import (
@@ -107,6 +108,7 @@ __all__ = [
     "past_seconds",
     "phase_of",
     "preempt",
+    "priority_class_of",
     "release",
     "requeue",
     "required_checks",

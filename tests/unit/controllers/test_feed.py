@@ -70,6 +70,22 @@ def updated(old: Obj, new: Obj) -> Delta[Obj]:
     return Delta(DeltaKind.UPDATED, KEY, old, new)
 
 
+def test_cohorts_are_told_by_their_spec() -> None:
+    engine, recorder, informer, _ = setup(sources.COHORTS)
+    key = ObjectKey("", "team")
+    old = {**queue(), "kind": "Cohort", "metadata": {"name": "team", "uid": "u"}}
+    new = {**old, "spec": {"parentName": "top", "fairSharing": {"weight": "2"}}}
+    shown = {**new, "status": {"fairSharing": {"weightedShare": 1}}}
+    informer.tell(Delta(DeltaKind.ADDED, key, None, old))
+    informer.tell(Delta(DeltaKind.UPDATED, key, old, new))
+    informer.tell(Delta(DeltaKind.UPDATED, key, new, shown))
+    informer.tell(Delta(DeltaKind.DELETED, key, shown, None))
+    assert engine.kinds == ["CohortChanged", "CohortChanged", "CohortDeleted"]
+    assert engine.seen[1].cohort.spec.parent_name == "top"
+    assert engine.seen[2].name == "team"
+    assert recorder.messages == []
+
+
 def test_additions_changes_and_deletions_are_told_and_spread() -> None:
     engine, _, informer, feed = setup(sources.CLUSTER_QUEUES)
     heard: list[Effects] = []

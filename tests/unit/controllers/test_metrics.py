@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kueuelib.controllers.metrics import QueueMetrics, SchedulerMetrics
+import math
+
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -45,6 +48,41 @@ def test_amounts_that_are_no_longer_named_are_dropped() -> None:
             "kueue_cluster_queue_resource_usage"
             '{cluster_queue="cq",cohort="new",flavor="f",resource="cpu"} 3.0'
         )
+    ]
+
+
+def test_a_queue_is_in_one_place_and_has_one_share() -> None:
+    telemetry = Telemetry()
+    metrics = QueueMetrics(telemetry)
+    metrics.place("cq", "old", "top")
+    metrics.share("cq", "old", 1.5)
+    metrics.place("cq", "new", "new")
+    metrics.share("cq", "new", math.inf)
+    assert lines(telemetry, "kueue_cluster_queue_info") == [
+        'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="new",root_cohort="new"} 1.0'
+    ]
+    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == [
+        'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="new"} NaN'
+    ]
+    metrics.share("cq", "new", None)
+    assert lines(telemetry, "kueue_cluster_queue_weighted_share") == []
+
+
+def test_the_series_of_a_cohort_follow_its_tree_and_go_with_it() -> None:
+    telemetry = Telemetry()
+    metrics = CohortMetrics(telemetry)
+    for name in ("a", "b"):
+        metrics.place(name, "top", "top")
+        metrics.share(name, 0.5)
+        metrics.subtree(name, {("f", "cpu"): 5.0, ("g", "cpu"): 1.0}, {("f", "cpu"): 7.0}, 3)
+    metrics.place("a", "", "a")
+    metrics.subtree("a", {("f", "cpu"): 6.0}, {}, 0)
+    metrics.forget("b")
+    assert sorted(lines(telemetry, "kueue_cohort_")) == [
+        'kueue_cohort_info{cohort="a",parent_cohort="",root_cohort="a"} 1.0',
+        'kueue_cohort_subtree_admitted_active_workloads{cohort="a"} 0.0',
+        'kueue_cohort_subtree_quota{cohort="a",flavor="f",resource="cpu"} 6.0',
+        'kueue_cohort_weighted_share{cohort="a"} 0.5',
     ]
 
 

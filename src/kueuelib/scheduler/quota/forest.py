@@ -178,14 +178,47 @@ class Forest:
         cohorts = () if spot is None else _subtree(spot)
         return tuple(sorted(queue for cohort in cohorts for queue in cohort.queues))
 
-    def is_endless(self, name: str) -> bool:
-        """Whether the parents of a cohort never end."""
-        seen = set()
+    def cycle_above(self, name: str) -> tuple[str, ...]:
+        """The cohorts of the cycle that the parents of a cohort end in, each before its parent.
+
+        The alphabetically smallest is the first; empty when the parents end.
+        """
+        seen: list[str] = []
         while name and name not in seen:
-            seen.add(name)
+            seen.append(name)
             spot = self._spots.get(cohort_key(name))
             name = "" if spot is None else spot.above
-        return bool(name)
+        if not name:
+            return ()
+        cycle = seen[seen.index(name) :]
+        first = cycle.index(min(cycle))
+        return (*cycle[first:], *cycle[:first])
+
+    def is_endless(self, name: str) -> bool:
+        """Whether the parents of a cohort never end."""
+        return bool(self.cycle_above(name))
+
+    def path(self, cohort: str) -> tuple[str, ...]:
+        """A cohort and those above it, the root last; the name alone when it is not known."""
+        names = [cohort]
+        spot = self._spots.get(cohort_key(cohort))
+        while spot is not None and spot.parent is not None:
+            spot = spot.parent
+            names.append(spot.name)
+        return tuple(names)
+
+    def cohorts_below(self, name: str) -> tuple[str, ...]:
+        """A cohort and those below it; the name alone when it is not known."""
+        spot = self._spots.get(cohort_key(name))
+        return (name,) if spot is None else tuple(each.name for each in _subtree(spot))
+
+    def subtree_quota(self, cohort: str) -> Mapping[FlavorResource, Limits] | None:
+        """What a cohort and all below it own, as nominal quota; None when it is not known.
+
+        Not to be changed by the caller.
+        """
+        spot = self._spots.get(cohort_key(cohort))
+        return None if spot is None else spot.quota
 
     def root_of(self, cohort: str) -> str:
         """The top of the tree of a cohort; the cohort itself when it is cut off or not known."""

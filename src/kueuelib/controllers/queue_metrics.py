@@ -1,0 +1,210 @@
+"""Gauges of ClusterQueues and cohorts, under upstream's names (spec/api 5 and 7.5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+QUEUE_STATUSES = ("pending", "active", "terminating")
+
+QuotaKey = tuple[str, str]
+"""A flavor and a resource."""
+
+Values = Mapping[tuple[str, ...], float]
+"""The values of one gauge by labels."""
+
+
+class _Series(Protocol):
+    def labels(self, *values: str) -> _Series: ...
+
+    def remove(self, *values: str) -> None: ...
+
+    def set(self, value: float) -> None: ...
+
+
+class OwnedSeries:
+    """Series of gauges by the object that they describe; they go with it."""
+
+    def __init__(self) -> None:
+        self._series: dict[str, set[tuple[_Series, tuple[str, ...]]]] = {}
+
+    def set(self, owner: str, gauge: object, labels: tuple[str, ...], value: float) -> None:
+        """Sets one series of an object."""
+        series: _Series = gauge  # type: ignore[assignment]
+        series.labels(*labels).set(value)
+        self._series.setdefault(owner, set()).add((series, labels))
+
+    def replace(self, owner: str, gauge: object, values: Values) -> None:
+        """Sets the series of one gauge by their labels, and drops those of others.
+
+        The gauge must not be used for another object with the same labels.
+        """
+        for series, labels in tuple(self._series.get(owner, ())):
+            if series is gauge and labels not in values:
+                self._drop(owner, series, labels)
+        for labels, value in values.items():
+            self.set(owner, gauge, labels, value)
+
+    def forget(self, owner: str) -> None:
+        """Drops all series of an object."""
+        for series, labels in tuple(self._series.get(owner, ())):
+            self._drop(owner, series, labels)
+        self._series.pop(owner, None)
+
+    def _drop(self, owner: str, series: _Series, labels: tuple[str, ...]) -> None:
+        series.remove(*labels)
+        self._series[owner].discard((series, labels))
+
+
+class QueueMetrics:
+    """Gauges of ClusterQueues; a queue's series go with the queue."""
+
+    def __init__(self, telemetry: Telemetry, *, resources: bool = False) -> None:
+        queue = ("cluster_queue",)
+        self._series = OwnedSeries()
+        self._pending = telemetry.gauge(
+            "kueue_pending_workloads", "Workloads that wait.", (*queue, "status")
+        )
+        self._reserving = telemetry.gauge(
+            "kueue_reserving_active_workloads", "Workloads that hold quota.", queue
+        )
+        self._admitted = telemetry.gauge(
+            "kueue_admitted_active_workloads", "Workloads that are admitted.", queue
+        )
+        self._status = telemetry.gauge(
+            "kueue_cluster_queue_status", "1 for the state the queue is in.", (*queue, "status")
+        )
+        self._info = telemetry.gauge(
+            "kueue_cluster_queue_info",
+            "1 for the cohort the queue is in, and the root of its tree.",
+            (*queue, "parent_cohort", "root_cohort"),
+        )
+        self._share = telemetry.gauge(
+            "kueue_cluster_queue_weighted_share",
+            "The share of borrowed quota; NaN for a queue that borrows with weight 0.",
+            (*queue, "cohort"),
+        )
+        self._resources: dict[str, object] = {}
+        if resources:
+            labels = ("cohort", "cluster_queue", "flavor", "resource")
+            for name, text in (
+                ("resource_reservation", "Quota that is reserved."),
+                ("resource_usage", "Quota that admitted workloads use."),
+                ("nominal_quota", "The nominal quota."),
+                ("borrowing_limit", "What may be borrowed; 0 when unset."),
+                ("lending_limit", "What may be lent; 0 when unset."),
+            ):
+                gauge = telemetry.gauge(f"kueue_cluster_queue_{name}", text, labels)
+                self._resources[name] = gauge
+
+    @property
+    def wants_resources(self) -> bool:
+        """Whether amounts by flavor and resource are reported."""
+        return bool(self._resources)
+
+    def counts(
+        self, name: str, *, active: int, inadmissible: int, reserving: int, admitted: int
+    ) -> None:
+        """How many workloads a queue has in which state."""
+        self._series.set(name, self._pending, (name, "active"), active)
+        self._series.set(name, self._pending, (name, "inadmissible"), inadmissible)
+        self._series.set(name, self._reserving, (name,), reserving)
+        self._series.set(name, self._admitted, (name,), admitted)
+
+    def status(self, name: str, status: str) -> None:
+        """The state of a queue: one of `QUEUE_STATUSES`."""
+        for each in QUEUE_STATUSES:
+            self._series.set(name, self._status, (name, each), float(each == status))
+
+    def place(self, name: str, cohort: str, root: str) -> None:
+        """The cohort of a queue and the root of its tree; both empty for a queue on its own."""
+        self._series.replace(name, self._info, {(name, cohort, root): 1.0})
+
+    def share(self, name: str, cohort: str, share: float | None) -> None:
+        """The share of a queue; infinite for weight 0, None while fair sharing is off."""
+        shares: Values = {} if share is None else {(name, cohort): shown_share(share)}
+        self._series.replace(name, self._share, shares)
+
+    def amounts(
+        self, name: str, cohort: str, amounts: Mapping[str, Mapping[QuotaKey, float]]
+    ) -> None:
+        """Amounts by kind (`resource_usage` and so on), flavor and resource, in base units.
+
+        Series that are no longer mentioned are dropped.
+        """
+        for kind, values in amounts.items():
+            wanted: Values = {
+                (cohort, name, flavor, resource): value
+                for (flavor, resource), value in values.items()
+            }
+            self._series.replace(name, self._resources[kind], wanted)
+
+    def forget(self, name: str) -> None:
+        """Drops all series of a queue."""
+        self._series.forget(name)
+
+
+class CohortMetrics:
+    """Gauges of cohorts, with or without an object; a cohort's series go with the cohort."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._series = OwnedSeries()
+        cohort = ("cohort",)
+        amounts = (*cohort, "flavor", "resource")
+        self._info = telemetry.gauge(
+            "kueue_cohort_info",
+            "1 for the parent of the cohort and the root of its tree.",
+            (*cohort, "parent_cohort", "root_cohort"),
+        )
+        self._quota = telemetry.gauge(
+            "kueue_cohort_subtree_quota", "Nominal quota of the cohort and all below it.", amounts
+        )
+        self._reserved = telemetry.gauge(
+            "kueue_cohort_subtree_resource_reservations",
+            "Quota that is reserved in all ClusterQueues below the cohort.",
+            amounts,
+        )
+        self._admitted = telemetry.gauge(
+            "kueue_cohort_subtree_admitted_active_workloads",
+            "Workloads that are admitted in all ClusterQueues below the cohort.",
+            cohort,
+        )
+        self._share = telemetry.gauge(
+            "kueue_cohort_weighted_share",
+            "The share of borrowed quota; NaN for a cohort that borrows with weight 0.",
+            cohort,
+        )
+
+    def place(self, name: str, parent: str, root: str) -> None:
+        """The parent of a cohort, empty for a root, and the root of its tree."""
+        self._series.replace(name, self._info, {(name, parent, root): 1.0})
+
+    def subtree(
+        self,
+        name: str,
+        quota: Mapping[QuotaKey, float],
+        reserved: Mapping[QuotaKey, float],
+        admitted: int,
+    ) -> None:
+        """Sums over a cohort and all below it: quota and usage in base units, and workloads."""
+        for gauge, values in ((self._quota, quota), (self._reserved, reserved)):
+            self._series.replace(name, gauge, {(name, *key): each for key, each in values.items()})
+        self._series.set(name, self._admitted, (name,), admitted)
+
+    def share(self, name: str, share: float | None) -> None:
+        """The share of a cohort; infinite for weight 0, None while fair sharing is off."""
+        shares: Values = {} if share is None else {(name,): shown_share(share)}
+        self._series.replace(name, self._share, shares)
+
+    def forget(self, name: str) -> None:
+        """Drops all series of a cohort."""
+        self._series.forget(name)
+
+
+def shown_share(share: float) -> float:
+    """A share as metrics show it: NaN for one that weight 0 makes infinite."""
+    return math.nan if math.isinf(share) else share

@@ -1,0 +1,54 @@
+"""What a cohort and all below it have and use, for its status and its gauges."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.scheduler.amounts import Amounts, total_of
+from kueuelib.scheduler.cache import Cache
+
+
+@attrs.frozen
+class CohortStatus:
+    """What a cohort does at the moment, whether there is an object of that name or not.
+
+    Attributes:
+        parent: the cohort above, empty for a root.
+        root: the top of its tree, empty when the parents form a cycle.
+        cycle: the cohorts of that cycle, each before its parent.
+        quota: the nominal quota of its subtree.
+        reserved: what all workloads use that hold quota in a ClusterQueue below.
+        admitted: how many workloads are admitted in the ClusterQueues below.
+        share: its share of borrowed quota, infinite when it borrows with weight 0; None while fair
+            sharing is off.
+    """
+
+    parent: str
+    root: str
+    cycle: tuple[str, ...]
+    quota: Amounts
+    reserved: Amounts
+    admitted: int
+    share: float | None = None
+
+
+def cohort_status(cache: Cache, name: str) -> CohortStatus | None:
+    """The numbers of a cohort; None when no object has the name and nobody uses it.
+
+    Costs the number of ClusterQueues below.
+    """
+    forest = cache.forest
+    quota = forest.subtree_quota(name)
+    if quota is None:
+        return None
+    cycle = forest.cycle_above(name)
+    _, *above = forest.path(name)
+    states = [state for queue in forest.below(name) if (state := cache.state(queue)) is not None]
+    return CohortStatus(
+        parent=above[0] if above else "",
+        root="" if cycle else forest.root_of(name),
+        cycle=cycle,
+        quota={pair: limits.nominal for pair, limits in quota.items()},
+        reserved=total_of(state.tally.reserved for state in states),
+        admitted=sum(state.tally.admitted for state in states),
+    )
