@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.codec import encode
-from kueuelib.api.kueue import ClusterQueue, Workload
+from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.cycle import decide
 from kueuelib.scheduler.engine import Engine
@@ -32,6 +32,7 @@ from kueuelib.testing.builders import (
     make_assignment,
     make_check,
     make_cluster_queue,
+    make_cohort,
     make_condition,
     make_flavor,
     make_local_queue,
@@ -42,6 +43,7 @@ from kueuelib.testing.builders import (
 NOW = 1000.0
 QUEUES = ("a", "b")
 FLAVORS = ("one", "two")
+COHORTS = ("x", "y")
 SUBJECT = ObjectKey("ns", "subject")
 TAINT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
 
@@ -66,7 +68,7 @@ def rarely(usual: object, *others: object) -> st.SearchStrategy[Any]:
 
 @st.composite
 def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
-    cohort = draw(st.sampled_from(("", "x", "x")))
+    cohort = draw(st.sampled_from(("", "x", "x", "y")))
     flavors = draw(st.sampled_from([("one",), ("one", "two"), ("two", "one")]))
     group = {
         flavor: {"cpu": draw(quotas(cohort)), "memory": draw(quotas(cohort))} for flavor in flavors
@@ -86,6 +88,13 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
             "whenCanPreempt": draw(st.sampled_from(["MayStopSearch", "TryNextFlavor"])),
         },
     )
+
+
+@st.composite
+def cohorts(draw: st.DrawFn, name: str) -> Cohort:
+    parent = draw(st.sampled_from(("", *(other for other in COHORTS if other != name))))
+    group = {flavor: {"cpu": draw(quotas(parent))} for flavor in FLAVORS}
+    return make_cohort(name, group, parent=parent)
 
 
 @st.composite
@@ -136,6 +145,8 @@ def worlds(draw: st.DrawFn) -> World:
             found = found.with_flavor(make_flavor(flavor, {"kind": flavor}, taints))
     if draw(st.booleans()):
         found = found.with_check(make_check("check", active=draw(st.booleans())))
+    for name in sorted(draw(st.sets(st.sampled_from(COHORTS)))):
+        found = found.with_cohort(draw(cohorts(name)))
     for name in QUEUES:
         found = found.with_cluster_queue(draw(cluster_queues(name)))
         policy = draw(rarely("None", "Hold"))

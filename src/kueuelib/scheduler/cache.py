@@ -111,6 +111,11 @@ class Cache:
 
     # --- cohorts
 
+    @property
+    def cohorts(self) -> tuple[CohortSpec, ...]:
+        """The Cohorts that have an object."""
+        return tuple(self._cohorts.values())
+
     def set_cohort(self, spec: CohortSpec) -> bool:
         """Takes over a new or changed Cohort; False when nothing that matters changed."""
         if self._cohorts.get(spec.name) == spec:

@@ -56,11 +56,16 @@ class FakeClient:
     """A cluster that only answers GET and LIST; everything else is an AttributeError."""
 
     def __init__(
-        self, *objects: Obj, version: str = V1BETA2, forbidden: tuple[str, ...] = ()
+        self,
+        *objects: Obj,
+        version: str = V1BETA2,
+        forbidden: tuple[str, ...] = (),
+        missing: tuple[str, ...] = (),
     ) -> None:
         self._objects: tuple[Obj, ...] = objects
         self._version = version
         self._forbidden = forbidden
+        self._missing = missing
         self.asked: set[str] = set()
 
     def replace(self, obj: Obj) -> None:
@@ -85,6 +90,8 @@ class FakeClient:
         self.asked.add(resource.api_version)
         if resource.plural in self._forbidden:
             raise Forbidden(f"may not list {resource.plural}")
+        if resource.plural in self._missing:
+            raise NotFound(f"no {resource.plural}")
         for obj in self._objects:
             found = obj["metadata"].get("namespace", "")
             if obj["kind"] == resource.kind and (not namespace or found == namespace):
@@ -245,6 +252,41 @@ async def test_both_versions_give_the_same_answer(version: str) -> None:
     data = answer_data(answer)
     assert data == answer_data(other)
     assert orjson.loads(orjson.dumps(data)) == data
+
+
+def cohort(name: str, parent: str = "", **quota: str) -> Obj:
+    spec: Obj = {"parentName": parent}
+    if quota:
+        flavors = [{"name": "f", "resources": [{"name": "cpu", **quota}]}]
+        spec["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": flavors}]
+    return thing("Cohort", name, spec=spec)
+
+
+async def test_quota_and_limits_of_cohorts_are_read() -> None:
+    train = job()
+    top = cohort("top", nominalQuota="2")
+    answer = await asked("job/train", train, workload(train), cohort("all", "top"), top)
+    assert answer.explanation is not None
+    assert answer.explanation.outcome.verdict is Verdict.ADMITTED
+    limited = cohort("all", "top", nominalQuota="0", borrowingLimit="1")
+    answer = await asked("job/train", train, workload(train), limited, top)
+    assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in changes(answer)
+
+
+async def test_a_cycle_of_cohorts_is_what_is_in_the_way(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    train = job(cpu="1")
+    answer = await asked("job/train", train, cohort("all", "top"), cohort("top", "all"))
+    show([answer])
+    assert "all -> top -> all" in capsys.readouterr().out.replace("\n", " ")
+
+
+async def test_a_cluster_without_the_kind_of_cohorts_needs_no_note() -> None:
+    train = job()
+    assert (await asked("job/train", train, workload(train), missing=("cohorts",))).notes == ()
+    answer = await asked("job/train", train, workload(train), forbidden=("cohorts",))
+    assert answer.notes == ("cohorts were not read and count as absent: may not list cohorts",)
 
 
 async def test_a_job_without_a_workload_is_answered_as_if_it_had_one() -> None:

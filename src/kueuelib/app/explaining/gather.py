@@ -29,6 +29,7 @@ from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 QUEUEING = (
     kinds.CLUSTER_QUEUES,
+    kinds.COHORTS,
     kinds.LOCAL_QUEUES,
     kinds.RESOURCE_FLAVORS,
     kinds.ADMISSION_CHECKS,
@@ -91,6 +92,8 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
             if resource is kinds.NAMESPACES:
                 # A world without the namespace would blame it for everything.
                 found[resource.kind] = [{"metadata": {"name": namespace, "labels": {}}}]
+            if resource is kinds.COHORTS and isinstance(error, NotFound):
+                return  # a cluster may do without the kind
             notes.append(f"{resource.plural} were not read and count as absent: {error}")
 
     async with anyio.create_task_group() as group:
@@ -105,6 +108,7 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
             one.name: one
             for one in reader.all(found["ClusterQueue"], kueue.ClusterQueue, queue_spec)
         },
+        cohorts={one.name: one for one in reader.all(found["Cohort"], kueue.Cohort)},
         local_queues={one.key: one for one in reader.all(found["LocalQueue"], kueue.LocalQueue)},
         flavors={
             one.name: one for one in reader.all(found["ResourceFlavor"], kueue.ResourceFlavor)

@@ -110,6 +110,11 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
     if queue.spec.stop_policy != kueue.NONE:
         yield Problem(where, f"spec.stopPolicy is {queue.spec.stop_policy}", "set it to None")
     spec = queue_spec(queue)
+    cycle = world.cycle_above(spec.cohort)
+    if cycle:
+        way = " -> ".join((*cycle, cycle[0]))
+        text = f"its cohort {spec.cohort} has no end of parents: {way}"
+        yield Problem(where, text, "change spec.parentName of one of these Cohorts")
     for name in spec.flavors:
         if name not in world.flavors:
             fix = "create it, or take it out of spec.resourceGroups"

@@ -7,6 +7,7 @@ from math import gcd
 
 from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
 
 MOST = 2**62
 """More than any cluster has of anything, in the units of amounts: 4 EiB."""
@@ -21,11 +22,13 @@ def grains_of(engine: Engine) -> dict[str, int]:
     def take(resource: str, amount: int | None) -> None:
         grains[resource] = gcd(grains.get(resource, 0), amount or 0)
 
-    for name in engine.cache.names:
-        spec = engine.cache.spec(name)
-        for pair, limits in () if spec is None else spec.limits.items():
+    nodes: list[QueueSpec | CohortSpec | None] = [*engine.cache.cohorts]
+    nodes += [engine.cache.spec(name) for name in engine.cache.names]
+    for node in nodes:
+        for pair, limits in () if node is None else node.limits.items():
             for amount in (limits.nominal, limits.borrowing, limits.lending):
                 take(pair.resource, amount)
+    for name in engine.cache.names:
         for info in engine.pending(name):
             for pod_set in info.pod_sets:
                 for resource, amount in pod_set.per_pod.items():

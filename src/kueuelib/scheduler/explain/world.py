@@ -16,6 +16,7 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import (
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     ResourceFlavor,
     Workload,
@@ -34,6 +35,7 @@ class World:
 
     Attributes:
         cluster_queues: ClusterQueues by name.
+        cohorts: Cohorts by name.
         local_queues: LocalQueues by key.
         flavors: ResourceFlavors by name.
         checks: AdmissionChecks by name.
@@ -45,6 +47,7 @@ class World:
     """
 
     cluster_queues: Mapping[str, ClusterQueue] = attrs.field(factory=dict)
+    cohorts: Mapping[str, Cohort] = attrs.field(factory=dict)
     local_queues: Mapping[ObjectKey, LocalQueue] = attrs.field(factory=dict)
     flavors: Mapping[str, ResourceFlavor] = attrs.field(factory=dict)
     checks: Mapping[str, AdmissionCheck] = attrs.field(factory=dict)
@@ -57,6 +60,10 @@ class World:
     def with_cluster_queue(self, found: ClusterQueue) -> World:
         """The same world with this ClusterQueue in the place of the one of its name."""
         return attrs.evolve(self, cluster_queues={**self.cluster_queues, found.name: found})
+
+    def with_cohort(self, found: Cohort) -> World:
+        """The same world with this Cohort."""
+        return attrs.evolve(self, cohorts={**self.cohorts, found.name: found})
 
     def with_local_queue(self, found: LocalQueue) -> World:
         """The same world with this LocalQueue."""
@@ -96,12 +103,40 @@ class World:
 
     def scope_of(self, cluster_queue: ClusterQueue) -> frozenset[str]:
         """The names of the ClusterQueues that share quota with one, itself included."""
-        cohort = cluster_queue.spec.cohort_name
-        if not cohort:
+        if not cluster_queue.spec.cohort_name:
             return frozenset((cluster_queue.name,))
+        mine = self._tree_of(cluster_queue.spec.cohort_name)
         return frozenset(
-            name for name, each in self.cluster_queues.items() if each.spec.cohort_name == cohort
+            name
+            for name, each in self.cluster_queues.items()
+            if each.spec.cohort_name and self._tree_of(each.spec.cohort_name) == mine
         )
+
+    def cycle_above(self, cohort: str) -> tuple[str, ...]:
+        """The cohorts of the cycle that the parents of a cohort end in; empty when they end.
+
+        Each comes before its parent, the alphabetically smallest first.
+        """
+        chain, again = self._chain(cohort)
+        if not again:
+            return ()
+        cycle = chain[chain.index(again) :]
+        first = cycle.index(min(cycle))
+        return (*cycle[first:], *cycle[:first])
+
+    def _tree_of(self, cohort: str) -> str:
+        """The root of the tree of a cohort; of a cycle the alphabetically smallest name."""
+        cycle = self.cycle_above(cohort)
+        return cycle[0] if cycle else self._chain(cohort)[0][-1]
+
+    def _chain(self, cohort: str) -> tuple[list[str], str]:
+        """A cohort and those above it, and the one that comes again; empty when none does."""
+        seen: list[str] = []
+        while cohort and cohort not in seen:
+            seen.append(cohort)
+            found = self.cohorts.get(cohort)
+            cohort = "" if found is None else found.spec.parent_name
+        return seen, cohort
 
     def home_of(self, workload: Workload) -> str:
         """The ClusterQueue that a Workload holds quota in or waits in, empty for none."""
@@ -112,7 +147,7 @@ class World:
         return "" if found is None else found.spec.cluster_queue
 
     def narrowed(self, key: ObjectKey) -> World:
-        """What can matter to one Workload: its cohort, without those that wait behind it.
+        """What can matter to one Workload: its tree of cohorts, without those that wait behind it.
 
         Nothing is left out where the whole cluster counts (`block_admission`).
         """
@@ -193,6 +228,7 @@ class World:
         yield from (events.RuntimeClassSet(found) for found in self.runtime_classes.values())
         yield from (events.FlavorSet(found) for found in self.flavors.values())
         yield from (events.CheckSet(found) for found in self.checks.values())
+        yield from (events.CohortChanged(found) for found in self.cohorts.values())
         yield from (events.ClusterQueueSet(found) for found in self.cluster_queues.values())
         yield from (events.LocalQueueSet(found) for found in self.local_queues.values())
         yield from (events.WorkloadSet(found) for found in self.workloads.values())
@@ -215,6 +251,7 @@ def difference(before: World, after: World) -> Iterator[Event]:
         ("namespaces", events.NamespaceSet, events.NamespaceGone),
         ("flavors", events.FlavorSet, events.FlavorGone),
         ("checks", events.CheckSet, events.CheckGone),
+        ("cohorts", events.CohortChanged, events.CohortDeleted),
         ("cluster_queues", events.ClusterQueueSet, events.ClusterQueueGone),
         ("local_queues", events.LocalQueueSet, events.LocalQueueGone),
         ("workloads", events.WorkloadSet, events.WorkloadGone),
