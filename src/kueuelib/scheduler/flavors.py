@@ -35,6 +35,7 @@ from kueuelib.scheduler.pending import Progress
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
+from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
 
@@ -293,13 +294,14 @@ def _verdict(
 ) -> _Verdict:
     """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
     queue = preemptor.queue
+    node, used = snapshot.node(queue), snapshot.used(pair)
     value = earlier + amount
-    capacity = snapshot.capacity(queue, pair)
+    capacity = node.potential(pair)
     if value > capacity:
         exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
         return _Verdict(Mode.NO_FIT, 0, exceeded)
-    available = snapshot.available(queue, pair)
-    borrowing, in_part = snapshot.level(queue, pair, value)
+    available = max(0, arithmetic.available(node, pair, used))
+    borrowing, in_part = arithmetic.level(node, pair, value, used)
     if value <= available:
         return _Verdict(Mode.FIT, borrowing)
     limits = snapshot.limits(queue, pair)
@@ -311,7 +313,7 @@ def _verdict(
         pair.resource,
         earlier,
         amount,
-        used=snapshot.usage(queue, pair),
+        used=used[node.key],
         nominal=limits.nominal,
         borrowable=limits.borrowing if queue.spec.cohort else 0,
         available=available,

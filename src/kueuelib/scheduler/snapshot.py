@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import attrs
@@ -21,7 +22,7 @@ from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.arithmetic import Level
-from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_name, leaf
+from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
 
 
 @attrs.frozen(eq=False)
@@ -78,6 +79,16 @@ class Frozen:
     trees: Mapping[str, FrozenTree]
     flavors: Mapping[str, Flavor]
     late_checks: frozenset[str] = frozenset()
+
+    def used(self, pair: FlavorResource, key: str) -> int:
+        """What a node uses of a pair, by the key of the node."""
+        queue = self.queues.get(key)
+        if queue is None:
+            return self.trees[cohort_name(key)].used[key].get(pair, 0)
+        return queue.usage.get(pair, 0)
+
+
+NOBODY: AbstractSet[str] = frozenset()
 
 
 class Usage(dict[str, int]):
@@ -150,8 +161,8 @@ class Snapshot:
         found = self._nodes.get(name)
         if found is None:
             tree = self.tree_of(queue)
-            above = () if tree is None else tree.quota.cohort(queue.spec.cohort).path
-            found = self._nodes[name] = leaf(queue.spec, above)
+            found = leaf(queue.spec) if tree is None else tree.quota.queue(queue.spec)
+            self._nodes[name] = found
         return found
 
     # --- changes
@@ -190,18 +201,15 @@ class Snapshot:
         for pair, amount in amounts.items():
             if amount:
                 used = self.used(pair)
-                arithmetic.add(node, pair, sign * amount, used)
-                self._note_borrowing(node, pair, used)
-
-    def _note_borrowing(self, node: QuotaNode, pair: FlavorResource, used: Usage) -> None:
-        for here in node.path:
-            if here.parent is not None:
-                known = self._children_that_borrow(here.parent, pair)
-                if arithmetic.borrows(here, pair, used) is not (here.key in known):
-                    at = (here.parent.key, pair)
-                    if at not in self._borrowers:
-                        self._borrowers[at] = set(known)
-                    self._borrowers[at] ^= {here.key}
+                steps = node.steps(pair)
+                changed = arithmetic.add_along(steps, sign * amount, used)
+                for here, above in pairwise(steps[: changed + 1]):
+                    known = self._children_that_borrow(above.key, pair)
+                    if (used[here.key] > here.nominal) is not (here.key in known):
+                        at = (above.key, pair)
+                        if at not in self._borrowers:
+                            self._borrowers[at] = set(known)
+                        self._borrowers[at] ^= {here.key}
 
     # --- reads, spec/cohorts-and-fair-sharing 1
 
@@ -218,14 +226,8 @@ class Snapshot:
         """What all nodes use of a pair. To be changed by `add`, `remove` and `take_out` only."""
         found = self._usage.get(pair)
         if found is None:
-            found = self._usage[pair] = Usage(partial(self._used_before, pair))
+            found = self._usage[pair] = Usage(partial(self._frozen.used, pair))
         return found
-
-    def _used_before(self, pair: FlavorResource, key: str) -> int:
-        queue = self._queues.get(key)
-        if queue is None:
-            return self._frozen.trees[cohort_name(key)].used[key].get(pair, 0)
-        return queue.usage.get(pair, 0)
 
     def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue uses."""
@@ -233,7 +235,7 @@ class Snapshot:
 
     def capacity(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """The most the ClusterQueue could ever use, with nothing running."""
-        return arithmetic.potential(self.node(queue), pair)
+        return self.node(queue).potential(pair)
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
@@ -258,7 +260,9 @@ class Snapshot:
             waiting = [cohort]
             while waiting:
                 keys = {
-                    key for pair in pairs for key in self._children_that_borrow(waiting[-1], pair)
+                    key
+                    for pair in pairs
+                    for key in self._children_that_borrow(waiting[-1].key, pair)
                 }
                 waiting.pop()
                 for key in sorted(keys - {below.key}):
@@ -279,16 +283,17 @@ class Snapshot:
             key
             for name in tree.quota.rows
             for pair in pairs
-            for key in self._children_that_borrow(tree.quota.cohort(name), pair)
+            for key in self._children_that_borrow(cohort_key(name), pair)
         }
         found = [tree.members[key] for key in sorted(keys & tree.members.keys())]
         return [one for one in found if one is not queue and not one.inactive]
 
-    def _children_that_borrow(self, cohort: QuotaNode, pair: FlavorResource) -> AbstractSet[str]:
-        changed = self._borrowers.get((cohort.key, pair))
+    def _children_that_borrow(self, cohort: str, pair: FlavorResource) -> AbstractSet[str]:
+        """The keys of the children of a cohort, by its key."""
+        changed = self._borrowers.get((cohort, pair))
         if changed is not None:
             return changed
-        return self._frozen.trees[cohort.name].borrowers[cohort.key].get(pair, frozenset())
+        return self._frozen.trees[cohort_name(cohort)].borrowers[cohort].get(pair, NOBODY)
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""

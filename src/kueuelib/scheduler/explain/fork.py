@@ -20,7 +20,7 @@ from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
 from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queues import Queues
-from kueuelib.scheduler.quota.forest import Forest, Spot
+from kueuelib.scheduler.quota.forest import Forest, Spot, Table
 from kueuelib.scheduler.scopes import Scopes, ScopeState
 from kueuelib.scheduler.shapes import Passing, ShapeGroup
 from kueuelib.scheduler.state import EffectsBuilder, State
@@ -51,7 +51,8 @@ _MUTABLE = frozenset(
         WorkloadFacts,
     )
 )
-_COPIED = _MUTABLE | {dict, list, set, MethodType}
+_TABLES = frozenset((dict, Table))
+_COPIED = _MUTABLE | _TABLES | {list, set, MethodType}
 
 
 def fork(engine: Engine) -> Engine:
@@ -64,11 +65,11 @@ def _copy(value: T, known: dict[int, Any]) -> T:
     if kind not in _COPIED:
         return value
     found: Any = value
-    if kind is dict:
+    if kind in _TABLES:
         # All values of a table are of one kind.
         first = next(iter(found.values()), None)
         if type(first) not in _COPIED:
-            return found.copy()  # type: ignore[no-any-return]
+            return kind(found)  # type: ignore[no-any-return]
         return {key: _copy(one, known) for key, one in found.items()}  # type: ignore[return-value]
     if kind is list or kind is set:
         return found.copy()  # type: ignore[no-any-return]

@@ -146,7 +146,7 @@ class Candidates:
             here = above.cohort
 
     def _has_any(self, places: Mapping[str, _Place]) -> bool:
-        return any(
+        return bool(places) and any(
             next(self._foreign(places, Borrowing.FORBIDDEN, leaving=leaving), None) is not None
             for leaving in (True, False)
         )
@@ -154,8 +154,8 @@ class Candidates:
     def in_order(self, borrowing: Borrowing) -> Iterator[Candidate]:
         """The candidates; borrowing ClusterQueues may cease to borrow while they are removed."""
         for leaving in (True, False):
-            yield from self._foreign(self._owed, borrowing, leaving=leaving)
-            yield from self._foreign(self._others, borrowing, leaving=leaving)
+            for places in filter(None, (self._owed, self._others)):
+                yield from self._foreign(places, borrowing, leaving=leaving)
             yield from self._in_own_queue(leaving=leaving)
 
     def _in_own_queue(self, *, leaving: bool) -> Iterator[Candidate]:

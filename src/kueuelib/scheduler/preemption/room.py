@@ -6,9 +6,12 @@ pairs that matter, because a search may remove thousands of workloads.
 
 from __future__ import annotations
 
+import attrs
+
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.arithmetic import Step
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot, Usage
 
@@ -33,31 +36,27 @@ class Room:
         *,
         borrow: bool,
     ) -> None:
+        own = snapshot.node(queue)
         self._snapshot = snapshot
-        self._own = snapshot.node(queue)
-        self._needed = needed
-        self._contested = contested
-        self._borrow = borrow
         self._used = {
             pair: Usage(snapshot.used(pair).__getitem__) for pair in sorted({*needed, *contested})
         }
+        self._needed = {
+            pair: _Need(own.steps(pair), self._used[pair], amount, borrow)
+            for pair, amount in needed.items()
+        }
+        self._contested = [(pair, self._used[pair]) for pair in contested]
+        self._ways: dict[str, list[list[tuple[Step, Usage]]]] = {}
 
     @property
     def enough(self) -> bool:
         """Whether everything fits now."""
-        return all(self._lack(pair) <= 0 for pair in self._needed)
+        return all(need.lack <= 0 for need in self._needed.values())
 
     def lacks(self) -> dict[FlavorResource, int]:
         """How much of every pair is still missing."""
-        lacks = {pair: self._lack(pair) for pair in self._needed}
+        lacks = {pair: need.lack for pair, need in self._needed.items()}
         return {pair: lack for pair, lack in lacks.items() if lack > 0}
-
-    def _lack(self, pair: FlavorResource) -> int:
-        own, used, amount = self._own, self._used[pair], self._needed[pair]
-        free = arithmetic.available(own, pair, used)
-        if not self._borrow:
-            free = min(free, arithmetic.quota_of(own, pair).nominal - used[own.key])
-        return amount - free
 
     def borrows(self, queue: FrozenQueue, cohort: QuotaNode) -> bool:
         """Whether another ClusterQueue still borrows some contested pair.
@@ -67,15 +66,25 @@ class Room:
             cohort: the lowest one above it and the preemptor; every node below it on the way has to
                 borrow.
         """
-        here = self._snapshot.node(queue)
-        while here is not cohort:
-            if not any(
-                arithmetic.borrows(here, pair, self._used[pair]) for pair in self._contested
-            ):
+        for places in self._way(queue, cohort):
+            for here, used in places:
+                if used[here.key] > here.nominal:
+                    break
+            else:
                 return False
-            assert here.parent is not None, "it is below the cohort"
-            here = here.parent
         return True
+
+    def _way(self, queue: FrozenQueue, cohort: QuotaNode) -> list[list[tuple[Step, Usage]]]:
+        """The nodes from a ClusterQueue up to those below a cohort, each with every pair."""
+        found = self._ways.get(queue.spec.name)
+        if found is None:
+            node = self._snapshot.node(queue)
+            columns = [(node.steps(pair), used) for pair, used in self._contested]
+            found = self._ways[queue.spec.name] = [
+                [(steps[index], used) for steps, used in columns]
+                for index in range(node.path.index(cohort))
+            ]
+        return found
 
     def remove(self, holder: Holder, queue: FrozenQueue) -> None:
         """Lets a workload leave."""
@@ -89,4 +98,29 @@ class Room:
         node, charged = self._snapshot.node(queue), holder.usage
         for pair, used in self._used.items():
             if pair in charged:
-                arithmetic.add(node, pair, sign * charged[pair], used)
+                arithmetic.add_along(node.steps(pair), sign * charged[pair], used)
+
+
+@attrs.frozen(eq=False)
+class _Need:
+    """What the preemptor asks for of one pair.
+
+    Attributes:
+        steps: from its ClusterQueue up.
+        used: what is used.
+        amount: how much it needs.
+        borrow: whether it may end above its nominal quota.
+    """
+
+    steps: tuple[Step, ...]
+    used: Usage
+    amount: int
+    borrow: bool
+
+    @property
+    def lack(self) -> int:
+        """How much is missing, negative when there is more than enough."""
+        free = arithmetic.available_along(self.steps, self.used)
+        if not self.borrow:
+            free = min(free, self.steps[0].nominal - self.used[self.steps[0].key])
+        return self.amount - free

@@ -1,40 +1,63 @@
 """All arithmetic of quota in a tree, for one pair of flavor and resource at a time.
 
-A node has, per pair, a subtree quota `S` (what it owns together with what its children lend it), a
-guaranteed part `G` of it that is never lent, and a borrowing limit `B`. It uses `U`: a leaf what
-its workloads use, an inner node what its children use beyond what is guaranteed to them. Whoever
+A node has, per pair, a subtree quota (what it owns together with what its children lend it), a
+guaranteed part of it that is never lent, and a ceiling: subtree quota plus borrowing limit. It
+uses what its workloads use, or what its children use beyond what is guaranteed to them. Whoever
 keeps usage, lets these functions read and write it by the keys of the nodes: the live cache, the
 overlay of a cycle, and the plain numbers of a search for victims follow the same rules.
 
-Every function climbs from a node to its root, so that it costs the depth of the tree.
+Every function climbs the steps from a node to its root, so that it costs the depth of the tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource, Limits
 
 
-class Node(Protocol):
-    """A place in a tree: a ClusterQueue or a cohort."""
+class Step(NamedTuple):
+    """The quota of one node on the way up, of one pair.
+
+    Attributes:
+        key: what usage is kept by, unique among the nodes of all trees.
+        nominal: the subtree quota.
+        guaranteed: the part of it that is never lent.
+        ceiling: the most that may be used here, None when only the cohorts above limit it.
+    """
+
+    key: str
+    nominal: int
+    guaranteed: int
+    ceiling: int | None
+
+
+class Place(Protocol):
+    """A ClusterQueue or a cohort."""
 
     @property
     def key(self) -> str:
         """What usage is kept by, unique among the nodes of all trees."""
 
     @property
-    def parent(self) -> Node | None:
-        """The cohort above, None for a root."""
-
-    @property
     def quota(self) -> Mapping[FlavorResource, Limits]:
         """The subtree quota as nominal quota, with the limits of the node."""
+
+
+class Node(Place, Protocol):
+    """A place in a tree that does not change."""
 
     @property
     def height(self) -> int:
         """0 for a leaf, else how many levels are below."""
+
+    @property
+    def path(self) -> Sequence[Node]:
+        """The node and the cohorts above it, the root last."""
+
+    def steps(self, pair: FlavorResource, /) -> Sequence[Step]:
+        """The same as numbers."""
 
 
 class Used(Protocol):
@@ -63,51 +86,54 @@ class Level(NamedTuple):
     has_parent: bool
 
 
+class _Nothing:
+    def __getitem__(self, key: str, /) -> int:
+        return 0
+
+
+_NOTHING = _Nothing()
+
+
 def quota_of(node: Node, pair: FlavorResource) -> Limits:
     """The subtree quota of a node as nominal quota, with its limits."""
     return node.quota.get(pair, NO_LIMITS)
 
 
+def steps_up(path: Sequence[Place], pair: FlavorResource) -> tuple[Step, ...]:
+    """The steps of a path; nobody limits a root, which can use what it owns."""
+    found = []
+    for node in path:
+        quota = node.quota.get(pair, NO_LIMITS)
+        found.append(Step(node.key, quota.nominal, quota.guaranteed, quota.ceiling))
+    found[-1] = found[-1]._replace(ceiling=found[-1].nominal)
+    return tuple(found)
+
+
 def available(node: Node, pair: FlavorResource, used: Used) -> int:
     """What a node can use more, now; negative when it or a node above uses too much."""
+    return available_along(node.steps(pair), used)
+
+
+def available_along(steps: Iterable[Step], used: Used) -> int:
+    """The same for the steps of a node."""
     found: int | None = None
     unused = 0
-    here: Node | None = node
-    while here is not None:
-        quota, taken, parent = here.quota.get(pair, NO_LIMITS), used[here.key], here.parent
-        most: int | None = None
-        if parent is None:
-            most = unused + quota.nominal - taken
-        else:
-            own = quota.guaranteed - taken
-            if own > 0:
-                unused += own
-            if quota.borrowing is not None:
-                most = unused + quota.lendable + min(0, own) + quota.borrowing
-        if most is not None and (found is None or most < found):
-            found = most
-        here = parent
-    assert found is not None, "there is a root"
+    for key, _, guaranteed, ceiling in steps:
+        taken = used[key]
+        if ceiling is not None and (found is None or unused + ceiling - taken < found):
+            found = unused + ceiling - taken
+        if guaranteed > taken:
+            unused += guaranteed - taken
+    assert found is not None, "a root has a ceiling"
     return found
 
 
 def potential(node: Node, pair: FlavorResource) -> int:
     """The most that a node could ever use, with nothing running anywhere."""
-    found: int | None = None
-    guaranteed = 0
-    here: Node | None = node
-    while here is not None:
-        quota, parent = here.quota.get(pair, NO_LIMITS), here.parent
-        ceiling = quota.nominal if parent is None else quota.ceiling
-        if ceiling is not None and (found is None or guaranteed + ceiling < found):
-            found = guaranteed + ceiling
-        guaranteed += quota.guaranteed
-        here = parent
-    assert found is not None, "there is a root"
-    return found
+    return available(node, pair, _NOTHING)
 
 
-def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
+def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> int:
     """Changes what a node uses, and what the cohorts above provide for it.
 
     Adding an amount and then its negative leaves everything as it was.
@@ -117,14 +143,26 @@ def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
         pair: of what.
         amount: how much more; negative for less.
         used: what is changed.
+
+    Returns:
+        Of how many nodes the usage changed, from this one up.
     """
-    here: Node | None = node
-    while here is not None and amount:
-        before = used[here.key]
-        after = used[here.key] = before + amount
-        quota = here.quota.get(pair, NO_LIMITS)
-        amount = quota.beyond(after) - quota.beyond(before)
-        here = here.parent
+    return add_along(node.steps(pair), amount, used)
+
+
+def add_along(steps: Iterable[Step], amount: int, used: Column) -> int:
+    """The same for the steps of a node."""
+    changed = 0
+    for key, _, guaranteed, _ in steps:
+        if not amount:
+            break
+        before = used[key]
+        after = used[key] = before + amount
+        amount = (after - guaranteed if after > guaranteed else 0) - (
+            before - guaranteed if before > guaranteed else 0
+        )
+        changed += 1
+    return changed
 
 
 def borrows(node: Node, pair: FlavorResource, used: Used, amount: int = 0) -> bool:
@@ -146,8 +184,9 @@ def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> Level:
         amount: how much more.
         used: what is used.
     """
-    here, rest = node, amount
-    while here.parent is not None and borrows(here, pair, used, rest):
-        rest -= free(here, pair, used)
-        here = here.parent
-    return Level(0 if here is node else here.height, here.parent is not None)
+    path, steps, rest = node.path, node.steps(pair), amount
+    index, top = 0, len(steps) - 1
+    while index < top and used[steps[index].key] + rest > steps[index].nominal:
+        rest -= max(0, steps[index].guaranteed - used[steps[index].key])
+        index += 1
+    return Level(path[index].height if index else 0, index < top)

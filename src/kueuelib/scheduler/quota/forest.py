@@ -18,6 +18,7 @@ import attrs
 from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
 from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.arithmetic import Step
 from kueuelib.scheduler.quota.node import CohortRow, QuotaTree, cohort_key
 from kueuelib.scheduler.snapshot import FrozenQueue, FrozenTree
 
@@ -33,7 +34,6 @@ class Spot:
         parent: the cohort that it lends to; None also when it is cut off.
         limits: its own quota.
         quota: the same with what its children lend it.
-        used: what it uses.
         weight: what its share of borrowed quota is divided by.
         height: see `QuotaNode`.
         counts: whether it has an object; of a ClusterQueue, whether it can admit.
@@ -51,7 +51,6 @@ class Spot:
     parent: Spot | None = None
     limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
     quota: dict[FlavorResource, Limits] = attrs.field(factory=dict)
-    used: dict[FlavorResource, int] = attrs.field(factory=dict)
     weight: Fraction = Fraction(1)
     height: int = 0
     counts: bool = False
@@ -63,6 +62,14 @@ class Spot:
     frozen: FrozenTree | None = None
 
     @property
+    def path(self) -> list[Spot]:
+        """The node and the cohorts above it, the root last."""
+        found = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found
+
+    @property
     def root(self) -> Spot:
         """The top of its tree."""
         found = self
@@ -71,11 +78,22 @@ class Spot:
         return found
 
 
+class Table(dict[str, int]):
+    """What all nodes use of one pair, by key; nothing unless it says otherwise."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
 class Forest:
     """All ClusterQueues and cohorts."""
 
     def __init__(self) -> None:
         self._spots: dict[str, Spot] = {}
+        self._used: dict[FlavorResource, Table] = {}
+        self._steps: dict[tuple[str, FlavorResource], tuple[Step, ...]] = {}
         self._changes = 0
 
     # --- ClusterQueues
@@ -90,8 +108,10 @@ class Forest:
         """
         self.drop_queue(spec.name)
         spot = Spot(spec.name, spec.name, spec.cohort, limits=spec.limits)
-        spot.quota, spot.used, spot.counts = dict(spec.limits), dict(used), active
+        spot.quota, spot.counts = dict(spec.limits), active
         self._spots[spec.name] = spot
+        for pair, amount in used.items():
+            self._add(spot, pair, amount)
         if spec.cohort:
             cohort = self._cohort(spec.cohort)
             cohort.queues[spec.name] = spot
@@ -105,6 +125,8 @@ class Forest:
             del cohort.queues[name]
             self._unlink(spot)
             self._prune(cohort)
+        for table in self._used.values():
+            table.pop(name, None)
 
     def set_active(self, name: str, *, active: bool) -> None:
         """A ClusterQueue can admit workloads from now on, or cannot any more."""
@@ -131,13 +153,9 @@ class Forest:
         for pair, amount in amounts.items():
             self._add(spot, pair, sign * amount)
 
-    def used(self, name: str) -> Mapping[FlavorResource, int]:
-        """What a ClusterQueue uses, without zeros. Not to be changed by the caller."""
-        return self._spots[name].used
-
     def available(self, name: str, pair: FlavorResource) -> int:
         """What a ClusterQueue could use more, now; never negative."""
-        return max(0, arithmetic.available(self._spots[name], pair, _Usage(self._spots, pair)))
+        return max(0, arithmetic.available_along(self._steps_of(name, pair), self._table(pair)))
 
     def borrows(self, name: str, pair: FlavorResource) -> bool:
         """Whether a ClusterQueue, or a cohort above it that can, borrows."""
@@ -247,7 +265,7 @@ class Forest:
             root.frozen = FrozenTree(
                 QuotaTree(root.name, rows),
                 {name: part(name) for name in names},
-                {spot.key: dict(spot.used) for spot in spots},
+                {spot.key: dict(self._usage(spot)) for spot in spots},
                 {spot.key: dict(spot.borrowers) for spot in spots},
             )
         elif stale:
@@ -257,7 +275,7 @@ class Forest:
                 if key in members:
                     members[key] = part(key)
                 else:
-                    used[key], borrowers[key] = dict(spot.used), dict(spot.borrowers)
+                    used[key], borrowers[key] = dict(self._usage(spot)), dict(spot.borrowers)
             root.frozen = FrozenTree(known.quota, members, used, borrowers)
         stale.clear()
         assert root.frozen is not None, "it was made"
@@ -276,6 +294,8 @@ class Forest:
         """Forgets a cohort that has no object and that nobody names."""
         if not (cohort.counts or cohort.queues or cohort.cohorts):
             self._spots.pop(cohort.key, None)
+            for table in self._used.values():
+                table.pop(cohort.key, None)
 
     def _move(self, spot: Spot, above: str) -> None:
         """Lets a cohort name another one as the one above."""
@@ -301,23 +321,25 @@ class Forest:
         """Lets a node lend to its parent, which provides what it uses beyond its own."""
         spot.parent, spot.frozen = parent, None
         spot.stale.clear()
+        self._steps.clear()
         for pair, quota in tuple(spot.quota.items()):
             self._lend(parent, pair, quota.lendable)
-        for pair, used in spot.used.items():
-            self._add(parent, pair, arithmetic.quota_of(spot, pair).beyond(used))
+        for pair, used in tuple(self._usage(spot)):
+            self._add(parent, pair, spot.quota.get(pair, NO_LIMITS).beyond(used))
             self._note(spot, pair)
         self._settle(parent)
 
     def _unlink(self, spot: Spot) -> None:
         parent = spot.parent
         assert parent is not None, "it is linked"
-        for pair, used in spot.used.items():
-            self._add(parent, pair, -arithmetic.quota_of(spot, pair).beyond(used))
+        for pair, used in tuple(self._usage(spot)):
+            self._add(parent, pair, -spot.quota.get(pair, NO_LIMITS).beyond(used))
         for pair, quota in spot.quota.items():
             self._lend(parent, pair, -quota.lendable)
         for pair in tuple(parent.borrowers):
             self._set_borrower(parent, spot.key, pair, borrows=False)
         spot.parent = None
+        self._steps.clear()
         self._changed(spot)
         self._settle(parent)
 
@@ -346,22 +368,23 @@ class Forest:
         """Gives a cohort other quota of its own."""
         for pair in {**spot.limits, **limits}:
             old, new = spot.limits.get(pair, NO_LIMITS), limits.get(pair, NO_LIMITS)
-            lent = arithmetic.quota_of(spot, pair).nominal - old.nominal
+            lent = spot.quota.get(pair, NO_LIMITS).nominal - old.nominal
             self._set_quota(spot, pair, attrs.evolve(new, nominal=new.nominal + lent))
         spot.limits = limits
 
     def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
         """Lets a child lend more to a cohort."""
-        quota = arithmetic.quota_of(cohort, pair)
+        quota = cohort.quota.get(pair, NO_LIMITS)
         self._set_quota(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
 
     def _set_quota(self, spot: Spot, pair: FlavorResource, quota: Limits) -> None:
         """Changes the quota of a subtree, and what follows from it above."""
         here: Spot | None = spot
         while here is not None:
-            before, used = arithmetic.quota_of(here, pair), here.used.get(pair, 0)
+            before, used = here.quota.get(pair, NO_LIMITS), self._table(pair)[here.key]
             if quota == before:
                 return
+            self._steps.clear()
             if quota == NO_LIMITS:
                 del here.quota[pair]
             else:
@@ -370,23 +393,47 @@ class Forest:
             here = here.parent
             if here is not None:
                 self._add(here, pair, quota.beyond(used) - before.beyond(used))
-                above = arithmetic.quota_of(here, pair)
+                above = here.quota.get(pair, NO_LIMITS)
                 lent = above.nominal + quota.lendable - before.lendable
                 quota = attrs.evolve(above, nominal=lent)
 
+    def _table(self, pair: FlavorResource) -> Table:
+        found = self._used.get(pair)
+        if found is None:
+            found = self._used[pair] = Table()
+        return found
+
+    def _usage(self, spot: Spot) -> Iterator[tuple[FlavorResource, int]]:
+        """What a node uses, without zeros."""
+        for pair, table in self._used.items():
+            if table[spot.key]:
+                yield pair, table[spot.key]
+
+    def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
+        """The quota of a pair from a node up, remembered until any quota changes."""
+        found = self._steps.get((key, pair))
+        if found is None:
+            found = arithmetic.steps_up(self._spots[key].path, pair)
+            self._steps[key, pair] = found
+        return found
+
     def _add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
         """Changes what a node uses, and remembers what that changed."""
-        usage = _Usage(self._spots, pair)
-        arithmetic.add(spot, pair, amount, usage)
-        stale = spot.root.stale
-        for changed in usage.changed:
-            stale[changed.key] = changed
-            self._note(changed, pair)
+        steps, table = self._steps_of(spot.key, pair), self._table(pair)
+        changed = arithmetic.add_along(steps, amount, table)
+        stale = self._spots[steps[-1].key].stale
+        for index in range(changed):
+            here = self._spots[steps[index].key]
+            stale[here.key] = here
+            if here.parent is not None:
+                borrows = table[here.key] > steps[index].nominal
+                self._set_borrower(here.parent, here.key, pair, borrows=borrows)
 
     def _note(self, spot: Spot, pair: FlavorResource) -> None:
         """Remembers whether a node uses more than its subtree owns."""
         if spot.parent is not None:
-            borrows = spot.used.get(pair, 0) > arithmetic.quota_of(spot, pair).nominal
+            nominal = spot.quota.get(pair, NO_LIMITS).nominal
+            borrows = self._table(pair)[spot.key] > nominal
             self._set_borrower(spot.parent, spot.key, pair, borrows=borrows)
 
     def _set_borrower(self, parent: Spot, key: str, pair: FlavorResource, *, borrows: bool) -> None:
@@ -399,28 +446,6 @@ class Forest:
         else:
             del parent.borrowers[pair]
         parent.root.stale[parent.key] = parent
-
-
-class _Usage:
-    """What all nodes use of one pair; remembers who was changed."""
-
-    __slots__ = ("_pair", "_spots", "changed")
-
-    def __init__(self, spots: Mapping[str, Spot], pair: FlavorResource) -> None:
-        self._spots = spots
-        self._pair = pair
-        self.changed: list[Spot] = []
-
-    def __getitem__(self, key: str, /) -> int:
-        return self._spots[key].used.get(self._pair, 0)
-
-    def __setitem__(self, key: str, used: int, /) -> None:
-        spot = self._spots[key]
-        self.changed.append(spot)
-        if used:
-            spot.used[self._pair] = used
-        else:
-            del spot.used[self._pair]
 
 
 def _row(spot: Spot) -> CohortRow:

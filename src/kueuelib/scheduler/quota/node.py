@@ -12,6 +12,7 @@ import attrs
 
 from kueuelib.scheduler.amounts import FlavorResource, Limits
 from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.arithmetic import Step, potential, steps_up
 
 
 def cohort_key(name: str) -> str:
@@ -52,6 +53,8 @@ class QuotaNode:
     key: str = attrs.field(init=False)
     parent: QuotaNode | None = attrs.field(init=False)
     """The cohort above, None for a root."""
+    _steps: dict[FlavorResource, tuple[Step, ...]] = attrs.field(factory=dict, init=False)
+    _potential: dict[FlavorResource, int] = attrs.field(factory=dict, init=False)
 
     @key.default
     def _key(self) -> str:
@@ -60,6 +63,20 @@ class QuotaNode:
     @parent.default
     def _parent(self) -> QuotaNode | None:
         return self.ancestors[0] if self.ancestors else None
+
+    def steps(self, pair: FlavorResource) -> tuple[Step, ...]:
+        """The quota of one pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
+        found = self._steps.get(pair)
+        if found is None:
+            found = self._steps[pair] = steps_up(self.path, pair)
+        return found
+
+    def potential(self, pair: FlavorResource) -> int:
+        """The most that the node could ever use, with nothing running anywhere."""
+        found = self._potential.get(pair)
+        if found is None:
+            found = self._potential[pair] = potential(self, pair)
+        return found
 
     @property
     def root(self) -> QuotaNode:
@@ -96,17 +113,24 @@ class QuotaTree:
     rows: Mapping[str, CohortRow]
     _nodes: dict[str, QuotaNode] = attrs.field(factory=dict, init=False)
 
+    def queue(self, spec: QueueSpec) -> QuotaNode:
+        """The node of a ClusterQueue of this tree; always the same one."""
+        found = self._nodes.get(spec.name)
+        if found is None:
+            found = self._nodes[spec.name] = leaf(spec, self.cohort(spec.cohort).path)
+        return found
+
     def cohort(self, name: str) -> QuotaNode:
         """The node of a cohort of this tree; always the same one."""
         missing = []
-        while name and name not in self._nodes:
+        while name and cohort_key(name) not in self._nodes:
             missing.append(name)
             name = self.rows[name].parent
-        above = self._nodes[name].path if name else ()
+        above = self._nodes[cohort_key(name)].path if name else ()
         for each in reversed(missing):
             row = self.rows[each]
             found = QuotaNode(each, False, row.limits, row.quota, row.height, row.weight, above)
-            self._nodes[each] = found
+            self._nodes[found.key] = found
             above = found.path
         return above[0]
 
