@@ -159,6 +159,7 @@ def compare(history: History, snapshot: Snapshot, usage: dict[str, Usage]) -> No
         else:
             found = trees[expected.name].quota.cohort(expected.name)
             assert trees[expected.name].quota.root == expected.root.name
+            assert set(map(tuple, found.quota)) == expected.pairs()
         assert [above.name for above in found.path] == [above.name for above in expected.path()]
         assert found.height == expected.height()
         for pair in PAIRS:

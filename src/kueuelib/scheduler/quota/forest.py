@@ -33,7 +33,8 @@ class Spot:
         above: the cohort that it names as the one above, empty for none.
         parent: the cohort that it lends to; None also when it is cut off.
         limits: its own quota.
-        quota: the same with what its children lend it.
+        quota: the same with what its children lend it, for every pair that is listed below.
+        listed: how often each pair is listed by the node itself and by its children.
         weight: what its share of borrowed quota is divided by.
         height: see `QuotaNode`.
         counts: whether it has an object; of a ClusterQueue, whether it can admit.
@@ -51,6 +52,7 @@ class Spot:
     parent: Spot | None = None
     limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
     quota: dict[FlavorResource, Limits] = attrs.field(factory=dict)
+    listed: dict[FlavorResource, int] = attrs.field(factory=dict)
     weight: Fraction = Fraction(1)
     height: int = 0
     counts: bool = False
@@ -120,6 +122,7 @@ class Forest:
     def drop_queue(self, name: str) -> None:
         """Forgets a ClusterQueue; nothing happens when it is not known."""
         spot = self._spots.pop(name, None)
+        self._steps.clear()
         if spot is not None and spot.parent is not None:
             cohort = spot.parent
             del cohort.queues[name]
@@ -322,7 +325,8 @@ class Forest:
         spot.parent, spot.frozen = parent, None
         spot.stale.clear()
         self._steps.clear()
-        for pair, quota in tuple(spot.quota.items()):
+        for pair, quota in spot.quota.items():
+            self._list(parent, pair)
             self._lend(parent, pair, quota.lendable)
         for pair, used in tuple(self._usage(spot)):
             self._add(parent, pair, spot.quota.get(pair, NO_LIMITS).beyond(used))
@@ -336,6 +340,7 @@ class Forest:
             self._add(parent, pair, -spot.quota.get(pair, NO_LIMITS).beyond(used))
         for pair, quota in spot.quota.items():
             self._lend(parent, pair, -quota.lendable)
+            self._unlist(parent, pair)
         for pair in tuple(parent.borrowers):
             self._set_borrower(parent, spot.key, pair, borrows=False)
         spot.parent = None
@@ -366,34 +371,51 @@ class Forest:
 
     def _own(self, spot: Spot, limits: Mapping[FlavorResource, Limits]) -> None:
         """Gives a cohort other quota of its own."""
+        for pair in limits:
+            self._list(spot, pair)
         for pair in {**spot.limits, **limits}:
             old, new = spot.limits.get(pair, NO_LIMITS), limits.get(pair, NO_LIMITS)
-            lent = spot.quota.get(pair, NO_LIMITS).nominal - old.nominal
+            lent = spot.quota[pair].nominal - old.nominal
             self._set_quota(spot, pair, attrs.evolve(new, nominal=new.nominal + lent))
+        for pair in spot.limits:
+            self._unlist(spot, pair)
         spot.limits = limits
+
+    def _list(self, spot: Spot, pair: FlavorResource) -> None:
+        """A cohort or one of its children lists a pair."""
+        for here in spot.path:
+            here.listed[pair] = here.listed.get(pair, 0) + 1
+            if here.listed[pair] > 1:
+                return
+            here.quota[pair] = NO_LIMITS
+
+    def _unlist(self, spot: Spot, pair: FlavorResource) -> None:
+        """Takes back what `_list` did; nothing may be lent by then."""
+        for here in spot.path:
+            here.listed[pair] -= 1
+            if here.listed[pair]:
+                return
+            del here.listed[pair], here.quota[pair]
 
     def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
         """Lets a child lend more to a cohort."""
-        quota = cohort.quota.get(pair, NO_LIMITS)
+        quota = cohort.quota[pair]
         self._set_quota(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
 
     def _set_quota(self, spot: Spot, pair: FlavorResource, quota: Limits) -> None:
         """Changes the quota of a subtree, and what follows from it above."""
         here: Spot | None = spot
         while here is not None:
-            before, used = here.quota.get(pair, NO_LIMITS), self._table(pair)[here.key]
+            before, used = here.quota[pair], self._table(pair)[here.key]
             if quota == before:
                 return
             self._steps.clear()
-            if quota == NO_LIMITS:
-                del here.quota[pair]
-            else:
-                here.quota[pair] = quota
+            here.quota[pair] = quota
             self._note(here, pair)
             here = here.parent
             if here is not None:
                 self._add(here, pair, quota.beyond(used) - before.beyond(used))
-                above = here.quota.get(pair, NO_LIMITS)
+                above = here.quota[pair]
                 lent = above.nominal + quota.lendable - before.lendable
                 quota = attrs.evolve(above, nominal=lent)
 
@@ -450,18 +472,7 @@ class Forest:
 
 def _row(spot: Spot) -> CohortRow:
     parent = "" if spot.parent is None else spot.parent.name
-    quota = {pair: arithmetic.quota_of(spot, pair) for pair in _listed(spot)}
-    return CohortRow(parent, spot.limits, quota, spot.height, spot.weight)
-
-
-def _listed(cohort: Spot) -> Iterator[FlavorResource]:
-    """The pairs that a cohort or a node below it lists, some of them more than once."""
-    yield from cohort.limits
-    for queue in cohort.queues.values():
-        yield from queue.limits
-    for below in cohort.cohorts.values():
-        if below.parent is cohort:
-            yield from _listed(below)
+    return CohortRow(parent, spot.limits, dict(spot.quota), spot.height, spot.weight)
 
 
 def _subtree(spot: Spot) -> Iterator[Spot]:
