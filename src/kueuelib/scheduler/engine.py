@@ -24,7 +24,7 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue
-from kueuelib.scheduler.preemption.victims import Preemption
+from kueuelib.scheduler.preemption.victims import Preemption, home_of
 from kueuelib.scheduler.reasons import (
     BackingOff,
     ClusterQueueInactive,
@@ -35,6 +35,7 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.scheduler.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (
     LocalQueueStatus,
@@ -340,8 +341,9 @@ class Engine:
         )
         if not victims:
             return nothing
-        cohort = frozen.queues[holder.cluster_queue].spec.cohort
-        preemption = Preemption(key, holder.uid, workload, holder.cluster_queue, cohort, victims)
+        name = holder.cluster_queue
+        places = Snapshot(frozen).places({name, *map(home_of, victims)})
+        preemption = Preemption(key, holder.uid, workload, name, places, victims)
         return attrs.evolve(nothing, preemptions=(preemption,))
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:

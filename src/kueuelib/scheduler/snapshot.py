@@ -8,7 +8,7 @@ cycle never writes to frozen parts: `Snapshot` holds the differences and an undo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import pairwise
@@ -164,6 +164,10 @@ class Snapshot:
             found = leaf(queue.spec) if tree is None else tree.quota.queue(queue.spec)
             self._nodes[name] = found
         return found
+
+    def places(self, cluster_queues: Iterable[str]) -> dict[str, str]:
+        """The path from its root to each ClusterQueue, as `/root/cohort/queue`."""
+        return {name: self.node(self._queues[name]).place for name in cluster_queues}
 
     # --- changes
 

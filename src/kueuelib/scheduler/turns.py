@@ -23,7 +23,7 @@ from kueuelib.scheduler.check_rules import entries_of, passed_all, preempts_earl
 from kueuelib.scheduler.nomination import Entry, gave_up, propose
 from kueuelib.scheduler.pending import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
-from kueuelib.scheduler.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
     NoFlavors,
@@ -153,7 +153,7 @@ class Turns:
                 info.uid,
                 info.workload,
                 entry.head.cluster_queue,
-                entry.queue.spec.cohort,
+                self._snapshot.places({entry.head.cluster_queue, *map(home_of, victims)}),
                 victims,
             )
         )

@@ -73,7 +73,7 @@ def preemption(*, assumed: bool = True) -> Preemption:
     """The Workload has to make room for another one of its ClusterQueue."""
     other = decode(Workload, workload(uid="u9"))
     victim = Victim(attrs.evolve(holder(), assumed=assumed), Path.IN_CLUSTER_QUEUE)
-    return Preemption(ObjectKey("ns", "high"), "u9", other, "cq", "", (victim,))
+    return Preemption(ObjectKey("ns", "high"), "u9", other, "cq", {"cq": "/cq"}, (victim,))
 
 
 def running(version: int = 1, uid: str = "u1") -> Obj:

@@ -21,6 +21,7 @@ from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
+    make_cohort,
     make_condition,
     make_flavor,
     make_local_queue,
@@ -385,6 +386,19 @@ def test_messages_name_both_sides_and_the_path(cluster: Cluster) -> None:
         "couldn't assign flavors to pod set main: insufficient unused quota for gpu in flavor f, "
         "2 more needed. Pending the preemption of 1 workload(s)"
     )
+
+
+def test_messages_name_all_cohorts_on_the_way(cluster: Cluster) -> None:
+    cluster.tell(events.CohortChanged(make_cohort("left", parent="root")))
+    cluster.tell(events.CohortChanged(make_cohort("right", parent="root")))
+    cluster.queue("a", {"f": {"gpu": 2}}, cohort="left", preemption=RECLAIM)
+    cluster.queue("b", {"f": {"gpu": 0}}, cohort="right")
+    cluster.running("theirs", "b", 2)
+    cluster.submit("mine", "a", 2)
+    assert cluster.cycle() == ["-theirs"]
+    (preemption,) = cluster.told
+    message = preemption.message(preemption.victims[0])
+    assert message.endswith("preemptor path: /root/left/a; preemptee path: /root/right/b")
 
 
 def test_message_without_a_job_and_without_a_cohort(cluster: Cluster) -> None:

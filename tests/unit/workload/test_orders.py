@@ -59,7 +59,9 @@ def evict(uid: str, *, assumed: bool = True) -> Eviction:
         pods_ready=True,
     )
     victim = Victim(holder, Path.IN_CLUSTER_QUEUE)
-    return Eviction(victim, Preemption(ObjectKey("ns", "x"), "ux", WORKLOAD, "q", "", (victim,)))
+    return Eviction(
+        victim, Preemption(ObjectKey("ns", "x"), "ux", WORKLOAD, "q", {"q": "/q"}, (victim,))
+    )
 
 
 def evict_what_is_stored(uid: str) -> Eviction:

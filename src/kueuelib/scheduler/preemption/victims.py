@@ -63,6 +63,11 @@ class Victim:
         return self.holder.evicted
 
 
+def home_of(victim: Victim) -> str:
+    """The ClusterQueue in which a victim holds quota."""
+    return victim.holder.cluster_queue
+
+
 MOST_NAMED = 5
 """How many of the candidates that do not suffice a reason names; all are counted."""
 
@@ -97,7 +102,7 @@ class Preemption:
         uid: its UID.
         workload: the object that was evaluated.
         cluster_queue: the queue in which it waits.
-        cohort: the cohort of that queue, empty for none; that of the victims as well.
+        places: that queue and those of the victims, each with the path to it: `/root/cohort/queue`.
         victims: who has to leave, those on their way out included.
     """
 
@@ -105,7 +110,7 @@ class Preemption:
     uid: str
     workload: Workload
     cluster_queue: str
-    cohort: str
+    places: Mapping[str, str]
     victims: tuple[Victim, ...]
 
     def message(self, victim: Victim) -> str:
@@ -114,8 +119,8 @@ class Preemption:
         return (
             f"Preempted to accommodate a workload (UID: {self.uid or 'UNKNOWN'}, "
             f"JobUID: {job_uid}) due to {victim.path.words}; "
-            f"preemptor path: {self._path(self.cluster_queue)}; "
-            f"preemptee path: {self._path(victim.holder.cluster_queue)}"
+            f"preemptor path: {self.places[self.cluster_queue]}; "
+            f"preemptee path: {self.places[victim.holder.cluster_queue]}"
         )
 
     def ranks(self, victim: Victim) -> str:
@@ -125,6 +130,3 @@ class Preemption:
             f"preemptor effective priority: {mine} (base: {mine}, boost: 0); "
             f"preemptee effective priority: {other} (base: {other}, boost: 0)"
         )
-
-    def _path(self, cluster_queue: str) -> str:
-        return f"/{self.cohort}/{cluster_queue}" if self.cohort else f"/{cluster_queue}"

@@ -64,6 +64,11 @@ class QuotaNode:
     def _parent(self) -> QuotaNode | None:
         return self.ancestors[0] if self.ancestors else None
 
+    @property
+    def place(self) -> str:
+        """The names on the way from the root, as messages show them: `/root/cohort/queue`."""
+        return "".join(f"/{node.name}" for node in reversed(self.path))
+
     def steps(self, pair: FlavorResource) -> tuple[Step, ...]:
         """The quota of one pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
         found = self._steps.get(pair)
