@@ -25,6 +25,7 @@ from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
+    make_cohort,
     make_condition,
     make_flavor,
     make_local_queue,
@@ -217,11 +218,22 @@ def _drain(engine: Engine) -> list[float]:
         spent.append(time.thread_time() - start)
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["cohorts of ten", "one cohort"])
-def test_time_per_cycle_after_one_change(together: bool) -> None:
+def plant(engine: Engine, queues: int) -> None:
+    """Puts the cohorts of ten ClusterQueues each into a tree: ten of them below each of ten."""
+    for number in range(queues // 10):
+        parent = f"middle{number // 10}"
+        engine.observe(events.CohortChanged(make_cohort(parent, parent="root")), 0.0)
+        engine.observe(events.CohortChanged(make_cohort(f"c{number}", parent=parent)), 0.0)
+
+
+@pytest.mark.parametrize("where", ["cohorts of ten", "one cohort", "a tree of ten by ten by ten"])
+def test_time_per_cycle_after_one_change(where: str) -> None:
     rows = []
     for queues in (10, 100, 1000):
-        engine = engine_with(queues, 1 if together else queues // 10, 10, 0, "StrictFIFO")
+        cohorts = 1 if where == "one cohort" else queues // 10
+        engine = engine_with(queues, cohorts, 10, 0, "StrictFIFO")
+        if where.startswith("a tree"):
+            plant(engine, queues)
         for queue in range(queues):
             for number in range(10):
                 found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
@@ -239,7 +251,6 @@ def test_time_per_cycle_after_one_change(together: bool) -> None:
             assert found_cycle is not None
             assert not found_cycle[0].admissions
         rows.append((f"{queues:,} ClusterQueues", _spread(spent)))
-    where = "one cohort" if together else "cohorts of ten"
     show(f"scheduler: one change and the cycle after it, a blocked head, {where}", rows)
 
 
