@@ -20,7 +20,8 @@ from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
 from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queues import Queues
-from kueuelib.scheduler.quota.forest import Forest, Spot, Table
+from kueuelib.scheduler.quota.forest import Forest
+from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
 from kueuelib.scheduler.scopes import Scopes, ScopeState
 from kueuelib.scheduler.shapes import Passing, ShapeGroup
 from kueuelib.scheduler.state import EffectsBuilder, State
@@ -36,6 +37,7 @@ _MUTABLE = frozenset(
         Facts,
         Forest,
         Grouping,
+        Ledger,
         Pending,
         Passing,
         PendingQueue,
@@ -57,31 +59,48 @@ _COPIED = _MUTABLE | _TABLES | {list, set, MethodType}
 
 def fork(engine: Engine) -> Engine:
     """A copy of an engine; neither notices what happens to the other one."""
-    return _copy(engine, {})
+    copies = _Copies()
+    found = copies.of(engine)
+    copies.fill()
+    return found
 
 
-def _copy(value: T, known: dict[int, Any]) -> T:
-    kind: Any = type(value)
-    if kind not in _COPIED:
-        return value
-    found: Any = value
-    if kind in _TABLES:
-        # All values of a table are of one kind.
-        first = next(iter(found.values()), None)
-        if type(first) not in _COPIED:
-            return kind(found)  # type: ignore[no-any-return]
-        return {key: _copy(one, known) for key, one in found.items()}  # type: ignore[return-value]
-    if kind is list or kind is set:
-        return found.copy()  # type: ignore[no-any-return]
-    if kind is MethodType:
-        bound: Any = MethodType(found.__func__, _copy(found.__self__, known))
-        return bound  # type: ignore[no-any-return]
-    copy = known.get(id(value))
-    if copy is None:
-        copy = known[id(value)] = kind.__new__(kind)
-        for name in _fields(kind, found):
-            setattr(copy, name, _copy(getattr(found, name), known))
-    return copy  # type: ignore[no-any-return]
+class _Copies:
+    """Copies of what may change; those of objects are filled in later, however long their chain."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Any] = {}
+        self._empty: list[tuple[Any, Any]] = []
+
+    def of(self, value: T) -> T:
+        """The copy of a value, or the value itself when it never changes."""
+        kind: Any = type(value)
+        if kind not in _COPIED:
+            return value
+        found: Any = value
+        if kind in _TABLES:
+            # All values of a table are of one kind.
+            first = next(iter(found.values()), None)
+            if type(first) not in _COPIED:
+                return kind(found)  # type: ignore[no-any-return]
+            return {key: self.of(one) for key, one in found.items()}  # type: ignore[return-value]
+        if kind is list or kind is set:
+            return found.copy()  # type: ignore[no-any-return]
+        if kind is MethodType:
+            bound: Any = MethodType(found.__func__, self.of(found.__self__))
+            return bound  # type: ignore[no-any-return]
+        copy = self._known.get(id(value))
+        if copy is None:
+            copy = self._known[id(value)] = kind.__new__(kind)
+            self._empty.append((found, copy))
+        return copy  # type: ignore[no-any-return]
+
+    def fill(self) -> None:
+        """Fills in all copies that were made."""
+        while self._empty:
+            found, copy = self._empty.pop()
+            for name in _fields(type(found), found):
+                setattr(copy, name, self.of(getattr(found, name)))
 
 
 def _fields(kind: type, value: Any) -> tuple[str, ...]:

@@ -13,90 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-import attrs
-
-from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
+from kueuelib.scheduler.amounts import Amounts, FlavorResource, Limits
 from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
-from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.arithmetic import Step
+from kueuelib.scheduler.quota.ledger import Ledger, Spot
 from kueuelib.scheduler.quota.node import CohortRow, QuotaTree, cohort_key
 from kueuelib.scheduler.snapshot import FrozenQueue, FrozenTree
-
-
-@attrs.define(eq=False)
-class Spot:
-    """One node.
-
-    Attributes:
-        name: its name.
-        key: what it is known by; see `kueuelib.scheduler.quota.node.cohort_key`.
-        above: the cohort that it names as the one above, empty for none.
-        parent: the cohort that it lends to; None also when it is cut off.
-        limits: its own quota.
-        quota: the same with what its children lend it, for every pair that is listed below.
-        listed: how often each pair is listed by the node itself and by its children.
-        weight: what its share of borrowed quota is divided by.
-        height: see `QuotaNode`.
-        counts: whether it has an object; of a ClusterQueue, whether it can admit.
-        queues: the ClusterQueues that name it, by name.
-        cohorts: the cohorts that name it as the one above, by name.
-        borrowers: per flavor and resource the keys of its children that borrow.
-        changes: of a root, when something else than usage changed last in its tree.
-        stale: of a root, the nodes of its tree that changed since it was frozen.
-        frozen: of a root, its tree as it was frozen last.
-    """
-
-    name: str
-    key: str
-    above: str = ""
-    parent: Spot | None = None
-    limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
-    quota: dict[FlavorResource, Limits] = attrs.field(factory=dict)
-    listed: dict[FlavorResource, int] = attrs.field(factory=dict)
-    weight: Fraction = Fraction(1)
-    height: int = 0
-    counts: bool = False
-    queues: dict[str, Spot] = attrs.field(factory=dict)
-    cohorts: dict[str, Spot] = attrs.field(factory=dict)
-    borrowers: dict[FlavorResource, frozenset[str]] = attrs.field(factory=dict)
-    changes: int = 0
-    stale: dict[str, Spot] = attrs.field(factory=dict)
-    frozen: FrozenTree | None = None
-
-    @property
-    def path(self) -> list[Spot]:
-        """The node and the cohorts above it, the root last."""
-        found = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return found
-
-    @property
-    def root(self) -> Spot:
-        """The top of its tree."""
-        found = self
-        while found.parent is not None:
-            found = found.parent
-        return found
-
-
-class Table(dict[str, int]):
-    """What all nodes use of one pair, by key; nothing unless it says otherwise."""
-
-    __slots__ = ()
-
-    def __missing__(self, key: str) -> int:
-        return 0
 
 
 class Forest:
     """All ClusterQueues and cohorts."""
 
     def __init__(self) -> None:
-        self._spots: dict[str, Spot] = {}
-        self._used: dict[FlavorResource, Table] = {}
-        self._steps: dict[tuple[str, FlavorResource], tuple[Step, ...]] = {}
+        self._ledger = Ledger()
         self._changes = 0
+
+    @property
+    def _spots(self) -> dict[str, Spot]:
+        return self._ledger.spots
 
     # --- ClusterQueues
 
@@ -113,7 +46,7 @@ class Forest:
         spot.quota, spot.counts = dict(spec.limits), active
         self._spots[spec.name] = spot
         for pair, amount in used.items():
-            self._add(spot, pair, amount)
+            self._ledger.add(spot, pair, amount)
         if spec.cohort:
             cohort = self._cohort(spec.cohort)
             cohort.queues[spec.name] = spot
@@ -121,15 +54,13 @@ class Forest:
 
     def drop_queue(self, name: str) -> None:
         """Forgets a ClusterQueue; nothing happens when it is not known."""
-        spot = self._spots.pop(name, None)
-        self._steps.clear()
+        spot = self._spots.get(name)
         if spot is not None and spot.parent is not None:
             cohort = spot.parent
             del cohort.queues[name]
             self._unlink(spot)
             self._prune(cohort)
-        for table in self._used.values():
-            table.pop(name, None)
+        self._ledger.forget(name)
 
     def set_active(self, name: str, *, active: bool) -> None:
         """A ClusterQueue can admit workloads from now on, or cannot any more."""
@@ -154,11 +85,11 @@ class Forest:
         """
         spot = self._spots[name]
         for pair, amount in amounts.items():
-            self._add(spot, pair, sign * amount)
+            self._ledger.add(spot, pair, sign * amount)
 
     def available(self, name: str, pair: FlavorResource) -> int:
         """What a ClusterQueue could use more, now; never negative."""
-        return max(0, arithmetic.available_along(self._steps_of(name, pair), self._table(pair)))
+        return max(0, self._ledger.available(name, pair))
 
     def borrows(self, name: str, pair: FlavorResource) -> bool:
         """Whether a ClusterQueue, or a cohort above it that can, borrows."""
@@ -175,7 +106,7 @@ class Forest:
         """Takes over a new or changed Cohort."""
         spot = self._cohort(spec.name)
         spot.counts, spot.weight = True, spec.weight
-        self._own(spot, spec.limits)
+        self._ledger.own(spot, spec.limits)
         self._move(spot, spec.parent)
         self._changed(spot)
 
@@ -184,7 +115,7 @@ class Forest:
         spot = self._spots.get(cohort_key(name))
         if spot is not None:
             spot.counts, spot.weight = False, Fraction(1)
-            self._own(spot, {})
+            self._ledger.own(spot, {})
             self._move(spot, "")
             self._changed(spot)
             self._prune(spot)
@@ -268,7 +199,7 @@ class Forest:
             root.frozen = FrozenTree(
                 QuotaTree(root.name, rows),
                 {name: part(name) for name in names},
-                {spot.key: dict(self._usage(spot)) for spot in spots},
+                {spot.key: dict(self._ledger.used(spot)) for spot in spots},
                 {spot.key: dict(spot.borrowers) for spot in spots},
             )
         elif stale:
@@ -278,7 +209,7 @@ class Forest:
                 if key in members:
                     members[key] = part(key)
                 else:
-                    used[key], borrowers[key] = dict(self._usage(spot)), dict(spot.borrowers)
+                    used[key], borrowers[key] = dict(self._ledger.used(spot)), dict(spot.borrowers)
             root.frozen = FrozenTree(known.quota, members, used, borrowers)
         stale.clear()
         assert root.frozen is not None, "it was made"
@@ -296,9 +227,7 @@ class Forest:
     def _prune(self, cohort: Spot) -> None:
         """Forgets a cohort that has no object and that nobody names."""
         if not (cohort.counts or cohort.queues or cohort.cohorts):
-            self._spots.pop(cohort.key, None)
-            for table in self._used.values():
-                table.pop(cohort.key, None)
+            self._ledger.forget(cohort.key)
 
     def _move(self, spot: Spot, above: str) -> None:
         """Lets a cohort name another one as the one above."""
@@ -321,30 +250,15 @@ class Forest:
             self._prune(before)
 
     def _link(self, spot: Spot, parent: Spot) -> None:
-        """Lets a node lend to its parent, which provides what it uses beyond its own."""
-        spot.parent, spot.frozen = parent, None
+        spot.frozen = None
         spot.stale.clear()
-        self._steps.clear()
-        for pair, quota in spot.quota.items():
-            self._list(parent, pair)
-            self._lend(parent, pair, quota.lendable)
-        for pair, used in tuple(self._usage(spot)):
-            self._add(parent, pair, spot.quota.get(pair, NO_LIMITS).beyond(used))
-            self._note(spot, pair)
+        self._ledger.connect(spot, parent)
         self._settle(parent)
 
     def _unlink(self, spot: Spot) -> None:
         parent = spot.parent
         assert parent is not None, "it is linked"
-        for pair, used in tuple(self._usage(spot)):
-            self._add(parent, pair, -spot.quota.get(pair, NO_LIMITS).beyond(used))
-        for pair, quota in spot.quota.items():
-            self._lend(parent, pair, -quota.lendable)
-            self._unlist(parent, pair)
-        for pair in tuple(parent.borrowers):
-            self._set_borrower(parent, spot.key, pair, borrows=False)
-        spot.parent = None
-        self._steps.clear()
+        self._ledger.disconnect(spot)
         self._changed(spot)
         self._settle(parent)
 
@@ -366,108 +280,6 @@ class Forest:
         self._changes += 1
         root = spot.root
         root.changes, root.frozen = self._changes, None
-
-    # --- quota and usage
-
-    def _own(self, spot: Spot, limits: Mapping[FlavorResource, Limits]) -> None:
-        """Gives a cohort other quota of its own."""
-        for pair in limits:
-            self._list(spot, pair)
-        for pair in {**spot.limits, **limits}:
-            old, new = spot.limits.get(pair, NO_LIMITS), limits.get(pair, NO_LIMITS)
-            lent = spot.quota[pair].nominal - old.nominal
-            self._set_quota(spot, pair, attrs.evolve(new, nominal=new.nominal + lent))
-        for pair in spot.limits:
-            self._unlist(spot, pair)
-        spot.limits = limits
-
-    def _list(self, spot: Spot, pair: FlavorResource) -> None:
-        """A cohort or one of its children lists a pair."""
-        for here in spot.path:
-            here.listed[pair] = here.listed.get(pair, 0) + 1
-            if here.listed[pair] > 1:
-                return
-            here.quota[pair] = NO_LIMITS
-
-    def _unlist(self, spot: Spot, pair: FlavorResource) -> None:
-        """Takes back what `_list` did; nothing may be lent by then."""
-        for here in spot.path:
-            here.listed[pair] -= 1
-            if here.listed[pair]:
-                return
-            del here.listed[pair], here.quota[pair]
-
-    def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
-        """Lets a child lend more to a cohort."""
-        quota = cohort.quota[pair]
-        self._set_quota(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
-
-    def _set_quota(self, spot: Spot, pair: FlavorResource, quota: Limits) -> None:
-        """Changes the quota of a subtree, and what follows from it above."""
-        here: Spot | None = spot
-        while here is not None:
-            before, used = here.quota[pair], self._table(pair)[here.key]
-            if quota == before:
-                return
-            self._steps.clear()
-            here.quota[pair] = quota
-            self._note(here, pair)
-            here = here.parent
-            if here is not None:
-                self._add(here, pair, quota.beyond(used) - before.beyond(used))
-                above = here.quota[pair]
-                lent = above.nominal + quota.lendable - before.lendable
-                quota = attrs.evolve(above, nominal=lent)
-
-    def _table(self, pair: FlavorResource) -> Table:
-        found = self._used.get(pair)
-        if found is None:
-            found = self._used[pair] = Table()
-        return found
-
-    def _usage(self, spot: Spot) -> Iterator[tuple[FlavorResource, int]]:
-        """What a node uses, without zeros."""
-        for pair, table in self._used.items():
-            if table[spot.key]:
-                yield pair, table[spot.key]
-
-    def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
-        """The quota of a pair from a node up, remembered until any quota changes."""
-        found = self._steps.get((key, pair))
-        if found is None:
-            found = arithmetic.steps_up(self._spots[key].path, pair)
-            self._steps[key, pair] = found
-        return found
-
-    def _add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
-        """Changes what a node uses, and remembers what that changed."""
-        steps, table = self._steps_of(spot.key, pair), self._table(pair)
-        changed = arithmetic.add_along(steps, amount, table)
-        stale = self._spots[steps[-1].key].stale
-        for index in range(changed):
-            here = self._spots[steps[index].key]
-            stale[here.key] = here
-            if here.parent is not None:
-                borrows = table[here.key] > steps[index].nominal
-                self._set_borrower(here.parent, here.key, pair, borrows=borrows)
-
-    def _note(self, spot: Spot, pair: FlavorResource) -> None:
-        """Remembers whether a node uses more than its subtree owns."""
-        if spot.parent is not None:
-            nominal = spot.quota.get(pair, NO_LIMITS).nominal
-            borrows = self._table(pair)[spot.key] > nominal
-            self._set_borrower(spot.parent, spot.key, pair, borrows=borrows)
-
-    def _set_borrower(self, parent: Spot, key: str, pair: FlavorResource, *, borrows: bool) -> None:
-        known = parent.borrowers.get(pair, frozenset())
-        if borrows is (key in known):
-            return
-        found = known | {key} if borrows else known - {key}
-        if found:
-            parent.borrowers[pair] = found
-        else:
-            del parent.borrowers[pair]
-        parent.root.stale[parent.key] = parent
 
 
 def _row(spot: Spot) -> CohortRow:

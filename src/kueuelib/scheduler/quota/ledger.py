@@ -1,0 +1,241 @@
+"""What the nodes of all quota trees own and use as they are now.
+
+Sums are kept along the way from a node to its root, so that every change costs the depth of the
+tree. `kueuelib.scheduler.quota.forest` knows who is below whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+import attrs
+
+from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource, Limits
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.arithmetic import Step
+from kueuelib.scheduler.snapshot import FrozenTree
+
+
+@attrs.define(eq=False)
+class Spot:
+    """One node.
+
+    Attributes:
+        name: its name.
+        key: what it is known by; see `kueuelib.scheduler.quota.node.cohort_key`.
+        above: the cohort that it names as the one above, empty for none.
+        parent: the cohort that it lends to; None also when it is cut off.
+        limits: its own quota.
+        quota: the same with what its children lend it, for every pair that is listed below.
+        listed: how often each pair is listed by the node itself and by its children.
+        pairs: of what it used anything since it came.
+        weight: what its share of borrowed quota is divided by.
+        height: see `QuotaNode`.
+        counts: whether it has an object; of a ClusterQueue, whether it can admit.
+        queues: the ClusterQueues that name it, by name.
+        cohorts: the cohorts that name it as the one above, by name.
+        borrowers: per flavor and resource the keys of its children that borrow.
+        changes: of a root, when something else than usage changed last in its tree.
+        stale: of a root, the nodes of its tree that changed since it was frozen.
+        frozen: of a root, its tree as it was frozen last.
+    """
+
+    name: str
+    key: str
+    above: str = ""
+    parent: Spot | None = None
+    limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
+    quota: dict[FlavorResource, Limits] = attrs.field(factory=dict)
+    listed: dict[FlavorResource, int] = attrs.field(factory=dict)
+    pairs: dict[FlavorResource, None] = attrs.field(factory=dict)
+    weight: Fraction = Fraction(1)
+    height: int = 0
+    counts: bool = False
+    queues: dict[str, Spot] = attrs.field(factory=dict)
+    cohorts: dict[str, Spot] = attrs.field(factory=dict)
+    borrowers: dict[FlavorResource, frozenset[str]] = attrs.field(factory=dict)
+    changes: int = 0
+    stale: dict[str, Spot] = attrs.field(factory=dict)
+    frozen: FrozenTree | None = None
+
+    @property
+    def path(self) -> list[Spot]:
+        """The node and the cohorts above it, the root last."""
+        found = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found
+
+    @property
+    def root(self) -> Spot:
+        """The top of its tree."""
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        return found
+
+
+class Table(dict[str, int]):
+    """What all nodes use of one pair, by key; nothing unless it says otherwise."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+class Ledger:
+    """The sums of all nodes.
+
+    Attributes:
+        spots: the nodes, by key. To be changed by the forest only.
+    """
+
+    def __init__(self) -> None:
+        self.spots: dict[str, Spot] = {}
+        self._used: dict[FlavorResource, Table] = {}
+        self._steps: dict[tuple[str, FlavorResource], tuple[Step, ...]] = {}
+
+    def forget(self, key: str) -> None:
+        """Removes a node that nothing is connected with."""
+        spot = self.spots.pop(key, None)
+        for pair in spot.pairs if spot is not None else ():
+            self._used[pair].pop(key, None)
+        self._steps.clear()
+
+    # --- usage
+
+    def used(self, spot: Spot) -> Iterator[tuple[FlavorResource, int]]:
+        """What a node uses, without zeros."""
+        for pair in spot.pairs:
+            amount = self._used[pair][spot.key]
+            if amount:
+                yield pair, amount
+
+    def available(self, key: str, pair: FlavorResource) -> int:
+        """What a node could use more, now; negative when it or a node above uses too much."""
+        return arithmetic.available_along(self._steps_of(key, pair), self._table(pair))
+
+    def add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
+        """Changes what a node uses, and remembers what that changed."""
+        steps, table = self._steps_of(spot.key, pair), self._table(pair)
+        changed = arithmetic.add_along(steps, amount, table)
+        stale = self.spots[steps[-1].key].stale
+        for index in range(changed):
+            here = self.spots[steps[index].key]
+            stale[here.key] = here
+            here.pairs[pair] = None
+            if here.parent is not None:
+                borrows = table[here.key] > steps[index].nominal
+                _set_borrower(here.parent, here.key, pair, borrows=borrows)
+
+    def _table(self, pair: FlavorResource) -> Table:
+        found = self._used.get(pair)
+        if found is None:
+            found = self._used[pair] = Table()
+        return found
+
+    def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
+        """The quota of a pair from a node up, remembered until any quota changes."""
+        found = self._steps.get((key, pair))
+        if found is None:
+            found = arithmetic.steps_up(self.spots[key].path, pair)
+            self._steps[key, pair] = found
+        return found
+
+    # --- quota
+
+    def connect(self, spot: Spot, parent: Spot) -> None:
+        """Lets a node lend to its parent, which provides what it uses beyond its own."""
+        spot.parent = parent
+        self._steps.clear()
+        for pair, quota in spot.quota.items():
+            self._list(parent, pair)
+            self._lend(parent, pair, quota.lendable)
+        for pair, used in tuple(self.used(spot)):
+            self.add(parent, pair, spot.quota.get(pair, NO_LIMITS).beyond(used))
+            self._note(spot, pair)
+
+    def disconnect(self, spot: Spot) -> None:
+        """Takes back what `connect` did, as far as it is still so."""
+        parent = spot.parent
+        assert parent is not None, "it is connected"
+        for pair, used in tuple(self.used(spot)):
+            self.add(parent, pair, -spot.quota.get(pair, NO_LIMITS).beyond(used))
+        for pair, quota in spot.quota.items():
+            self._lend(parent, pair, -quota.lendable)
+            self._unlist(parent, pair)
+        for pair in tuple(parent.borrowers):
+            _set_borrower(parent, spot.key, pair, borrows=False)
+        spot.parent = None
+        self._steps.clear()
+
+    def own(self, cohort: Spot, limits: Mapping[FlavorResource, Limits]) -> None:
+        """Gives a cohort other quota of its own."""
+        for pair in limits:
+            self._list(cohort, pair)
+        for pair in {**cohort.limits, **limits}:
+            old, new = cohort.limits.get(pair, NO_LIMITS), limits.get(pair, NO_LIMITS)
+            lent = cohort.quota[pair].nominal - old.nominal
+            self._set(cohort, pair, attrs.evolve(new, nominal=new.nominal + lent))
+        for pair in cohort.limits:
+            self._unlist(cohort, pair)
+        cohort.limits = limits
+
+    def _list(self, cohort: Spot, pair: FlavorResource) -> None:
+        """A cohort or one of its children lists a pair."""
+        for here in cohort.path:
+            here.listed[pair] = here.listed.get(pair, 0) + 1
+            if here.listed[pair] > 1:
+                return
+            here.quota[pair] = NO_LIMITS
+
+    def _unlist(self, cohort: Spot, pair: FlavorResource) -> None:
+        """Takes back what `_list` did; nothing may be lent by then."""
+        for here in cohort.path:
+            here.listed[pair] -= 1
+            if here.listed[pair]:
+                return
+            del here.listed[pair], here.quota[pair]
+
+    def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
+        """Lets a child lend more to a cohort."""
+        quota = cohort.quota[pair]
+        self._set(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
+
+    def _set(self, cohort: Spot, pair: FlavorResource, quota: Limits) -> None:
+        """Changes the quota of a subtree, and what follows from it above."""
+        here: Spot | None = cohort
+        while here is not None:
+            before, used = here.quota[pair], self._table(pair)[here.key]
+            if quota == before:
+                return
+            self._steps.clear()
+            here.quota[pair] = quota
+            self._note(here, pair)
+            here = here.parent
+            if here is not None:
+                self.add(here, pair, quota.beyond(used) - before.beyond(used))
+                above = here.quota[pair]
+                lent = above.nominal + quota.lendable - before.lendable
+                quota = attrs.evolve(above, nominal=lent)
+
+    def _note(self, spot: Spot, pair: FlavorResource) -> None:
+        """Remembers whether a node uses more than its subtree owns."""
+        if spot.parent is not None:
+            nominal = spot.quota.get(pair, NO_LIMITS).nominal
+            borrows = self._table(pair)[spot.key] > nominal
+            _set_borrower(spot.parent, spot.key, pair, borrows=borrows)
+
+
+def _set_borrower(parent: Spot, key: str, pair: FlavorResource, *, borrows: bool) -> None:
+    known = parent.borrowers.get(pair, frozenset())
+    if borrows is (key in known):
+        return
+    found = known | {key} if borrows else known - {key}
+    if found:
+        parent.borrowers[pair] = found
+    else:
+        del parent.borrowers[pair]
+    parent.root.stale[parent.key] = parent
