@@ -258,18 +258,24 @@ class Cache:
 
     def freeze(self, names: Iterable[str]) -> Frozen:
         """The frozen parts of these ClusterQueues and of their trees."""
-        queues: dict[str, FrozenQueue] = {}
+        parts: list[Mapping[str, FrozenQueue]] = []
         trees: dict[str, FrozenTree] = {}
         for name in names:
             state = self._queues.get(name)
             if state is None:
                 continue
-            queues[name] = state.freeze()
             cohort = state.spec.cohort
-            if cohort and cohort not in trees:
+            if not cohort:
+                parts.append({name: state.freeze()})
+            elif cohort not in trees:
                 tree = self.forest.freeze(cohort, self._part)
                 trees.update(dict.fromkeys(tree.quota.rows, tree))
-                queues.update(tree.members)
+                parts.append(tree.members)
+        queues: Mapping[str, FrozenQueue]
+        if len(parts) == 1:
+            queues = parts[0]  # shared as it is: a copy would cost all members of a large tree
+        else:
+            queues = {name: queue for part in parts for name, queue in part.items()}
         return Frozen(queues, trees, self._flavors, self._late_checks)
 
     def freeze_tree(self, cohort: str) -> Frozen | None:
