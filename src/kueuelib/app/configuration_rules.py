@@ -62,8 +62,6 @@ def check(found: Configuration, source: str) -> None:
         _check_pods_ready(found.wait_for_pods_ready, source)
     if found.fair_sharing:
         check_fair_sharing(found.fair_sharing, source)
-        if found.fair_sharing.enable:
-            raise _missing(source, "fairSharing")
     if found.admission_fair_sharing:
         check_admission_fair_sharing(found.admission_fair_sharing, source)
         raise _missing(source, "admissionFairSharing")

@@ -10,10 +10,8 @@ import attrs
 
 from kueuelib.app.decoding import Duration
 from kueuelib.errors import ConfigError
+from kueuelib.scheduler.settings import BOTH_STRATEGIES, FINAL_SHARE, INITIAL_SHARE
 
-FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
-INITIAL_SHARE: Final = "LessThanInitialShare"
-BOTH_STRATEGIES: Final = (FINAL_SHARE, INITIAL_SHARE)
 _STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), BOTH_STRATEGIES)
 
 

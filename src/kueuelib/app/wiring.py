@@ -42,7 +42,7 @@ from kueuelib.runtime.webhook.certs import host_names, server_context, service_n
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
 
 USER_AGENT = f"kueuelib/{__version__}"
@@ -254,11 +254,15 @@ def job_settings(configuration: Configuration) -> JobSettings:
 
 def engine_settings(configuration: Configuration) -> Settings:
     """What the configuration says about decisions."""
+    sharing = configuration.fair_sharing
+    found = Settings(
+        fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None
+    )
     waiting = pods_ready(configuration)
     if waiting is None:
-        return Settings()
+        return found
     timestamp = waiting.requeuing_strategy.timestamp
-    return Settings(queue_timestamp=timestamp, block_admission=waiting.blocks)
+    return attrs.evolve(found, queue_timestamp=timestamp, block_admission=waiting.blocks)
 
 
 def life_settings(configuration: Configuration) -> LifeSettings:

@@ -16,7 +16,6 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.scheduler.amounts import Amounts
-from kueuelib.scheduler.cohort_status import cohort_status as numbers_of
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
@@ -59,7 +58,7 @@ class CohortReconciler:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Brings gauges and status in line."""
         name = key.name
-        numbers = numbers_of(self._engine.cache, name)
+        numbers = self._engine.cohort_status(name)
         if numbers is None:
             self._metrics.forget(name)
         else:

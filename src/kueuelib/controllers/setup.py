@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import attrs
 
@@ -22,6 +23,7 @@ from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.orders import Orders
 from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -41,16 +43,12 @@ from kueuelib.runtime.predicates import generation_changed
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Effects
-from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
 
 STATUS_DELAY = 0.02
 """Seconds in which several changes of a queue become one look at it."""
-
-COHORT_DELAY = 1.0
-"""The same for a cohort, which changes with every queue below it."""
 
 
 @attrs.frozen
@@ -185,13 +183,12 @@ def setup(
                 client, cohorts, engine, CohortMetrics(telemetry), recorder, clock=clock
             ),
         )
-        .watches(cohorts, lambda delta: _touched_by_cohort(engine.cache.forest, delta))
-        .watches(
-            informers.cluster_queues,
-            lambda delta: _touched_by_queue(engine.cache.forest, delta),
-            generation_changed,
-        )
+        .watches(cohorts, partial(above, engine))
+        .watches(informers.cluster_queues, partial(above, engine), generation_changed)
     )
+    trees = TreeWatch(engine, cohort, cluster_queue)
+    informers.cluster_queues.add_handler(trees.quota_changed)
+    cohorts.add_handler(trees.quota_changed)
     local_queue = (
         controller(
             kinds.LOCAL_QUEUES,
@@ -230,9 +227,7 @@ def setup(
         if effects.cluster_queues and cluster_queue.listening:
             keys = (ObjectKey("", name) for name in effects.cluster_queues)
             cluster_queue.enqueue(*keys, after=STATUS_DELAY)
-        if effects.cluster_queues and cohort.listening:
-            names = {above for name in effects.cluster_queues for above in engine.cohorts(name)}
-            cohort.enqueue(*(ObjectKey("", name) for name in sorted(names)), after=COHORT_DELAY)
+        trees.usage_changed(effects.cluster_queues)
         if effects.local_queues and local_queue.listening:
             local_queue.enqueue(*effects.local_queues, after=STATUS_DELAY)
         if effects.workloads and workload.listening:
@@ -275,25 +270,6 @@ def _attach(feed: Feed, informers: Informers, cache: Cache) -> None:
     feed.attach(cache.informer(kinds.NAMESPACES), sources.NAMESPACES)
     feed.attach(cache.informer(kinds.LIMIT_RANGES), sources.LIMIT_RANGES)
     feed.attach(cache.informer(kinds.RUNTIME_CLASSES), sources.RUNTIME_CLASSES)
-
-
-def _touched_by_cohort(forest: Forest, delta: Delta[Obj]) -> Iterator[ObjectKey]:
-    """The cohorts that show something else when a Cohort changes: above, below and itself."""
-    for name in forest.cohorts_below(delta.key.name):
-        yield ObjectKey("", name)
-    for obj in (delta.old, delta.new):
-        parent = ((obj or {}).get("spec") or {}).get("parentName")
-        for name in forest.path(parent) if parent else ():
-            yield ObjectKey("", name)
-
-
-def _touched_by_queue(forest: Forest, delta: Delta[Obj]) -> Iterator[ObjectKey]:
-    """The cohorts above a ClusterQueue, and those that were above it before."""
-    for obj in (delta.old, delta.new):
-        spec = (obj or {}).get("spec") or {}
-        cohort = spec.get("cohortName") or spec.get("cohort")
-        for name in forest.path(cohort) if cohort else ():
-            yield ObjectKey("", name)
 
 
 def _flavors_of(delta: Delta[Obj]) -> Iterator[ObjectKey]:

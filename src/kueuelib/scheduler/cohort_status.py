@@ -6,6 +6,7 @@ import attrs
 
 from kueuelib.scheduler.amounts import Amounts, total_of
 from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.weighted_share import share_of_cohort
 
 
 @attrs.frozen
@@ -29,13 +30,19 @@ class CohortStatus:
     quota: Amounts
     reserved: Amounts
     admitted: int
-    share: float | None = None
+    share: float | None
 
 
-def cohort_status(cache: Cache, name: str) -> CohortStatus | None:
-    """The numbers of a cohort; None when no object has the name and nobody uses it.
+def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortStatus | None:
+    """The numbers of a cohort; costs the number of ClusterQueues below.
 
-    Costs the number of ClusterQueues below.
+    Args:
+        cache: knows the trees.
+        name: the cohort.
+        shares: whether fair sharing is on.
+
+    Returns:
+        None when no object has the name and nobody uses it.
     """
     forest = cache.forest
     quota = forest.subtree_quota(name)
@@ -51,4 +58,5 @@ def cohort_status(cache: Cache, name: str) -> CohortStatus | None:
         quota={pair: limits.nominal for pair, limits in quota.items()},
         reserved=total_of(state.tally.reserved for state in states),
         admitted=sum(state.tally.admitted for state in states),
+        share=share_of_cohort(cache, name) if shares else None,
     )

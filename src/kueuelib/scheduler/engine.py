@@ -19,6 +19,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.activity import UNKNOWN, Activity
 from kueuelib.scheduler.cache import Cache
 from kueuelib.scheduler.cluster_queue import Tally
+from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
@@ -43,6 +44,7 @@ from kueuelib.scheduler.status import (
     local_queue_status,
     queue_status,
 )
+from kueuelib.scheduler.weighted_share import share_of_queue
 from kueuelib.scheduler.workload_info import WorkloadInfo, holder_of
 
 
@@ -79,6 +81,11 @@ class Engine:
         self._cache = self._state.cache
         self._queues = self._state.queues
         self._making_room: dict[ObjectKey, None] = {}
+
+    @property
+    def shares_fairly(self) -> bool:
+        """Whether statuses have shares."""
+        return self._settings.fair_sharing is not None
 
     @property
     def cache(self) -> Cache:
@@ -247,7 +254,12 @@ class Engine:
         state, queue = self._cache.state(name), self._queues.queue(name)
         if state is None or queue is None:
             return None
-        return queue_status(state.spec, state.tally, queue.counts())
+        share = share_of_queue(self._cache, name) if self.shares_fairly else None
+        return queue_status(state.spec, state.tally, queue.counts(), share)
+
+    def cohort_status(self, name: str) -> CohortStatus | None:
+        """The numbers of a cohort; None when no object has the name and nobody uses it."""
+        return cohort_status(self._cache, name, shares=self.shares_fairly)
 
     def cohorts(self, name: str) -> tuple[str, ...]:
         """The cohorts above a ClusterQueue, the root last; empty when it does not exist."""

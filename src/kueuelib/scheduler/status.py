@@ -40,7 +40,7 @@ class QueueStatus:
     admitted: int
     reservation: tuple[FlavorUsage, ...]
     usage: tuple[FlavorUsage, ...]
-    share: float | None = None
+    share: float | None
 
 
 @attrs.frozen
@@ -54,8 +54,8 @@ class LocalQueueStatus:
     usage: tuple[LocalFlavorUsage, ...]
 
 
-def queue_status(spec: QueueSpec, tally: Tally, counts: Counts) -> QueueStatus:
-    """The status of a ClusterQueue."""
+def queue_status(spec: QueueSpec, tally: Tally, counts: Counts, share: float | None) -> QueueStatus:
+    """The status of a ClusterQueue; the arguments mean the same as its attributes."""
     return QueueStatus(
         pending=counts.active + counts.inadmissible,
         active=counts.active,
@@ -64,6 +64,7 @@ def queue_status(spec: QueueSpec, tally: Tally, counts: Counts) -> QueueStatus:
         admitted=tally.admitted,
         reservation=_usage(spec, tally.reserved),
         usage=_usage(spec, tally.used),
+        share=share,
     )
 
 

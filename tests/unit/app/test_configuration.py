@@ -14,6 +14,7 @@ from kueuelib.app.configuration import (
     parse_configuration,
 )
 from kueuelib.app.decoding import parse_duration
+from kueuelib.app.wiring import engine_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.http import parse_address
 
@@ -102,7 +103,6 @@ integrations:
             ],
         ),
         ({"fairSharing": {"preemptionStrategies": ["Least"]}}, ["[Least]"]),
-        ({"fairSharing": {"enable": True}}, ["fairSharing is not available"]),
         (
             {"admissionFairSharing": {"usageSamplingInterval": "0"}},
             ["admissionFairSharing.usageSamplingInterval is 0", "5m"],
@@ -164,7 +164,7 @@ def test_in_v1beta2_a_block_turns_its_feature_on() -> None:
     [
         ({"fairSharing": {}}, ["fairSharing.preemptionStrategies is missing", f"[{FINAL}]"]),
         ({"fairSharing": {"enable": True}}, ["fairSharing.enable is not a key", "remove the key"]),
-        ({"fairSharing": {"preemptionStrategies": [FINAL]}}, ["fairSharing is not available"]),
+        ({"fairSharing": {"preemptionStrategies": [INITIAL, INITIAL]}}, ["write one of"]),
         ({"fairSharing": []}, ["fairSharing must be a mapping"]),
         ({"waitForPodsReady": {}}, ["waitForPodsReady.timeout is missing", "5m"]),
         ({"waitForPodsReady": {"enable": False}}, ["waitForPodsReady.enable is not a key"]),
@@ -178,13 +178,19 @@ def test_a_mistake_in_v1beta2_names_the_key_and_the_fix(content: Any, want: list
         assert text in str(error.value)
 
 
-def test_fair_sharing_that_is_off_has_no_effect() -> None:
-    found = parse(fairSharing={"enable": False, "preemptionStrategies": [INITIAL]})
-    assert found.fair_sharing is not None
-    assert found.fair_sharing.strategies == (INITIAL,)
-    block = parse(fairSharing={}).fair_sharing
-    assert block is not None
-    assert block.strategies == (FINAL, INITIAL)
+def test_fair_sharing_is_on_where_the_version_says_so() -> None:
+    def strategies(found: Configuration) -> tuple[str, ...] | None:
+        sharing = engine_settings(found).fair_sharing
+        return None if sharing is None else sharing.strategies
+
+    assert strategies(parse()) is None
+    assert strategies(parse(fairSharing={"preemptionStrategies": [INITIAL]})) is None
+    assert strategies(parse(fairSharing={"enable": True})) == (FINAL, INITIAL)
+    only = {"preemptionStrategies": [INITIAL]}
+    assert strategies(parse(fairSharing={"enable": True, **only})) == (INITIAL,)
+    found = parse_new(fairSharing=only, waitForPodsReady={"timeout": "1m", "blockAdmission": True})
+    assert strategies(found) == (INITIAL,)
+    assert engine_settings(found).block_admission
 
 
 @pytest.mark.parametrize("head", [{}, {**HEAD, "kind": "Config"}, {**HEAD, "apiVersion": "v1"}])

@@ -24,6 +24,7 @@ from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.settings import Settings
 
 WAIT = 120.0
 
@@ -34,6 +35,7 @@ class World:
     def __init__(self, client: Client, server: ApiServer) -> None:
         self.client = client
         self.server = server
+        self.decisions = Settings()
         self.engine = Engine()
         self.telemetry = Telemetry()
         self.controllers: Controllers | None = None
@@ -41,7 +43,7 @@ class World:
     @contextlib.asynccontextmanager
     async def running(self, **settings: Any) -> AsyncIterator[Controllers]:
         """Runs a fresh manager for a while."""
-        self.engine, self.telemetry = Engine(), Telemetry()
+        self.engine, self.telemetry = Engine(self.decisions), Telemetry()
         manager, cache = Manager(stop_deadline=5.0), Cache(self.client)
         recorder = EventRecorder(self.client, "kueue")
         manager.add(Group.EVENTS, recorder)

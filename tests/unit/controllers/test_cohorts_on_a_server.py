@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api import kinds
 from kueuelib.api.crd import crd
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.settings import FairSharing, Settings
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -110,6 +111,51 @@ async def test_a_cycle_is_told_and_holds_up_its_members_only(world: World) -> No
         await world.patch(kinds.COHORTS, "x", {"spec": {"parentName": None}})
         await is_active("True", "Ready")
         await world.is_("held", "Admitted")
+
+
+async def test_shares_follow_usage_weights_and_quota_anywhere_in_the_tree(world: World) -> None:
+    world.decisions = Settings(fair_sharing=FairSharing())
+    await cohort(world, "top")
+    await world.create(
+        kinds.COHORTS, "team", {"parentName": "top", "fairSharing": {"weight": "0.3"}}
+    )
+    await world.queues(cpu="0", cohortName="team")
+    await world.cluster_queue("other", cpu="4", cohortName="top")
+    async with world.running():
+
+        async def shares(**wanted: int) -> None:
+            async def reached() -> bool:
+                found = {
+                    name: (await world.get(resource, name))["status"]["fairSharing"]
+                    for resource, name in (
+                        (kinds.COHORTS, "top"),
+                        (kinds.COHORTS, "team"),
+                        (kinds.CLUSTER_QUEUES, "cq"),
+                        (kinds.CLUSTER_QUEUES, "other"),
+                    )
+                    if name in wanted
+                }
+                assert found == {name: {"weightedShare": each} for name, each in wanted.items()}
+                return True
+
+            await world.until(reached)
+
+        await shares(top=0, team=0, cq=0, other=0)
+        await world.workload("first")
+        await shares(top=0, team=834, cq=250, other=0)
+        await becomes(world, 'kueue_cohort_weighted_share{cohort="team"} 833.33')
+        line = 'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="team"} 250.0'
+        await becomes(world, line)
+        await world.patch(kinds.COHORTS, "team", {"spec": {"fairSharing": {"weight": 0}}})
+        await shares(team=2**63 - 1, cq=250)
+        await becomes(world, 'kueue_cohort_weighted_share{cohort="team"} NaN')
+        row = {"name": "cpu", "nominalQuota": "8"}
+        flavors = [{"name": "default", "resources": [row]}]
+        groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+        await world.patch(kinds.CLUSTER_QUEUES, "other", {"spec": {"resourceGroups": groups}})
+        await shares(team=2**63 - 1, cq=125)
+        await world.patch(kinds.COHORTS, "team", {"spec": {"fairSharing": None}})
+        await shares(team=125)
 
 
 async def test_a_share_is_not_shown_while_fair_sharing_is_off(world: World) -> None:

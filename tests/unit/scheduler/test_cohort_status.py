@@ -7,7 +7,8 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import FlavorResource, Limits
 from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.cohort_status import cohort_status
+from kueuelib.scheduler.cohort_status import CohortStatus
+from kueuelib.scheduler.cohort_status import cohort_status as numbers_of
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
@@ -23,6 +24,10 @@ def cache_of(parents: dict[str, str], queues: dict[str, str]) -> Cache:
     for name, parent in parents.items():
         cache.set_cohort(CohortSpec(name, parent, limits={CPU: Limits(2)}))
     return cache
+
+
+def cohort_status(cache: Cache, name: str) -> CohortStatus | None:
+    return numbers_of(cache, name, shares=False)
 
 
 def hold(cache: Cache, name: str, queue: str, amount: int, *, admitted: bool = True) -> None:
