@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from typing import Final
 
 import attrs
 
@@ -85,6 +86,10 @@ class Table(dict[str, int]):
         return 0
 
 
+_UNUSED: Final = Table()
+"""For a pair that nobody uses; never changed."""
+
+
 class Ledger:
     """The sums of all nodes.
 
@@ -101,7 +106,10 @@ class Ledger:
         """Removes a node that nothing is connected with."""
         spot = self.spots.pop(key, None)
         for pair in spot.pairs if spot is not None else ():
-            self._used[pair].pop(key, None)
+            table = self._used[pair]
+            table.pop(key, None)
+            if not table:
+                del self._used[pair]
         self._steps.clear()
 
     # --- usage
@@ -115,7 +123,7 @@ class Ledger:
 
     def available(self, key: str, pair: FlavorResource) -> int:
         """What a node could use more, now; negative when it or a node above uses too much."""
-        return arithmetic.available_along(self._steps_of(key, pair), self._table(pair))
+        return arithmetic.available_along(self._steps_of(key, pair), self._used.get(pair, _UNUSED))
 
     def add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
         """Changes what a node uses, and remembers what that changed."""
