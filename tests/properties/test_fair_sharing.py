@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from cycle_model import Cycle
 from hypothesis import given, note, settings
@@ -13,6 +14,7 @@ from preemption_worlds import Replay
 from quota_model import World
 from tree_worlds import STRATEGIES, tree_world
 
+from kueuelib.scheduler import events
 from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.preemption.candidates import Preemptor
@@ -61,6 +63,68 @@ def test_preemptions_on_trees_come_to_an_end_and_then_nobody_sleeps(
         assert replay.sleeper() is None
         if not replay.finish_one():
             break
+
+
+def two_sides(admitted: list[dict[str, Any]], pending: list[dict[str, Any]]) -> dict[str, Any]:
+    """A tree whose quota is at its root: `p` waits on the left, and may preempt on the right."""
+    none = {"groups": [{"f": {"cpu": 0, "memory": 0}}]}
+    return {
+        "fairSharing": {"enable": True, "preemptionStrategies": [FINAL]},
+        "cohorts": [
+            {"name": "top", "groups": [{"f": {"cpu": 10, "memory": 10}}]},
+            {"name": "left", "parent": "top"},
+            {"name": "right", "parent": "top"},
+        ],
+        "cqs": {
+            "a": {**none, "cohort": "left", "preemption": {"reclaim": "Any"}},
+            "b": {**none, "cohort": "left"},
+            "d": {**none, "cohort": "right"},
+            "e": {**none, "cohort": "right"},
+        },
+        "admitted": [{**one, "flv": "f"} for one in admitted],
+        "pending": [{"name": "p", "cq": "a", "req": {"cpu": 4}}, *pending],
+    }
+
+
+def preempting(replay: Replay) -> list[str]:
+    return [one.key.name for plan in replay.plans for one in plan.preemptions]
+
+
+def test_who_may_preempt_because_others_took_more_of_something_else_is_tried_again() -> None:
+    """`w` is refused to `p` until `q` takes memory and so gives the side of `w` a larger share."""
+    scenario = two_sides(
+        [{"name": "w", "cq": "d", "req": {"cpu": 10}}],
+        [{"name": "q", "cq": "e", "req": {"memory": 8}}],
+    )
+    *_, late = facts(scenario)
+    assert isinstance(late, events.WorkloadSet)
+    replay = Replay(list(facts(scenario)), settings_of(scenario))
+    replay.engine.observe(events.WorkloadGone(late.workload.key), replay.now)
+    replay.rest()
+    assert preempting(replay) == []
+    replay.engine.observe(late, replay.now)
+    replay.rest()
+    assert preempting(replay) == ["p"]
+    assert replay.sleeper() is None
+
+
+def test_who_may_preempt_because_its_side_uses_less_of_something_else_is_tried_again() -> None:
+    """`w` is refused to `p` until `r` gives memory back that counts for the side of `p`."""
+    scenario = two_sides(
+        [
+            {"name": "r", "cq": "b", "req": {"memory": 8}, "t": 1},
+            {"name": "w", "cq": "d", "req": {"cpu": 5}, "t": 2},
+            {"name": "v", "cq": "e", "req": {"cpu": 5}, "t": 3},
+        ],
+        [],
+    )
+    replay = Replay(list(facts(scenario)), settings_of(scenario))
+    replay.rest()
+    assert preempting(replay) == []
+    assert replay.finish_one()
+    replay.rest()
+    assert preempting(replay) == ["p"]
+    assert replay.sleeper() is None
 
 
 @given(random=RANDOM, fair=ANY_STRATEGIES)
