@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from random import Random
 
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
-
 from quota_model import Node
 
 from kueuelib.scheduler.amounts import FlavorResource, Limits

@@ -16,9 +16,11 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from naive_trees import naive_trees
+from quota_model import Node
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from kueuelib.api.kueue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
@@ -29,6 +31,7 @@ from kueuelib.scheduler.pending import Aside, Place
 from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_cluster_queue,
+    make_cohort,
     make_condition,
     make_flavor,
     make_local_queue,
@@ -39,6 +42,7 @@ from kueuelib.testing.builders import (
 QUEUES = ("a", "b", "c")
 FLAVORS = ("one", "two")
 COHORTS = ("", "x", "y")
+PARENTS = ("", "x", "y", "z")
 TEAMS = ("red", "blue")
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 
@@ -110,6 +114,7 @@ class World:
     """What an API server would hold: the truth that the engine is told."""
 
     cluster_queues: dict[str, ClusterQueue] = attrs.field(factory=dict)
+    cohorts: dict[str, Cohort] = attrs.field(factory=dict)
     local_queues: dict[ObjectKey, LocalQueue] = attrs.field(factory=dict)
     flavors: dict[str, ResourceFlavor] = attrs.field(factory=dict)
     namespaces: dict[str, dict[str, str]] = attrs.field(factory=dict)
@@ -120,6 +125,8 @@ class World:
             yield events.NamespaceSet(name, labels)
         for flavor in self.flavors.values():
             yield events.FlavorSet(flavor)
+        for cohort in self.cohorts.values():
+            yield events.CohortChanged(cohort)
         for cluster_queue in self.cluster_queues.values():
             yield events.ClusterQueueSet(cluster_queue)
         for local_queue in self.local_queues.values():
@@ -199,6 +206,23 @@ class Histories(RuleBasedStateMachine):
     def cluster_queue_goes(self, name: str) -> None:
         self.world.cluster_queues.pop(name, None)
         self.observe(events.ClusterQueueGone(name))
+
+    @rule(
+        data=st.data(),
+        name=st.sampled_from(["x", "y"]),
+        parent=st.sampled_from(["", "x", "y", "z"]),
+    )
+    def cohort_changes(self, data: st.DataObject, name: str, parent: str) -> None:
+        """Also to a parent that is below it, or to itself."""
+        one = {"cpu": data.draw(quotas(parent)), "gpu": data.draw(quotas(parent))}
+        found = make_cohort(name, *data.draw(st.sampled_from([(), ({"one": one},)])), parent=parent)
+        self.world.cohorts[name] = found
+        self.observe(events.CohortChanged(found))
+
+    @rule(name=st.sampled_from(["x", "y"]))
+    def cohort_goes(self, name: str) -> None:
+        self.world.cohorts.pop(name, None)
+        self.observe(events.CohortDeleted(name))
 
     @rule(data=st.data(), to=st.sampled_from(QUEUES), policy=st.sampled_from(["None", "Hold"]))
     def local_queue_changes(self, data: st.DataObject, to: str, policy: str) -> None:
@@ -372,6 +396,7 @@ class Histories(RuleBasedStateMachine):
     def check_victims(self, plan: Plan) -> None:
         """Victims are taken once, by a policy of the preemptor, and only where it may reach."""
         seen: set[ObjectKey] = set()
+        trees = self.trees() if plan.preemptions else {}
         for preemption in plan.preemptions:
             mine = self.world.cluster_queues[preemption.cluster_queue].spec
             me = self.world.workloads[preemption.key]
@@ -392,9 +417,7 @@ class Histories(RuleBasedStateMachine):
                     assert policy != "Never"
                     assert lower or (policy == "LowerOrNewerEqualPriority" and equal and newer)
                     continue
-                theirs = self.world.cluster_queues[holder.cluster_queue].spec
-                assert mine.cohort_name
-                assert theirs.cohort_name == mine.cohort_name
+                assert trees[preemption.cluster_queue].root is trees[holder.cluster_queue].root
                 assert mine.preemption.reclaim_within_cohort != "Never"
                 assert lower or mine.preemption.reclaim_within_cohort == "Any"
                 if victim.path.value == "InCohortReclaimWhileBorrowing":
@@ -407,26 +430,13 @@ class Histories(RuleBasedStateMachine):
         """At admission nobody uses more than nominal plus borrowing, nor more than is lent."""
         holder = self.engine.holder(key)
         assert holder is not None
-        queue = self.world.cluster_queues[holder.cluster_queue]
-        used = self.usage()
+        queue = self.trees()[holder.cluster_queue]
         for pair, amount in holder.usage.items():
-            if not amount:
-                continue
-            quota = naive_quota(queue, pair)
-            mine = used[queue.name, pair]
-            if not queue.spec.cohort_name:
-                assert mine <= quota["nominal"]
-                continue
-            if quota["borrowing"] is not None:
-                assert mine <= quota["nominal"] + quota["borrowing"]
-            pool = beyond = 0
-            for other in self.world.cluster_queues.values():
-                if other.spec.cohort_name == queue.spec.cohort_name:
-                    limits = naive_quota(other, pair)
-                    pool += limits["nominal"] - limits["guaranteed"]
-                    beyond += max(0, used[other.name, pair] - limits["guaranteed"])
-            guaranteed = quota["guaranteed"]
-            assert beyond + min(mine, guaranteed) <= pool + guaranteed
+            assert not amount or queue.available(tuple(pair)) >= 0
+
+    def trees(self) -> dict[str, Node]:
+        """What every ClusterQueue may use, by the formulas."""
+        return naive_trees(self.world.cluster_queues, self.world.cohorts, self.usage())
 
     def usage(self) -> Counter[tuple[str, FlavorResource]]:
         found: Counter[tuple[str, FlavorResource]] = Counter()
@@ -618,23 +628,6 @@ def evicted(workload: Workload, path: str, now: float) -> Workload:
 
 def released(workload: Workload) -> Workload:
     return with_status(workload, make_condition("QuotaReserved", False), admission=None)
-
-
-def naive_quota(queue: ClusterQueue, pair: FlavorResource) -> dict[str, int]:
-    """The quota as the formulas of the specification have it."""
-    factor = 1000 if pair.resource == "cpu" else 1
-    for group in queue.spec.resource_groups:
-        for flavor in group.flavors:
-            for resource in flavor.resources:
-                if (flavor.name, resource.name) == pair:
-                    nominal = resource.nominal_quota.value() * factor
-                    borrowing, lending = resource.borrowing_limit, resource.lending_limit
-                    return {
-                        "nominal": nominal,
-                        "borrowing": None if borrowing is None else borrowing.value() * factor,
-                        "guaranteed": 0 if lending is None else nominal - lending.value() * factor,
-                    }
-    return {"nominal": 0, "borrowing": None, "guaranteed": 0}
 
 
 TestHistories = Histories.TestCase
