@@ -24,6 +24,7 @@ from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.preemption.guard import PolicyFault
 from kueuelib.workload import states
 from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone
 from kueuelib.workload.states import IllegalTransition, Phase
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 MESSAGE_PAUSE = 1.0
 """Seconds by which a new message with an old reason is delayed, so that several become one."""
 ADMISSION_PRIORITY = 10
+REPORTED_FAULTS = 100
+"""Faults of a preemption policy that are remembered, so that each is logged once only."""
 AT_ONCE = 0.001
 """Seconds until the order that waited for another one is carried out."""
 PURPOSES = {Admit: "admission", Eviction: "preemption", Wait: "wait"}
@@ -55,6 +58,7 @@ class Applier:
         self._holder = holder
         self._evictor = Evictor(written)
         self._log = get_logger("applier")
+        self._reported: dict[PolicyFault, None] = {}
         self.book = OrderBook()
 
     def submit(self, settled: Settled, controller: Controller) -> None:
@@ -76,6 +80,17 @@ class Applier:
             for victim in preemption.victims:
                 self._take(Eviction(victim, preemption))
                 controller.enqueue(victim.key, priority=ADMISSION_PRIORITY)
+        for fault in settled.faults:
+            self._written.metrics.policy_failed(fault.policy)
+            if fault not in self._reported:
+                if len(self._reported) >= REPORTED_FAULTS:
+                    self._reported.clear()
+                self._reported[fault] = None
+                self._log.error(
+                    "the preemption policy failed, Kueue's own rules decide instead",
+                    policy=fault.policy,
+                    fault=fault.message,
+                )
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Carries out the next order of one workload.

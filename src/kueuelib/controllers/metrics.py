@@ -81,6 +81,11 @@ class SchedulerMetrics:
             "Patches of Workload statuses by purpose and result.",
             ("purpose", "result"),
         )
+        self._policy_failures = telemetry.counter(
+            "kueuelib_preemption_policy_failures_total",
+            "Decisions that Kueue's own rules made because the preemption policy failed.",
+            ("policy",),
+        )
 
         self._orphaned = {
             False: telemetry.counter(
@@ -128,6 +133,10 @@ class SchedulerMetrics:
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
         """A workload was told to stop for one of another ClusterQueue, or of its own."""
         self._preempted.labels(preempting_cluster_queue, reason).inc()
+
+    def policy_failed(self, policy: str) -> None:
+        """The preemption policy raised, or gave an answer that is not one."""
+        self._policy_failures.labels(policy).inc()
 
     def wrote(self, purpose: str, result: str) -> None:
         """A status patch was answered."""

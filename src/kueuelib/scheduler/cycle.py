@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from kueuelib.scheduler.nomination import Entry, nominate
 from kueuelib.scheduler.plan import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.turn_order import in_turn
 from kueuelib.scheduler.turns import Turns
@@ -25,7 +26,7 @@ def decide(found: CycleInput, now: float) -> Plan:
 
     Args:
         found: the heads and the state.
-        now: seconds since the epoch; only waiting times depend on it.
+        now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
     return decide_on(Snapshot(found.frozen), found, now)
 
@@ -36,20 +37,23 @@ def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
     Args:
         snapshot: the state; changed by every decision.
         found: the heads; its frozen state is not read.
-        now: seconds since the epoch; only waiting times depend on it.
+        now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
+    judge = Judge(found.settings.preemption, found.past, now)
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(found.heads, key=lambda head: head.cluster_queue):
-        outcome = nominate(snapshot, head, found.settings)
+        outcome = nominate(snapshot, head, found.settings, judge)
         if isinstance(outcome, Wait):
             refused.append(outcome)
         else:
             entries.append(outcome)
-    turns = Turns(snapshot, found, now)
+    turns = Turns(snapshot, found, now, judge)
     order = []
     for entry in in_turn(entries, turns.shown, found.settings):
         turns.take(entry)
         order.append(entry.head.info.key)
     waits = (*turns.waits, *refused)
-    return Plan(tuple(turns.admissions), waits, tuple(order), tuple(turns.preemptions))
+    return Plan(
+        tuple(turns.admissions), waits, tuple(order), tuple(turns.preemptions), judge.reported
+    )

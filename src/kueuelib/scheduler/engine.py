@@ -25,7 +25,9 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue
-from kueuelib.scheduler.preemption.victims import Preemption, home_of
+from kueuelib.scheduler.preemption.guard import Judge, PolicyFault
+from kueuelib.scheduler.preemption.history import History
+from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.reasons import (
     BackingOff,
     ClusterQueueInactive,
@@ -36,7 +38,7 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.scheduler.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.snapshot import Frozen, Snapshot
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (
     LocalQueueStatus,
@@ -46,6 +48,10 @@ from kueuelib.scheduler.status import (
 )
 from kueuelib.scheduler.weighted_share import share_of_queue
 from kueuelib.scheduler.workload_info import WorkloadInfo, holder_of
+
+SOONEST = 1.0
+"""Seconds after which a preemption policy may be asked again at the earliest, so that one that is
+in a hurry does not keep a processor busy."""
 
 
 @attrs.frozen
@@ -59,12 +65,14 @@ class Settled:
         effects: whose status must be looked at again.
         preemptions: who is to be told to leave; without those who are leaving already, and those of
             preemptors that changed while the cycle ran.
+        faults: where the preemption policy failed, so that Kueue's own one decided.
     """
 
     admissions: tuple[Admit, ...]
     waits: tuple[Wait, ...]
     effects: Effects
     preemptions: tuple[Preemption, ...] = ()
+    faults: tuple[PolicyFault, ...] = ()
 
 
 class Engine:
@@ -72,15 +80,22 @@ class Engine:
 
     Args:
         settings: the administrator's choices.
+        history: past preemptions; by default those that the engine sees.
+
+    Attributes:
+        history: past preemptions, as far as the preemption policy needs them.
     """
 
-    def __init__(self, settings: Settings = DEFAULTS) -> None:
+    def __init__(self, settings: Settings = DEFAULTS, history: History | None = None) -> None:
         self._settings = settings
-        self._facts = Facts(settings)
+        self.history = history or History(settings.preemption.remembers)
+        self._facts = Facts(settings, self.history)
         self._state = self._facts.state
         self._cache = self._state.cache
         self._queues = self._state.queues
         self._making_room: dict[ObjectKey, None] = {}
+        self._again: dict[str, float] = {}
+        self._now = 0.0
 
     @property
     def shares_fairly(self) -> bool:
@@ -99,6 +114,7 @@ class Engine:
             event: what changed.
             now: seconds since the epoch.
         """
+        self._now = max(self._now, now)
         effects = self._facts.observe(event, now)
         if not effects.cluster_queues or not self._making_room:
             return effects
@@ -120,11 +136,20 @@ class Engine:
 
     def has_work(self, now: float) -> bool:
         """Whether `next_cycle` may find a head. A cycle that finds none costs little."""
+        self._look_again(now)
         return self._queues.has_work(now)
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not."""
-        return self._queues.next_deadline()
+        found = (self._queues.next_deadline(), *self._again.values())
+        return min((deadline for deadline in found if deadline is not None), default=None)
+
+    def _look_again(self, now: float) -> None:
+        """Wakes the trees for which the preemption policy may answer differently by now."""
+        self._now = max(self._now, now)
+        for name in [name for name, at in self._again.items() if at <= now]:
+            del self._again[name]
+            self._state.wake(name, from_outside=False)
 
     def reconsider(self) -> None:
         """Lets the heads of all ClusterQueues be tried again, although nothing changed, and with
@@ -141,7 +166,7 @@ class Engine:
         when the turn passes of those that nothing can help.
         The heads are in flight until `settle` is called with the plan that was made of them.
         """
-        while self._queues.has_work(now):
+        while self.has_work(now):
             popped = self._queues.pop_heads(now)
             if popped is None:
                 continue
@@ -157,7 +182,8 @@ class Engine:
                 for name, item in popped
             )
             frozen = self._cache.freeze(head.cluster_queue for head in heads)
-            return CycleInput(heads, frozen, self._cache.all_ready, self._settings)
+            past = self.history.past()
+            return CycleInput(heads, frozen, self._cache.all_ready, self._settings, past)
         return None
 
     def _progress(self, name: str, item: Pending) -> Progress:
@@ -168,6 +194,7 @@ class Engine:
         """Charges the admissions of a plan, marks its victims as leaving, and queues its other
         heads again (spec/scheduling 2.6, 3.3, 6.7).
         """
+        self._now = max(self._now, now)
         admissions, waits = [], []
         preemptions = tuple(filter(None, map(self._issue, plan.preemptions)))
         touched: dict[ObjectKey, str] = {}
@@ -179,6 +206,9 @@ class Engine:
                 self._queues.retry(admit.key, now=now)
             touched[admit.key] = admit.cluster_queue
         for wait in plan.waits:
+            if wait.again is not None:
+                at = max(wait.again, now + SOONEST)
+                self._again[wait.cluster_queue] = min(at, self._again.get(wait.cluster_queue, at))
             if self._still_stands(wait.key, wait.uid, wait.cluster_queue):
                 waits.append(wait)
             alike = self._queues.requeue(
@@ -196,21 +226,29 @@ class Engine:
             tuple(sorted(set(touched.values()))),
             tuple(sorted({self._state.named_local_queue(key) for key in touched})),
         )
-        return Settled(tuple(admissions), tuple(waits), effects, preemptions)
+        return Settled(tuple(admissions), tuple(waits), effects, preemptions, plan.faults)
 
     def _issue(self, preemption: Preemption) -> Preemption | None:
         """What is left of a preemption to be told to its victims, None when nothing is."""
         if not self._still_stands(preemption.key, preemption.uid, preemption.cluster_queue):
             return None
-        victims = tuple(
-            victim
-            for victim in preemption.victims
-            if self._facts.workloads.let_go(victim.key, victim.holder.uid)
-        )
+        victims = self._let_go(preemption.victims)
         if not victims:
             return None
         self._queues.preempts(preemption.key)
         return attrs.evolve(preemption, victims=victims)
+
+    def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:
+        """Marks workloads as leaving; those that were not before."""
+        found = tuple(
+            victim
+            for victim in victims
+            if self._facts.workloads.let_go(victim.key, victim.holder.uid)
+        )
+        for victim in found:
+            holder = victim.holder
+            self.history.issued(holder.uid, holder.local_queue, self._now)
+        return found
 
     def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> bool:
         item = self._queues.get(key)
@@ -328,10 +366,18 @@ class Engine:
         missing = missing_quota(frozen, holder)
         if not isinstance(missing, QuotaWithdrawn):
             return missing
-        victims = victims_for(frozen, holder, self._settings.fair_sharing)
+        victims, _ = self._victims_for(frozen, holder)
         if not victims:
             return missing
         return MakingRoom(tuple(sorted(victim.key for victim in victims)))
+
+    def _victims_for(
+        self, frozen: Frozen, holder: Holder
+    ) -> tuple[tuple[Victim, ...], tuple[PolicyFault, ...]]:
+        """Who has to leave for a reservation, and where the preemption policy failed."""
+        judge = Judge(self._settings.preemption, self.history.past(), self._now)
+        victims = victims_for(frozen, holder, self._settings.fair_sharing, judge)
+        return victims, judge.reported
 
     def make_room(self, key: ObjectKey) -> Settled:
         """Marks who has to leave for a reservation as leaving; those that were not told before.
@@ -343,20 +389,16 @@ class Engine:
         if holder is None or workload is None:
             return nothing
         frozen = self._cache.freeze([holder.cluster_queue])
-        found = victims_for(frozen, holder, self._settings.fair_sharing)
+        found, faults = self._victims_for(frozen, holder)
         if found:
             self._making_room[key] = None
-        victims = tuple(
-            victim
-            for victim in found
-            if self._facts.workloads.let_go(victim.key, victim.holder.uid)
-        )
+        victims = self._let_go(found)
         if not victims:
-            return nothing
+            return attrs.evolve(nothing, faults=faults)
         name = holder.cluster_queue
         places = Snapshot(frozen).places({name, *map(home_of, victims)})
         preemption = Preemption(key, holder.uid, workload, name, places, victims)
-        return attrs.evolve(nothing, preemptions=(preemption,))
+        return attrs.evolve(nothing, preemptions=(preemption,), faults=faults)
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
         """The workloads that wait in a ClusterQueue, in its order, those in flight included."""

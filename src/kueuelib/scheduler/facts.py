@@ -12,6 +12,7 @@ from kueuelib.api import conditions, names
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects, Event
+from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.scopes import Scope
 from kueuelib.scheduler.settings import Settings
@@ -27,8 +28,8 @@ class Facts:
         workloads: what is known of single workloads.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.state = State()
+    def __init__(self, settings: Settings, history: History) -> None:
+        self.state = State(history)
         self.workloads = WorkloadFacts(self.state, settings)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             events.ClusterQueueSet: self._cluster_queue_set,

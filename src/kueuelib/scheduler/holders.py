@@ -36,6 +36,8 @@ class Holder:
         assumed: whether the API server has not confirmed the reservation yet.
         evicted: whether it is on its way out; it keeps its quota until its pods are gone.
         pods_ready: whether all its pods were ready.
+        admitted_at: when it was admitted, seconds since the epoch; None until that is confirmed.
+        labels: the labels of the object.
     """
 
     key: ObjectKey
@@ -50,6 +52,8 @@ class Holder:
     assumed: bool
     evicted: bool
     pods_ready: bool
+    admitted_at: float | None = None
+    labels: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class Rank(NamedTuple):

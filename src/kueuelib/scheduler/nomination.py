@@ -18,6 +18,8 @@ from kueuelib.scheduler.partial import can_shrink, search
 from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.plan import Head, Wait
 from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.guard import Judge
+from kueuelib.scheduler.preemption.policy import Asking, Protected
 from kueuelib.scheduler.preemption.search import find_victims
 from kueuelib.scheduler.preemption.victims import Search, Victim
 from kueuelib.scheduler.reasons import (
@@ -47,11 +49,13 @@ class Proposal:
         assignment: the flavors.
         victims: who has to leave first, empty when nobody has to, or when it would not help.
         together: why it would not help, where each pair of flavor and resource could be freed.
+        protected: who the preemption policy refused to preempt; None for nobody.
     """
 
     assignment: Assignment
     victims: tuple[Victim, ...] = ()
     together: Together | None = None
+    protected: Protected | None = None
 
 
 @attrs.frozen(eq=False)
@@ -76,7 +80,7 @@ class Entry:
         return self.order.borrowing_level < 0
 
 
-def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> Entry | Wait:
+def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -> Entry | Wait:
     """Checks a head and gives it flavors; a `Wait` when it can't even be considered (4.1)."""
     info, queue = head.info, snapshot.queue(head.cluster_queue)
     if info.failed_checks:
@@ -95,7 +99,7 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings) -> Entry | Wait
         return _refuse(head, mismatch, Requeue.NAMESPACE_MISMATCH)
     if info.invalid is not None:
         return _refuse(head, info.invalid, Requeue.GENERIC)
-    proposal = propose(snapshot, queue, head, settings)
+    proposal = propose(snapshot, queue, head, settings, judge)
     order = entry_order(
         _level(head, proposal),
         info.order,
@@ -110,6 +114,7 @@ def propose(
     queue: FrozenQueue,
     head: Head,
     settings: Settings,
+    judge: Judge,
     only: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Proposal:
     """What a head would get for all its pods, or for as many as possible if it allows that (1.8).
@@ -121,13 +126,15 @@ def propose(
         queue: the ClusterQueue of the head.
         head: the head.
         settings: the administrator's choices.
+        judge: asks the preemption policy.
         only: the flavors of an earlier proposal in the same cycle, to which this one is bound; the
             search for flavors then begins with the first one.
     """
     info = head.info
     fungible, fair_sharing = settings.flavor_fungibility, settings.fair_sharing
     progress = head.progress if fungible and only is None else ()
-    preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing)
+    guard = judge.guard(asking_of(head))
+    preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
 
     def try_with(counts: tuple[int, ...] | None) -> Proposal:
         found = assign(snapshot, preemptor, info, counts, progress, fungible=fungible, only=only)
@@ -151,10 +158,15 @@ def propose(
         )
         if kept.mode is Mode.FIT:
             return Proposal(kept)
-    full = try_with(None)
-    if _is_possible(full) or not settings.partial_admission or not can_shrink(info.pod_sets):
-        return full
-    return search(info.pod_sets, attempt) or full
+    found = try_with(None)
+    if not _is_possible(found) and settings.partial_admission and can_shrink(info.pod_sets):
+        found = search(info.pod_sets, attempt) or found
+    return found if guard is None else attrs.evolve(found, protected=guard.protected)
+
+
+def asking_of(head: Head) -> Asking:
+    """A head as the preemption policy sees it."""
+    return Asking(head.cluster_queue, head.info.local_queue, head.info.priority)
 
 
 def _level(head: Head, proposal: Proposal) -> int:

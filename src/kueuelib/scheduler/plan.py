@@ -9,6 +9,8 @@ import attrs
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.pending import Progress, Promise, Requeue
+from kueuelib.scheduler.preemption.guard import PolicyFault
+from kueuelib.scheduler.preemption.history import NOTHING, Past
 from kueuelib.scheduler.preemption.victims import Preemption
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -46,12 +48,14 @@ class CycleInput:
         frozen: the state of the cache.
         all_ready: whether the pods of every workload that holds quota are ready.
         settings: the administrator's choices.
+        past: past preemptions, as far as the preemption policy needs them.
     """
 
     heads: tuple[Head, ...]
     frozen: Frozen
     all_ready: bool = True
     settings: Settings = DEFAULTS
+    past: Past = NOTHING
 
 
 @attrs.frozen
@@ -96,6 +100,7 @@ class Wait:
         skipped: whether it would have fit, had another head not been first.
         promise: what others are told to leave for, None when nobody is.
         transient: whether the reason is a passing state of the caches, not worth a status write.
+        again: when to try it again though nothing changes, because the preemption policy said so.
     """
 
     key: ObjectKey
@@ -108,6 +113,7 @@ class Wait:
     skipped: bool = False
     promise: Promise | None = None
     transient: bool = False
+    again: float | None = None
 
     @property
     def message(self) -> str:
@@ -130,9 +136,11 @@ class Plan:
         order: the nominated heads in the order in which they were decided.
         preemptions: the waiting workloads for which others have to leave, in the order of the
             decisions; nobody is a victim twice.
+        faults: where the preemption policy failed.
     """
 
     admissions: tuple[Admit, ...]
     waits: tuple[Wait, ...]
     order: tuple[ObjectKey, ...]
     preemptions: tuple[Preemption, ...] = ()
+    faults: tuple[PolicyFault, ...] = ()

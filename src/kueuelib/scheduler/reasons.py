@@ -14,6 +14,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity, Together
+from kueuelib.scheduler.preemption.policy import Protected
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
@@ -56,12 +57,14 @@ class NoFlavors:
             and resource could be freed.
         in_vain: how often it made others leave, and lost what they left, if that was so often that
             it does not do so again before quota moves from outside; otherwise 0.
+        protected: what the preemption policy did not allow to preempt; None for nothing.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
     mode: Mode
     together: Together | None = None
     in_vain: int = 0
+    protected: Protected | None = None
 
     @property
     def needs_preemption(self) -> bool:
@@ -77,6 +80,8 @@ class NoFlavors:
                 f". It preempted others {self.in_vain} times and lost what they left; it does not "
                 "preempt again until quotas change or other workloads end"
             )
+        if self.protected is not None:
+            text += f". {self.protected.text}"
         return text
 
     @property

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.candidates import Preemptor
+from kueuelib.scheduler.preemption.guard import Judge
+from kueuelib.scheduler.preemption.policy import Asking
 from kueuelib.scheduler.preemption.search import find_victims
 from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
@@ -66,7 +68,10 @@ def missing_quota(frozen: Frozen, holder: Holder) -> FlavorWithdrawn | QuotaWith
 
 
 def victims_for(
-    frozen: Frozen, holder: Holder, fair_sharing: FairSharing | None = None
+    frozen: Frozen,
+    holder: Holder,
+    fair_sharing: FairSharing | None = None,
+    judge: Judge | None = None,
 ) -> tuple[Victim, ...]:
     """Who has to leave so that a reservation fits, empty when it fits or nobody can help.
 
@@ -74,6 +79,7 @@ def victims_for(
         frozen: the ClusterQueue of the workload and its tree.
         holder: the workload.
         fair_sharing: how shares decide about victims; None: they do not.
+        judge: asks the preemption policy; None: it is Kueue's own.
     """
     snapshot = _before(frozen, holder)
     queue = snapshot.queue(holder.cluster_queue)
@@ -82,7 +88,9 @@ def victims_for(
     short = _short(snapshot, queue, holder)
     if not short:
         return ()
-    preemptor = Preemptor(queue, holder.priority, holder.order.queued_at, fair_sharing)
+    asking = Asking(holder.cluster_queue, holder.local_queue, holder.priority)
+    guard = None if judge is None else judge.guard(asking)
+    preemptor = Preemptor(queue, holder.priority, holder.order.queued_at, fair_sharing, guard)
     return find_victims(snapshot, preemptor, frozenset(short), holder.usage).victims
 
 

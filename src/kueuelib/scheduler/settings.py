@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.scheduler.ordering import EVICTION
+from kueuelib.scheduler.preemption.policy import KUEUE, PreemptionPolicy
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 """Without the victim, its side still has at least the share of the preemptor's side."""
@@ -44,6 +45,8 @@ class Settings:
         preempt_for_pods: whether the search for victims makes room for the implicit resource `pods`
             as well. Today's Kueue does not: a head whose victims leave too little of it waits.
         fair_sharing: whether shares decide about turns and victims, and how; None: they do not.
+        preemption: which of the workloads that may be preempted are spared, and in which order
+            the others leave.
     """
 
     queue_timestamp: str = EVICTION
@@ -53,6 +56,7 @@ class Settings:
     priority_sorting: bool = True
     preempt_for_pods: bool = False
     fair_sharing: FairSharing | None = None
+    preemption: PreemptionPolicy = KUEUE
 
 
 DEFAULTS = Settings()

@@ -12,6 +12,7 @@ from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cache import Cache
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.grouping import Grouping
+from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.queues import Queues
 from kueuelib.scheduler.scopes import Scope, scope_of
 
@@ -40,6 +41,7 @@ class State:
 
     Attributes:
         cache: who holds quota.
+        history: past preemptions, as far as the preemption policy needs them.
         queues: who waits in a ClusterQueue.
         namespaces: the labels of the namespaces.
         local_queues: the LocalQueues.
@@ -50,8 +52,9 @@ class State:
         effects: what the present fact touches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, history: History) -> None:
         self.cache = Cache()
+        self.history = history
         self.queues = Queues(self._admits, self.cache.available)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.local_queues: dict[ObjectKey, LocalQueue] = {}

@@ -20,9 +20,11 @@ from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.blockers import Mode
 from kueuelib.scheduler.check_rules import entries_of, passed_all, preempts_early
-from kueuelib.scheduler.nomination import Entry, gave_up, propose
+from kueuelib.scheduler.nomination import Entry, asking_of, gave_up, propose
 from kueuelib.scheduler.pending import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
+from kueuelib.scheduler.preemption.guard import Judge
+from kueuelib.scheduler.preemption.policy import PolicyError
 from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
@@ -42,6 +44,7 @@ class Turns:
         snapshot: the state; changed by every turn.
         found: the cycle.
         now: seconds since the epoch.
+        judge: asks the preemption policy.
 
     Attributes:
         admissions: who got quota.
@@ -50,13 +53,14 @@ class Turns:
         shown: the state with what all heads got so far, and with their victims still in place.
     """
 
-    def __init__(self, snapshot: Snapshot, found: CycleInput, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, found: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
         self._held = Snapshot(found.frozen)
         self.shown = Snapshot(found.frozen)
         self._settings = found.settings
         self._all_ready = found.all_ready
         self._now = now
+        self._judge = judge
         self._victims: dict[ObjectKey, Victim] = {}
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
@@ -65,7 +69,7 @@ class Turns:
     def take(self, entry: Entry) -> None:
         """Decides one head."""
         taken = sorted({victim.key for victim in entry.proposal.victims} & self._victims.keys())
-        if taken:
+        if taken or self._is_refused(entry):
             entry = self._look_again(entry)
         assignment, victims = entry.proposal.assignment, entry.proposal.victims
         if assignment.mode is not Mode.FIT and not victims:
@@ -98,8 +102,25 @@ class Turns:
     def _look_again(self, entry: Entry) -> Entry:
         """The proposal for the same flavors, now that the victims of others are gone."""
         only = {choice.name: choice.flavors for choice in entry.proposal.assignment.choices}
-        proposal = propose(self._snapshot, entry.queue, entry.head, self._settings, only)
+        proposal = propose(
+            self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
+        )
         return attrs.evolve(entry, proposal=proposal)
+
+    def _is_refused(self, entry: Entry) -> bool:
+        """Whether the preemption policy refuses a victim, given those of the heads before."""
+        guard = self._judge.guard(asking_of(entry.head)) if self._judge.taken else None
+        if guard is None:
+            return False
+        guard.begin()
+        try:
+            for victim in entry.proposal.victims:
+                if guard.refuses(victim.holder):
+                    return True
+                guard.take(victim.holder)
+        except PolicyError:
+            return True  # noted by the guard, and looked at again with Kueue's own policy
+        return False
 
     def _fits(self, entry: Entry) -> bool:
         """Whether a head fits when everybody's victims and its own ones are gone."""
@@ -124,6 +145,7 @@ class Turns:
         """
         for victim in entry.proposal.victims:
             self._victims[victim.key] = victim
+            self._judge.take(victim.holder)
             self._snapshot.take_out(victim.holder)
         self._admit(entry)
 
@@ -145,6 +167,7 @@ class Turns:
         )
         for victim in victims:
             self._victims[victim.key] = victim
+            self._judge.take(victim.holder)
             self._snapshot.take_out(victim.holder)
         self._charge(entry, assignment.usage)
         self.preemptions.append(
@@ -164,7 +187,13 @@ class Turns:
     def _blocked(self, entry: Entry) -> None:
         assignment, queue = entry.proposal.assignment, entry.queue
         in_vain = entry.head.preempted if gave_up(entry.head) else 0
-        reason = NoFlavors(assignment.blocked, assignment.mode, entry.proposal.together, in_vain)
+        reason = NoFlavors(
+            assignment.blocked,
+            assignment.mode,
+            entry.proposal.together,
+            in_vain,
+            entry.proposal.protected,
+        )
         if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
             self._charge(entry, self._reserved(entry))
         self._wait(entry, reason, Requeue.GENERIC, progress=assignment.progress)
@@ -185,7 +214,9 @@ class Turns:
         return reserved
 
     def _wait(self, entry: Entry, reason: Reason, requeue: Requeue, **details: Any) -> None:
-        info = entry.head.info
+        info, protected = entry.head.info, entry.proposal.protected
+        if protected is not None:
+            details["again"] = protected.until
         self.waits.append(
             Wait(
                 info.key,

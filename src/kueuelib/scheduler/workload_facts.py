@@ -16,6 +16,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.preemption.policy import KUEUE
 from kueuelib.scheduler.reasons import (
     ClusterQueueMissing,
     Inactive,
@@ -110,13 +111,16 @@ class WorkloadFacts:
                 self._state.queues.push(home, self._info(self._workloads[key]), now=now)
 
     def _info(self, workload: Workload) -> WorkloadInfo:
-        return workload_info(
+        found = workload_info(
             workload,
             self._limits.get(workload.namespace, NO_LIMIT_RANGES),
             self._runtime_classes,
             timestamp=self._settings.queue_timestamp,
             by_age=not self._settings.priority_sorting,
         )
+        if self._settings.preemption is KUEUE:
+            return found
+        return attrs.evolve(found, shape=f"{found.shape} {found.local_queue}")
 
     def _holder(self, workload: Workload, admission: Admission, *, assumed: bool) -> Holder:
         return holder_of(
@@ -136,6 +140,7 @@ class WorkloadFacts:
         known = self._workloads.get(key)
         if known is not None and known.metadata.uid != workload.metadata.uid:
             self._forget_workload(key)
+        self._state.history.seen(workload, now)
         if is_finished(workload):
             self._forget_workload(key)
             self._outside[key] = Standing(Where.FINISHED)
@@ -247,6 +252,8 @@ class WorkloadFacts:
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
             self._state.wake(before.cluster_queue, self._freed(before))
+        if before is not None and attrs.evolve(before, pods_ready=holder.pods_ready) != holder:
+            self._policy_may_differ(holder)
         self._when_all_ready(ready)
 
     def _note_borrowing(self, scope: Scope, holder: Holder) -> None:
@@ -333,6 +340,7 @@ class WorkloadFacts:
             return
         if event.uid in ("", holder.uid):
             del self._leaving[event.key]
+            self._state.history.failed(holder.uid)
             self._mark(holder, evicted=False)
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
@@ -340,6 +348,12 @@ class WorkloadFacts:
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
             self._state.queues.scopes.touch(scope)
+        self._policy_may_differ(holder)
+
+    def _policy_may_differ(self, holder: Holder) -> None:
+        """A preemption policy may answer differently about what holds quota."""
+        if self._settings.preemption is not KUEUE:
+            self._state.wake(holder.cluster_queue, from_outside=False)
 
 
 def _gives_back(before: Holder, after: Holder) -> bool:

@@ -354,6 +354,7 @@ def holder_of(
     found = workload.status.conditions
     reserved = conditions.find(found, names.QUOTA_RESERVED)
     confirmed = not assumed and reserved is not None and reserved.is_true
+    admitted = conditions.find(found, names.ADMITTED) if confirmed else None
     return Holder(
         key=workload.key,
         uid=workload.metadata.uid,
@@ -363,8 +364,10 @@ def holder_of(
         order=order_of(workload, timestamp, by_age=by_age),
         usage=charge(workload, admission),
         reserved_at=reserved.last_transition_time if reserved and confirmed else None,
-        admitted=confirmed and conditions.is_true(found, names.ADMITTED),
+        admitted=admitted is not None and admitted.is_true,
         assumed=assumed,
         evicted=conditions.is_true(found, names.EVICTED) and not assumed,
         pods_ready=conditions.is_true(found, names.PODS_READY),
+        admitted_at=admitted.last_transition_time if admitted and admitted.is_true else None,
+        labels=workload.metadata.labels,
     )

@@ -19,6 +19,7 @@ from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
 from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.queues import Queues
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
@@ -37,6 +38,7 @@ _MUTABLE = frozenset(
         Facts,
         Forest,
         Grouping,
+        History,
         Ledger,
         Pending,
         Passing,

@@ -24,6 +24,7 @@ import attrs
 from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder, Ranked
+from kueuelib.scheduler.preemption.guard import Guard
 from kueuelib.scheduler.preemption.victims import Path
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.node import QuotaNode
@@ -40,12 +41,14 @@ class Preemptor:
         priority: its priority.
         queued_at: its age, as its ClusterQueue orders it.
         fair_sharing: how shares decide about victims; None: they do not.
+        guard: asks the preemption policy; None when it is Kueue's own.
     """
 
     queue: FrozenQueue
     priority: int
     queued_at: float
     fair_sharing: FairSharing | None = None
+    guard: Guard | None = None
 
     @property
     def may_borrow(self) -> bool:
@@ -203,7 +206,9 @@ def allowed(
     *,
     leaving: bool,
 ) -> Iterator[Ranked]:
-    """The workloads of a ClusterQueue that a policy gives away, in their order.
+    """The workloads of a ClusterQueue that may be preempted, in their order.
+
+    The ClusterQueues grant them, and the preemption policy has not refused them.
 
     Args:
         snapshot: the state.
@@ -212,7 +217,24 @@ def allowed(
         queue: the ClusterQueue.
         policy: Never, LowerPriority, LowerOrNewerEqualPriority or Any.
         leaving: those that are on their way out, or the others.
+
+    Raises:
+        PolicyError: the preemption policy failed.
     """
+    granted = _granted(snapshot, preemptor, contested, queue, policy, leaving=leaving)
+    guard = preemptor.guard
+    return granted if guard is None or leaving else guard.sift(granted)
+
+
+def _granted(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    queue: FrozenQueue,
+    policy: str,
+    *,
+    leaving: bool,
+) -> Iterator[Ranked]:
     priority, queued_at = preemptor.priority, preemptor.queued_at
     highest = priority if policy == LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
     lowest = queue.lowest_priority

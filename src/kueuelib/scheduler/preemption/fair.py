@@ -17,6 +17,7 @@ from typing import Any
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.holders import Holder, rank_of
 from kueuelib.scheduler.preemption.candidates import Preemptor, allowed
+from kueuelib.scheduler.preemption.guard import Guard
 from kueuelib.scheduler.preemption.victims import MOST_NAMED, Path, Search, Victim
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.bracket import Bracket
@@ -74,6 +75,7 @@ class _FairSearch:
         self._snapshot = snapshot
         self._needed = needed
         self._own = snapshot.node(preemptor.queue)
+        self._guard = preemptor.guard
         self._refused: dict[str, list[Holder]] = {}
         self.taken: list[Victim] = []
         self.spared = 0
@@ -87,6 +89,7 @@ class _FairSearch:
             queue.spec.name: _Pool(
                 snapshot.node(queue),
                 _candidates(snapshot, preemptor, contested, queue, rule),
+                self._guard,
             )
             for queue, rule in sources
         }
@@ -108,6 +111,9 @@ class _FairSearch:
         bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
         while (leaf := bracket.best) is not None:
             pool = self._pools[leaf.name]
+            if pool.first is None:  # the policy refuses the rest, after those that were chosen
+                bracket.touch(leaf)
+                continue
             if leaf is self._own:
                 self._take(pool.pop(), Path.IN_CLUSTER_QUEUE)
             elif self._is_owner:
@@ -124,14 +130,16 @@ class _FairSearch:
         that the first strategy refused; whether the preemptor fits then.
         """
         self._pools = {
-            name: _Pool(self._pools[name].node, refused) for name, refused in self._refused.items()
+            name: _Pool(self._pools[name].node, refused, self._guard)
+            for name, refused in self._refused.items()
         }
         bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
         while (leaf := bracket.best) is not None:
             mine, theirs = self._sides(leaf)
             used = self._snapshot.used
-            if share_of(mine, used) < share_of(theirs, used):
-                self._take(self._pools[leaf.name].pop(), Path.IN_COHORT_FAIR_SHARING)
+            pool = self._pools[leaf.name]
+            if pool.first is not None and share_of(mine, used) < share_of(theirs, used):
+                self._take(pool.pop(), Path.IN_COHORT_FAIR_SHARING)
                 self.spared -= 1
                 if self._fits:
                     return True
@@ -151,12 +159,16 @@ class _FairSearch:
                 return
             snapshot.undo(mark)
             self.taken.pop()
+            if self._guard is not None:
+                self._guard.put_back(holder)
             self._refused.setdefault(pool.node.name, []).append(holder)
             self.spared += 1
 
     def _take(self, holder: Holder, path: Path) -> None:
         self.taken.append(Victim(holder, path))
         self._snapshot.take_out(holder)
+        if self._guard is not None:
+            self._guard.take(holder)
 
     # --- what the search goes by
 
@@ -176,7 +188,9 @@ class _FairSearch:
         rank = rank_of(first)
         return (
             *(not share.weightless, -share.value, True),
-            *(rank.stays, node is self._own, rank),
+            *(rank.stays, node is self._own),
+            *(() if self._guard is None else (self._guard.order(first),)),
+            rank,
         )
 
     def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
@@ -233,17 +247,25 @@ class _Pool:
 
     Attributes:
         node: the ClusterQueue.
-        first: the next candidate, None when there is none.
     """
 
-    def __init__(self, node: QuotaNode, candidates: Iterable[Holder]) -> None:
+    def __init__(self, node: QuotaNode, candidates: Iterable[Holder], guard: Guard | None) -> None:
         self.node = node
+        self._guard = guard
         self._rest = iter(candidates)
-        self.first = next(self._rest, None)
+        self._next = next(self._rest, None)
+
+    @property
+    def first(self) -> Holder | None:
+        """The next candidate, None when there is none."""
+        guard = self._guard
+        while guard is not None and self._next is not None and guard.refuses(self._next):
+            self._next = next(self._rest, None)
+        return self._next
 
     def pop(self) -> Holder:
         """Takes the next candidate."""
         found = self.first
         assert found is not None, "there is one"
-        self.first = next(self._rest, None)
+        self._next = next(self._rest, None)
         return found

@@ -9,9 +9,12 @@ without borrowing in the end.
 
 from __future__ import annotations
 
+import attrs
+
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.preemption.candidates import Borrowing, Candidate, Candidates, Preemptor
 from kueuelib.scheduler.preemption.fair import find_fairly
+from kueuelib.scheduler.preemption.policy import PolicyError
 from kueuelib.scheduler.preemption.room import Room
 from kueuelib.scheduler.preemption.victims import MOST_NAMED, Search, Victim
 from kueuelib.scheduler.snapshot import Snapshot
@@ -31,7 +34,29 @@ def find_victims(
         contested: the pairs that are short; only who uses one of them can be a victim.
         needed: what has to fit in the end; amounts of zero do not matter.
     """
+    if preemptor.guard is None:
+        return _find(snapshot, preemptor, contested, needed)
+    unguarded = attrs.evolve(preemptor, guard=None)
+    if preemptor.guard.broken:
+        return _find(snapshot, unguarded, contested, needed)
+    mark = snapshot.mark()
+    try:
+        return _find(snapshot, preemptor, contested, needed)
+    except PolicyError:  # the guard has noted it
+        snapshot.undo(mark)
+        return _find(snapshot, unguarded, contested, needed)
+
+
+def _find(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    needed: Amounts,
+) -> Search:
     needed = {pair: amount for pair, amount in needed.items() if amount > 0}
+    guard = preemptor.guard
+    if guard is not None:
+        guard.begin()
     if preemptor.fair_sharing is not None:
         return find_fairly(snapshot, preemptor, contested, needed, preemptor.fair_sharing)
     candidates = Candidates(snapshot, preemptor, contested, needed)
@@ -84,10 +109,17 @@ def _round(
     may_borrow = borrowing is Borrowing.ALLOWED
     room = Room(snapshot, preemptor.queue, needed, contested, borrow=may_borrow)
     removed: list[Candidate] = []
+    guard = preemptor.guard
+    if guard is not None:
+        guard.begin()
     for candidate in candidates.in_order(borrowing):
         border = candidate.cohort
         if border is not None and not room.borrows(candidate.queue, border):
             continue
+        if guard is not None:
+            if guard.refuses(candidate.holder):
+                continue
+            guard.take(candidate.holder)
         room.remove(candidate.holder, candidate.queue)
         removed.append(candidate)
         if room.enough:

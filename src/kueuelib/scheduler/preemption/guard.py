@@ -1,0 +1,224 @@
+"""Asks a preemption policy during a cycle, and checks what it answers.
+
+A policy that raises, or answers nonsense, does not stop the manager: the decision about the
+workload is made by Kueue's own policy, and the plan carries the fault to log and metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.holders import Holder, Ranked
+from kueuelib.scheduler.preemption.history import NOTHING, Past
+from kueuelib.scheduler.preemption.policy import (
+    KUEUE,
+    Asking,
+    PolicyError,
+    PreemptionPolicy,
+    Protected,
+    Refusal,
+    Running,
+    WrongAnswerError,
+    checked_order,
+    checked_refusal,
+)
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class PolicyFault:
+    """A policy gave no valid answer, so Kueue's own policy decided.
+
+    Attributes:
+        policy: the name of the policy.
+        message: the method, and what is wrong.
+    """
+
+    policy: str
+    message: str
+
+
+class Judge:
+    """The policy in one cycle.
+
+    Args:
+        policy: the policy.
+        past: the preemptions before the cycle.
+        now: seconds since the epoch.
+
+    Attributes:
+        taken: who is preempted in this cycle.
+        faults: what was wrong with answers of the policy, each once.
+    """
+
+    def __init__(
+        self, policy: PreemptionPolicy = KUEUE, past: Past = NOTHING, now: float = 0.0
+    ) -> None:
+        self.policy = policy
+        self.past = past
+        self.now = now
+        self.taken: dict[ObjectKey, Holder] = {}
+        self.faults: dict[str, None] = {}
+
+    def guard(self, asking: Asking) -> Guard | None:
+        """Asks for one preemptor; None when there is nothing to ask: the policy is Kueue's own."""
+        return None if self.policy is KUEUE else Guard(self, asking)
+
+    @property
+    def reported(self) -> tuple[PolicyFault, ...]:
+        """The faults, for log and metrics."""
+        return tuple(PolicyFault(self.policy.name, message) for message in self.faults)
+
+    def take(self, holder: Holder) -> None:
+        """A workload is preempted in this cycle."""
+        if not holder.evicted:
+            self.taken[holder.key] = holder
+
+
+class Guard:
+    """The policy in the search for the victims of one preemptor.
+
+    Attributes:
+        broken: whether the policy failed, so that Kueue's own one decides instead.
+    """
+
+    def __init__(self, judge: Judge, asking: Asking) -> None:
+        self._judge = judge
+        self._asking = asking
+        self._chosen: dict[ObjectKey, Holder] = {}
+        self._refused: dict[ObjectKey, Refusal] = {}
+        self._orders = type(judge.policy).order is not PreemptionPolicy.order
+        self.broken = False
+
+    # --- what is chosen in a search
+
+    def begin(self) -> None:
+        """A search begins: nothing is chosen yet."""
+        self._chosen = dict(self._judge.taken)
+
+    def take(self, holder: Holder) -> None:
+        """A candidate is chosen."""
+        if not holder.evicted:
+            self._chosen[holder.key] = holder
+
+    def put_back(self, holder: Holder) -> None:
+        """A candidate is not chosen any more."""
+        self._chosen.pop(holder.key, None)
+
+    # --- questions
+
+    def sift(self, granted: Iterator[Ranked]) -> Iterator[Ranked]:
+        """The candidates that the policy allows, in its order.
+
+        Raises:
+            PolicyError: an answer is wrong.
+        """
+        kept = (ranked for ranked in granted if not self.refuses(ranked[1]))
+        if not self._orders:
+            return kept
+        found: list[tuple[Any, Holder]]
+        found = [((self.order(holder), rank), holder) for rank, holder in kept]
+        return iter(sorted(found, key=itemgetter(0)))
+
+    def refuses(self, holder: Holder) -> bool:
+        """Whether a workload may not be preempted now, after those that are chosen.
+
+        Raises:
+            PolicyError: the answer is wrong.
+        """
+        if holder.evicted:
+            return False
+        judge = self._judge
+        chosen = sum(one.local_queue == holder.local_queue for one in self._chosen.values())
+        queue_preempted = self._past_of_queue(holder) + (judge.now,) * chosen
+        running = self._running(holder, self._preempted(holder), queue_preempted)
+        found = self._asked(
+            "refuse",
+            lambda: checked_refusal(
+                judge.policy.refuse(self._asking, running, judge.now), judge.now
+            ),
+        )
+        if found is None:
+            return False
+        self._refused.setdefault(holder.key, found)
+        return True
+
+    def order(self, holder: Holder) -> tuple[float, ...]:
+        """The place of a candidate.
+
+        Raises:
+            PolicyError: the answer is wrong.
+        """
+        if holder.evicted or not self._orders:
+            return ()
+        running = self._running(holder, self._preempted(holder), self._past_of_queue(holder))
+        policy = self._judge.policy
+        return self._asked("order", lambda: checked_order(policy.order(self._asking, running)))
+
+    @property
+    def protected(self) -> Protected | None:
+        """What the policy refused; None when nothing."""
+        if not self._refused:
+            return None
+        never = float("inf")
+        first = min(
+            self._refused.values(), key=lambda one: never if one.until is None else one.until
+        )
+        return Protected(self._judge.policy.name, len(self._refused), first.why, first.until)
+
+    def _asked(self, method: str, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except Exception as error:
+            said = str(error)
+            if not isinstance(error, WrongAnswerError):
+                said = f"raised {type(error).__name__}: {said}"
+            self.broken = True
+            fault = f"{method}() {' '.join(said.split())}"
+            self._judge.faults[fault] = None
+            raise PolicyError(fault) from error
+
+    # --- what the policy is shown
+
+    def _preempted(self, holder: Holder) -> tuple[float, ...]:
+        return tuple(filter(self._counts, self._judge.past.workloads.get(holder.uid, ())))
+
+    def _past_of_queue(self, holder: Holder) -> tuple[float, ...]:
+        past = self._judge.past
+        times = (
+            at for uid in past.queues.get(holder.local_queue, ()) for at in past.workloads[uid]
+        )
+        return tuple(sorted(filter(self._counts, times)))
+
+    def _counts(self, at: float) -> bool:
+        return at > self._judge.now - self._judge.policy.remembers
+
+    def _running(
+        self,
+        holder: Holder,
+        preempted: tuple[float, ...],
+        queue_preempted: tuple[float, ...],
+    ) -> Running:
+        started_at = holder.admitted_at
+        if started_at is None and holder.admitted:
+            started_at = self._judge.now
+        return Running(
+            key=holder.key,
+            uid=holder.uid,
+            cluster_queue=holder.cluster_queue,
+            local_queue=holder.local_queue,
+            priority=holder.priority,
+            labels=MappingProxyType(dict(holder.labels)),
+            usage=MappingProxyType(dict(holder.usage)),
+            reserved_at=holder.reserved_at,
+            started_at=started_at,
+            preempted=preempted,
+            queue_preempted=queue_preempted,
+        )

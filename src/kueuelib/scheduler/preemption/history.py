@@ -1,0 +1,116 @@
+"""Past preemptions, for policies that limit how often workloads may be preempted.
+
+They come from two sources: the engine's own plans, and the `Preempted` conditions of Workloads,
+which survive a restart. A condition that is False again has lost the time of the preemption; the
+time of its change counts instead, which is later, so that no limit is exceeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api import conditions, names
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+
+_KEPT = 64
+"""Entries that may be out of date before all of them are looked at."""
+
+
+@attrs.frozen
+class Past:
+    """What a cycle knows of past preemptions; frozen.
+
+    Attributes:
+        workloads: when each workload was preempted, by UID, ascending; in seconds since the epoch.
+        queues: the UIDs of the workloads of each LocalQueue.
+    """
+
+    workloads: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
+    queues: Mapping[ObjectKey, frozenset[str]] = attrs.field(factory=dict)
+
+
+NOTHING = Past()
+
+
+class History:
+    """Records preemptions, and forgets them after a while.
+
+    Args:
+        span: for how many seconds they count; 0: nothing is recorded.
+    """
+
+    def __init__(self, span: float) -> None:
+        self._span = span
+        self._times: dict[str, tuple[float, ...]] = {}
+        self._queue_of: dict[str, ObjectKey] = {}
+        self._issued: dict[str, float] = {}
+        self._limit = _KEPT
+        self._past: Past | None = NOTHING
+
+    def issued(self, uid: str, local_queue: ObjectKey, now: float) -> None:
+        """A preemption was decided that the object does not say yet."""
+        if self._span:
+            self._issued[uid] = now
+            self._add(uid, local_queue, now, now)
+
+    def failed(self, uid: str) -> None:
+        """A preemption that was decided did not take place."""
+        at = self._issued.pop(uid, None)
+        if at is not None:
+            self._drop(uid, at)
+
+    def seen(self, workload: Workload, now: float) -> None:
+        """A Workload was seen: its condition may say that it was preempted."""
+        if not self._span:
+            return
+        uid = workload.metadata.uid
+        found = conditions.find(workload.status.conditions, names.PREEMPTED)
+        if found is None:
+            return
+        known, at = self._times.get(uid), found.last_transition_time
+        if not found.is_true:
+            if known is not None:
+                return
+        elif uid in self._issued:
+            self._drop(uid, self._issued.pop(uid))
+        elif known is not None and known[-1] >= at:
+            return
+        self._add(uid, ObjectKey(workload.namespace, workload.spec.queue_name), at, now)
+
+    def _add(self, uid: str, local_queue: ObjectKey, at: float, now: float) -> None:
+        if at <= now - self._span:
+            return
+        self._times[uid] = (*self._times.get(uid, ()), at)
+        self._queue_of[uid] = local_queue
+        self._past = None
+        if len(self._times) > self._limit:
+            self._forget(now)
+
+    def _drop(self, uid: str, at: float) -> None:
+        self._past = None
+        left = tuple(time for time in self._times.get(uid, ()) if time != at)
+        if left:
+            self._times[uid] = left
+        else:
+            self._times.pop(uid, None)
+            self._queue_of.pop(uid, None)
+
+    def _forget(self, now: float) -> None:
+        for uid, times in tuple(self._times.items()):
+            for at in times:
+                if at <= now - self._span:
+                    self._drop(uid, at)
+        self._limit = 2 * len(self._times) + _KEPT
+
+    def past(self) -> Past:
+        """What was recorded, as a value that does not change."""
+        if self._past is None:
+            queues: dict[ObjectKey, set[str]] = {}
+            for uid, local_queue in self._queue_of.items():
+                queues.setdefault(local_queue, set()).add(uid)
+            grouped = {key: frozenset(uids) for key, uids in queues.items()}
+            self._past = Past(dict(self._times), grouped)
+        return self._past

@@ -1,0 +1,204 @@
+"""The preemption policy: which workloads may be preempted now, and in which order.
+
+ClusterQueues say who may preempt whom (`spec.preemption`, fair sharing). A policy narrows that and
+orders what is left; it never widens it. The base class is Kueue's own policy: it refuses nothing,
+and the lowest priority leaves first, among equals the newest reservation.
+
+A policy is pure: equal arguments give equal answers, and nothing is remembered between two calls.
+What happened in the past comes with the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.scheduler.amounts import FlavorResource
+
+
+@attrs.frozen
+class Asking:
+    """The workload that needs room. Workloads that are alike in all this get one verdict.
+
+    Attributes:
+        cluster_queue: its ClusterQueue.
+        local_queue: its LocalQueue.
+        priority: its priority.
+    """
+
+    cluster_queue: str
+    local_queue: ObjectKey
+    priority: int
+
+
+@attrs.frozen
+class Running:
+    """A workload that holds quota and that the ClusterQueues allow to preempt.
+
+    Attributes:
+        key: namespace and name.
+        uid: its UID.
+        cluster_queue: where it holds quota.
+        local_queue: the LocalQueue that it was submitted to.
+        priority: its priority.
+        labels: the labels of the Workload object.
+        usage: what it is charged for: CPU in milli-cores, memory in bytes, others in units.
+        reserved_at: when its quota was reserved, in seconds since the epoch; None for an
+            admission that the API server has not confirmed yet.
+        started_at: when it was admitted; the present time for an admission that the API server
+            has not confirmed yet, and None while an admission check decides.
+        preempted: when it was preempted before, within `PreemptionPolicy.remembers`, ascending.
+        queue_preempted: the same for all workloads of its LocalQueue. What this cycle has chosen
+            so far counts as preempted at the present time.
+    """
+
+    key: ObjectKey
+    uid: str
+    cluster_queue: str
+    local_queue: ObjectKey
+    priority: int
+    labels: Mapping[str, str]
+    usage: Mapping[FlavorResource, int]
+    reserved_at: float | None
+    started_at: float | None
+    preempted: tuple[float, ...] = ()
+    queue_preempted: tuple[float, ...] = ()
+
+
+@attrs.frozen
+class Refusal:
+    """A workload may not be preempted now.
+
+    Attributes:
+        why: a few words for people, for example "it ran for less than 600 s".
+        until: when to look again, in seconds since the epoch and later than now. None when time
+            alone does not change the answer.
+    """
+
+    why: str
+    until: float | None = None
+
+
+class PreemptionPolicy:
+    """Which workloads may be preempted now, and in which order. Subclass it to write your own.
+
+    Attributes:
+        name: what configuration, log and metrics call it.
+        remembers: for how many seconds the policy needs past preemptions; 0: not at all.
+    """
+
+    name: str = "kueue"
+    remembers: float = 0.0
+
+    def refuse(self, asking: Asking, running: Running, now: float) -> Refusal | None:
+        """Why a workload may not be preempted now; None when it may.
+
+        Workloads that are on their way out are not asked about: they always count as room.
+
+        Args:
+            asking: who needs room.
+            running: who would have to leave.
+            now: seconds since the epoch.
+        """
+        del asking, running, now
+        return None
+
+    def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
+        """The place of a workload among the candidates of equal right; the smallest leaves first.
+
+        Candidates that are on their way out come before it is asked, and so do those that are owed
+        to the preemptor, and with classical preemption other ClusterQueues before the own one.
+        Equals are in Kueue's own order.
+
+        Args:
+            asking: who needs room.
+            running: who would have to leave; only preemptions before this cycle are filled in.
+        """
+        del asking
+        reserved_at = running.reserved_at
+        return (running.priority, float("-inf") if reserved_at is None else -reserved_at)
+
+
+KUEUE = PreemptionPolicy()
+"""Kueue's own policy."""
+
+
+@attrs.frozen
+class Protected:
+    """Candidates that a policy did not allow to preempt.
+
+    Attributes:
+        policy: its name.
+        count: how many workloads it refused.
+        why: of the one that it allows first.
+        until: when it is asked again; None when time alone does not change its answers.
+    """
+
+    policy: str
+    count: int
+    why: str
+    until: float | None
+
+    @property
+    def text(self) -> str:
+        """One sentence for people, also in the condition message."""
+        count = "1 workload" if self.count == 1 else f"{self.count} workloads"
+        until = "" if self.until is None else f", the first until {format_time(self.until)}"
+        return f"The preemption policy {self.policy} protects {count}{until}: {self.why}"
+
+
+class PolicyError(Exception):
+    """A policy raised, or returned something that is not an answer.
+
+    Attributes:
+        args: one line that names the policy, its method and what is wrong.
+    """
+
+
+class WrongAnswerError(Exception):
+    """A policy returned something that is not an answer."""
+
+
+def checked_refusal(found: Any, now: float) -> Refusal | None:
+    """The answer of `refuse`, if it is one.
+
+    Raises:
+        WrongAnswerError: it is not; tells why.
+    """
+    if found is None:
+        return None
+    if not isinstance(found, Refusal):
+        raise WrongAnswerError(f"returned {_shown(found)} instead of a Refusal or None")
+    if found.until is None:
+        return found
+    if not _is_number(found.until):
+        raise WrongAnswerError(f"returned until={_shown(found.until)}, which is not a time")
+    if not now < found.until < float("inf"):
+        raise WrongAnswerError(f"returned until={found.until}, which is not later than now ({now})")
+    return found
+
+
+def checked_order(found: Any) -> tuple[float, ...]:
+    """The answer of `order`, if it is one.
+
+    Raises:
+        WrongAnswerError: it is not; tells why.
+    """
+    if not isinstance(found, tuple) or not all(map(_is_number, found)):
+        raise WrongAnswerError(f"returned {_shown(found)} instead of a tuple of numbers")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and value == value  # noqa: PLR0124 - NaN has no order
+
+
+def _shown(value: Any) -> str:
+    """A value as text, whatever its class does when asked for it."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # noqa: BLE001 - code of others
+        return f"a {type(value).__name__}"
