@@ -20,6 +20,7 @@ from kueuelib.app.configuration_rules import check
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
+from kueuelib.app.preemption import Preemption
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.namespace import own_namespace
 
@@ -215,6 +216,7 @@ class Configuration:
     wait_for_pods_ready: WaitForPodsReady | None = None
     object_retention_policies: ObjectRetentionPolicies = ObjectRetentionPolicies()
     fair_sharing: FairSharing | None = None
+    preemption: Preemption = attrs.field(factory=Preemption)
     admission_fair_sharing: AdmissionFairSharing | None = None
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()

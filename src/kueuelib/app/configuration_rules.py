@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
+from kueuelib.app.preemption import check_preemption
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.plugins import installed
 from kueuelib.machinery.selectors import from_label_selector
@@ -60,6 +61,7 @@ def check(found: Configuration, source: str) -> None:
         )
     if found.wait_for_pods_ready and found.wait_for_pods_ready.enable:
         _check_pods_ready(found.wait_for_pods_ready, source)
+    check_preemption(found.preemption, source)
     if found.fair_sharing:
         check_fair_sharing(found.fair_sharing, source)
     if found.admission_fair_sharing:

@@ -17,6 +17,7 @@ from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
+from kueuelib.app.preemption import load_policy
 from kueuelib.app.servers import add_servers, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
@@ -187,7 +188,7 @@ async def assemble_manager(
         manager,
         cache,
         leading,
-        Engine(engine_settings(configuration)),
+        Engine(engine_settings(configuration, source)),
         recorder,
         telemetry,
         ControllerSettings(
@@ -252,13 +253,22 @@ def job_settings(configuration: Configuration) -> JobSettings:
     )
 
 
-def engine_settings(configuration: Configuration) -> Settings:
-    """What the configuration says about decisions."""
+def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:
+    """What the configuration says about decisions.
+
+    Args:
+        configuration: what the user wants.
+        source: what to call the configuration in errors.
+
+    Raises:
+        ConfigError: the preemption policy cannot be loaded.
+    """
+    waiting = pods_ready(configuration)
     sharing = configuration.fair_sharing
     found = Settings(
-        fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None
+        fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
+        preemption=load_policy(configuration.preemption, source),
     )
-    waiting = pods_ready(configuration)
     if waiting is None:
         return found
     timestamp = waiting.requeuing_strategy.timestamp

@@ -1,0 +1,111 @@
+"""The block `preemption` of the configuration: a preemption policy of an installed package.
+
+A package offers a policy as an entry point of the group `kueuelib.preemption`. The name of the
+entry point is the name of the policy; its value is called with the parameters of the
+configuration and returns the policy:
+
+    [project.entry-points."kueuelib.preemption"]
+    "example.com/minimum-run-time" = "preemption_policies:MinimumRunTime"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.importing import loaded
+from kueuelib.scheduler.preemption.policy import KUEUE, PreemptionPolicy
+
+GROUP = "kueuelib.preemption"
+
+
+@attrs.frozen
+class Preemption:
+    """Which preemption policy decides.
+
+    Attributes:
+        policy: the name of an installed one; empty for Kueue's own.
+        parameters: the keyword arguments that it is made with.
+    """
+
+    policy: str = ""
+    parameters: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+def check_preemption(found: Preemption, source: str) -> None:
+    """Refuses a policy that no package offers; nothing is imported.
+
+    Raises:
+        ConfigError: the key is named.
+    """
+    if not found.policy:
+        if found.parameters:
+            raise ConfigError(
+                source, "preemption.parameters without preemption.policy", "name the policy"
+            )
+        return
+    offered = sorted({entry.name for entry in _entries()})
+    if found.policy not in offered:
+        known = f"use one of {', '.join(offered)}" if offered else f"offer one as {GROUP}"
+        raise ConfigError(
+            source,
+            f"preemption.policy: no installed package offers {found.policy!r}",
+            f"install its package, or {known}",
+        )
+
+
+def load_policy(found: Preemption, source: str) -> PreemptionPolicy:
+    """The policy that the configuration names, ready for use.
+
+    Raises:
+        ConfigError: its package cannot be imported, the parameters do not suit it, or what the
+            package offers is not a policy. The policy and what to do are named.
+    """
+    if not found.policy:
+        return KUEUE
+    check_preemption(found, source)
+    subject = f'{source}: preemption.policy "{found.policy}"'
+    entries = {entry.value: entry for entry in _entries() if entry.name == found.policy}
+    if len(entries) > 1:
+        raise ConfigError(
+            subject, f"is offered more than once: {', '.join(sorted(entries))}", "uninstall one"
+        )
+    ((value, entry),) = entries.items()
+    make = loaded(f"{subject}, {value}", entry.load, "repair or uninstall its package")
+    if not callable(make):
+        raise ConfigError(
+            subject, f"{value} is not callable", "name a class or a function in the entry point"
+        )
+    try:
+        policy = make(**found.parameters)
+    except Exception as error:
+        raise ConfigError(
+            subject,
+            f"{value} refuses the parameters: {type(error).__name__}: {error}",
+            "correct preemption.parameters",
+        ) from error
+    problem = _problem(policy, found.policy)
+    if problem:
+        raise ConfigError(subject, f"{value} {problem}", "correct its package")
+    assert isinstance(policy, PreemptionPolicy)
+    return policy
+
+
+def _problem(policy: Any, name: str) -> str:
+    if not isinstance(policy, PreemptionPolicy):
+        return f"returns a {type(policy).__name__}, not a PreemptionPolicy"
+    if policy.name != name:
+        return f"calls itself {policy.name!r}"
+    span = policy.remembers
+    if not isinstance(span, int | float) or not 0 <= span < float("inf"):
+        return f"remembers {span!r}, which is not a number of seconds"
+    return ""
+
+
+def _entries() -> Any:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
