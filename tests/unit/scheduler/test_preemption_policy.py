@@ -91,14 +91,21 @@ class Cluster:
 
 
 def running(
-    name: str, queue: str, since: float, gpu: int = 1, cq: str = "cq", **more: Any
+    name: str,
+    queue: str,
+    since: float,
+    gpu: int = 1,
+    cq: str = "cq",
+    usage: dict[str, int] | None = None,
+    **more: Any,
 ) -> Workload:
+    usage = usage or {"gpu": gpu}
     conditions = [make_condition("QuotaReserved", at=since), make_condition("Admitted", at=since)]
-    assignment = make_assignment({"gpu": gpu}, "f")
+    assignment = make_assignment(usage, "f")
     return make_workload(
         name,
         queue,
-        {"gpu": gpu},
+        usage,
         conditions=[*conditions, *more.pop("conditions", ())],
         status={"admission": {"clusterQueue": cq, "podSetAssignments": [assignment]}},
         **more,
@@ -174,23 +181,45 @@ def test_one_search_does_not_exceed_a_budget(fair: FairSharing | None) -> None:
     assert sorted(cluster.cycle()) == ["b1", "r1"]
 
 
-def test_two_heads_of_one_cycle_share_a_budget() -> None:
-    cluster = Cluster.of(PreemptionBudget(1, 3600), 2)
+def test_heads_of_one_cycle_share_a_budget() -> None:
+    """Also if they choose different victims of one LocalQueue, here in different resources."""
+    cluster = Cluster.of(PreemptionBudget(1, 3600), 1)
+    quotas = {"f": {"gpu": 0, "memory": 0}}
     for name in ("one", "two"):
         cluster.tell(
             events.ClusterQueueSet(
-                make_cluster_queue(name, {"f": {"gpu": 1}}, cohort="all", preemption=PREEMPTION)
+                make_cluster_queue(
+                    name, {"f": {"gpu": 1, "memory": 1}}, cohort="all", preemption=PREEMPTION
+                )
             ),
             events.LocalQueueSet(make_local_queue(f"of-{name}", name)),
         )
-    for name in ("r1", "r2", "r3", "r4"):
-        cluster.runs(name, "red")
-    cluster.waits("p1", queue="of-one")
-    cluster.waits("p2", queue="of-two")
-    assert cluster.cycle() == ["r1"]
+    cluster.tell(events.ClusterQueueSet(make_cluster_queue("cq", quotas, cohort="all")))
+    for name, usage in {"g": {"gpu": 2}, "m": {"memory": 2}}.items():
+        cluster.tell(events.WorkloadSet(running(name, "red", NOW, usage=usage)))
+    for name, asks in {"one": {"gpu": 1}, "two": {"memory": 1}}.items():
+        wants = make_workload(f"p-{name}", f"of-{name}", asks, priority=9, created=NOW)
+        cluster.tell(events.WorkloadSet(wants))
+    assert cluster.cycle() == ["g"]
     assert cluster.plan is not None
     assert len(cluster.plan.order) == 2
+    assert "ns/red lost 1 workloads already" in cluster.message("p-two")
     assert cluster.engine.next_deadline() == NOW + 3600
+
+
+def test_a_candidate_that_shares_protect_costs_no_budget() -> None:
+    cluster = Cluster.of(PreemptionBudget(1, 3600), 2, FairSharing())
+    for name, nominal in {"asks": 2, "lends": 4}.items():
+        queue = make_cluster_queue(
+            name, {"f": {"gpu": nominal}}, cohort="all", preemption=PREEMPTION
+        )
+        cluster.tell(events.ClusterQueueSet(queue))
+    cluster.tell(events.LocalQueueSet(make_local_queue("of-asks", "asks")))
+    cluster.tell(events.WorkloadSet(running("mine", "of-asks", NOW, 2, cq="asks", priority=9)))
+    cluster.runs("big", gpu=4, priority=-1)
+    cluster.runs("small", gpu=2)
+    cluster.waits("high", queue="of-asks")
+    assert cluster.cycle() == ["small"]
 
 
 def test_a_budget_outlives_a_restart_and_is_renewed_by_time() -> None:
@@ -330,3 +359,29 @@ def test_kueues_own_policy_decides_in_place_of_a_broken_one(
     (found,) = cluster.settled.faults
     assert found.policy == "broken"
     assert found.message.startswith(fault)
+
+
+class FailsLate(PreemptionPolicy):
+    name = "fails-late"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def refuse(self, asking: Asking, running: Running, now: float) -> Refusal | None:
+        self.asked.append(running.key.name)
+        if running.key.name == "second":
+            raise RuntimeError
+        return None
+
+
+@pytest.mark.parametrize("fair", [None, FairSharing()])
+def test_a_policy_that_failed_is_not_asked_again_about_the_same_head(
+    fair: FairSharing | None,
+) -> None:
+    policy = FailsLate()
+    cluster = Cluster.of(policy, 2, fair)
+    cluster.runs("first", since=NOW - 1)
+    cluster.runs("second", since=NOW - 9)
+    cluster.waits("high", gpu=2)
+    assert sorted(cluster.cycle()) == ["first", "second"]
+    assert policy.asked.count("second") == 1
