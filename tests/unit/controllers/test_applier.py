@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
+import structlog
 
 from kueuelib.api import kinds
 from kueuelib.api.codec import decode
@@ -25,6 +26,7 @@ from kueuelib.scheduler.events import Effects, EvictionFailed, Forgotten
 from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.preemption.guard import PolicyFault
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.reasons import ClusterQueueMissing
 from kueuelib.workload import states
@@ -154,12 +156,13 @@ class Case:
         self.client = FakeClient(stored if stored is not None else cached)
         self.recorder = Recorder()
         self.told: list[Any] = []
+        self.telemetry = Telemetry()
         self.controller = FakeController()
         self.informer = FakeInformer(self.client, cached)
         orders = Orders(
             StatusWriter(self.client, self.informer),  # type: ignore[arg-type]
             self.recorder,  # type: ignore[arg-type]
-            SchedulerMetrics(Telemetry()),
+            SchedulerMetrics(self.telemetry),
             self.told.append,
         )
         self.applier = Applier(orders, holder)
@@ -570,3 +573,16 @@ async def test_a_reason_that_the_server_does_not_take_is_given_up() -> None:
     await case.run()
     assert len(case.applier.book) == 0
     assert case.told == []
+
+
+def test_a_failing_preemption_policy_is_logged_once_and_counted_always() -> None:
+    case, fault = Case(workload()), PolicyFault("example.com/p", "refuse() raised KeyError: 'a'")
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            case.submit(Settled((), (), Effects(), (), (fault,)))
+    (line,) = lines
+    assert (line["log_level"], line["policy"]) == ("error", fault.policy)
+    assert line["fault"] == fault.message
+    labels = {"policy": fault.policy}
+    name = "kueuelib_preemption_policy_failures_total"
+    assert case.telemetry.registry.get_sample_value(name, labels) == 3

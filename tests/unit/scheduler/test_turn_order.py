@@ -9,6 +9,7 @@ import pytest
 
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.nomination import Entry, nominate
+from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.turn_order import in_turn
@@ -24,7 +25,7 @@ def heads(settings: Settings, **scenario: Any) -> tuple[Snapshot, list[Entry]]:
     found = engine.next_cycle(1)
     assert found is not None
     snapshot = Snapshot(found.frozen)
-    entries = [nominate(snapshot, head, settings) for head in found.heads]
+    entries = [nominate(snapshot, head, settings, Judge()) for head in found.heads]
     return snapshot, [entry for entry in entries if isinstance(entry, Entry)]
 
 

@@ -5,11 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kueuelib.scheduler.preemption.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler import events
+from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.preemption.policy import (
+    KUEUE,
+    Asking,
+    PreemptionPolicy,
+    Refusal,
+    Running,
+)
+from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.preemption_conformance import BrokenLawError, check_preemption_policy
+from kueuelib.testing.preemption_worlds import START, Objects, random_world
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "preemption_policies"))
 
@@ -109,3 +121,30 @@ class Unordered(PreemptionPolicy):
 def test_bad_policies_are_found(make: Callable[[], PreemptionPolicy], law: str) -> None:
     with pytest.raises(BrokenLawError, match=law):
         check_preemption_policy(make, worlds=40)
+
+
+def decisions(seed: int, policy: PreemptionPolicy) -> list[Any]:
+    """What is admitted and preempted in a world until it rests."""
+    world = random_world(seed)
+    engine = Engine(Settings(fair_sharing=world.fair_sharing, preemption=policy))
+    told: list[Any] = []
+    engine.observe_all([*world.facts, *map(events.WorkloadSet, world.workloads)], START)
+    stored, found = Objects(world.workloads), engine.next_cycle(START)
+    while found is not None:
+        settled = engine.settle(decide(found, START), START)
+        told += [admit.key for admit in settled.admissions]
+        told += [(one.key, victim.key) for one in settled.preemptions for victim in one.victims]
+        engine.observe_all(list(stored.carried_out(settled, START)), START)
+        found = engine.next_cycle(START)
+    return told
+
+
+def test_kueues_own_rules_are_a_policy_like_any_other() -> None:
+    """Asked through the guard, and made to order, they decide as they do without being asked."""
+
+    class Kueues(Plain):
+        def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
+            return super().order(asking, running)
+
+    for seed in range(60):
+        assert decisions(seed, Kueues()) == decisions(seed, KUEUE)
