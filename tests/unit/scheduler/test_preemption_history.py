@@ -38,6 +38,26 @@ def test_every_preemption_counts() -> None:
     assert history.past().workloads == {"a": (NOW,)}
 
 
+def test_two_preemptions_within_a_second_are_two() -> None:
+    history = History(HOUR)
+    for _ in range(2):
+        history.issued("a", RED, NOW)
+        history.seen(preempted("a", NOW), NOW)
+    assert history.past().workloads == {"a": (NOW, NOW)}
+
+
+def test_what_was_forgotten_meanwhile_can_fail_or_be_confirmed() -> None:
+    history = History(HOUR)
+    for name in ("fails", "leaves"):
+        history.issued(name, RED, NOW)
+    for number in range(1000):
+        history.issued(f"w{number}", RED, NOW + 60 * number)
+    assert not {"fails", "leaves"} & history.past().workloads.keys()
+    history.failed("fails")
+    history.seen(preempted("leaves", NOW + 60_000), NOW + 60_000)
+    assert history.past().workloads["leaves"] == (NOW + 60_000,)
+
+
 def test_after_a_restart_a_condition_that_is_false_again_tells_of_one() -> None:
     history = History(HOUR)
     history.seen(preempted("a", NOW - 60, still=False), NOW)

@@ -57,7 +57,7 @@ class NewestFirst(PreemptionPolicy):
         lambda: MinimumRunTime(600),
         lambda: MinimumRunTime(7.5),
         lambda: PreemptionBudget(1, 3600),
-        lambda: PreemptionBudget(3, 100),
+        lambda: PreemptionBudget(2, 3600),
     ],
 )
 def test_good_policies_pass(make: Callable[[], PreemptionPolicy]) -> None:

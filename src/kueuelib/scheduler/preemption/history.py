@@ -57,9 +57,9 @@ class History:
             self._add(uid, local_queue, now, now)
 
     def failed(self, uid: str) -> None:
-        """A preemption that was decided did not take place."""
+        """A preemption that was decided did not take place, or not at that time."""
         at = self._issued.pop(uid, None)
-        if at is not None:
+        if at in self._times.get(uid, ()):
             self._drop(uid, at)
 
     def seen(self, workload: Workload, now: float) -> None:
@@ -75,7 +75,7 @@ class History:
             if known is not None:
                 return
         elif uid in self._issued:
-            self._drop(uid, self._issued.pop(uid))
+            self.failed(uid)
         elif known is not None and known[-1] >= at:
             return
         self._add(uid, ObjectKey(workload.namespace, workload.spec.queue_name), at, now)
@@ -91,18 +91,19 @@ class History:
 
     def _drop(self, uid: str, at: float) -> None:
         self._past = None
-        left = tuple(time for time in self._times.get(uid, ()) if time != at)
+        left = list(self._times[uid])
+        left.remove(at)
         if left:
-            self._times[uid] = left
+            self._times[uid] = tuple(left)
         else:
-            self._times.pop(uid, None)
-            self._queue_of.pop(uid, None)
+            del self._times[uid], self._queue_of[uid]
 
     def _forget(self, now: float) -> None:
         for uid, times in tuple(self._times.items()):
             for at in times:
                 if at <= now - self._span:
                     self._drop(uid, at)
+        self._issued = {uid: at for uid, at in self._issued.items() if uid in self._times}
         self._limit = 2 * len(self._times) + _KEPT
 
     def past(self) -> Past:
