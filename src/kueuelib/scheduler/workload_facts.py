@@ -252,8 +252,8 @@ class WorkloadFacts:
         if before is not None and _gives_back(before, holder):
             self._state.effects.cluster_queues.add(before.cluster_queue)
             self._state.wake(before.cluster_queue, self._freed(before))
-        if before is not None and attrs.evolve(before, pods_ready=holder.pods_ready) != holder:
-            self._policy_may_differ(holder)
+        if before is not None:
+            self._policy_may_differ(before, holder)
         self._when_all_ready(ready)
 
     def _note_borrowing(self, scope: Scope, holder: Holder) -> None:
@@ -344,15 +344,18 @@ class WorkloadFacts:
             self._mark(holder, evicted=False)
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
-        self._state.cache.hold(attrs.evolve(holder, evicted=evicted))
+        changed = attrs.evolve(holder, evicted=evicted)
+        self._state.cache.hold(changed)
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
             self._state.queues.scopes.touch(scope)
-        self._policy_may_differ(holder)
+        self._policy_may_differ(holder, changed)
 
-    def _policy_may_differ(self, holder: Holder) -> None:
+    def _policy_may_differ(self, before: Holder, holder: Holder) -> None:
         """A preemption policy may answer differently about what holds quota."""
-        if self._settings.preemption is not KUEUE:
+        if self._settings.preemption is KUEUE:
+            return
+        if attrs.evolve(before, pods_ready=holder.pods_ready) != holder:
             self._state.wake(holder.cluster_queue, from_outside=False)
 
 
