@@ -366,7 +366,7 @@ class Engine:
         missing = missing_quota(frozen, holder)
         if not isinstance(missing, QuotaWithdrawn):
             return missing
-        victims, _ = self._victims_for(frozen, holder)
+        victims, _ = self._victims_for(frozen, holder)  # what follows reports the faults again
         if not victims:
             return missing
         return MakingRoom(tuple(sorted(victim.key for victim in victims)))
