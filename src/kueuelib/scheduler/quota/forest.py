@@ -67,6 +67,7 @@ class Forest:
         spot = self._spots[name]
         if spot.counts is not active:
             spot.counts = active
+            self.touch(name)
             if spot.parent is not None:
                 self._settle(spot.parent)
 
@@ -253,6 +254,7 @@ class Forest:
         spot.frozen = None
         spot.stale.clear()
         self._ledger.connect(spot, parent)
+        self._changed(parent)
         self._settle(parent)
 
     def _unlink(self, spot: Spot) -> None:
@@ -260,11 +262,11 @@ class Forest:
         assert parent is not None, "it is linked"
         self._ledger.disconnect(spot)
         self._changed(spot)
+        self._changed(parent)
         self._settle(parent)
 
     def _settle(self, cohort: Spot) -> None:
         """Corrects heights from a cohort up, after something below it came or went."""
-        self._changed(cohort)
         here: Spot | None = cohort
         while here is not None:
             heights = [each.height for each in here.cohorts.values() if each.parent is here]
@@ -273,6 +275,7 @@ class Forest:
                 height = 0
             if height == here.height:
                 return
+            here.root.frozen = None
             here.height, here = height, here.parent
 
     def _changed(self, spot: Spot) -> None:
