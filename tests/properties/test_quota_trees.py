@@ -229,6 +229,19 @@ def test_a_forest_is_that_of_one_built_anew(random: Random) -> None:
         for pair in PAIRS:
             free = snapshot.available(history.part(name), pair)
             assert history.forest.available(name, pair) == free
+    forget_all(history)
+
+
+def forget_all(history: History) -> None:
+    """Nothing is left when the last ClusterQueue and the last Cohort have gone."""
+    for name in history.queues:
+        history.forest.drop_queue(name)
+    for name in history.cohorts:
+        history.forest.drop_cohort(name)
+    ledger = history.forest._ledger
+    assert not ledger.spots
+    assert not ledger._used
+    assert not ledger._steps
 
 
 @given(random=st.randoms(use_true_random=False))

@@ -30,7 +30,7 @@ class Spot:
         limits: its own quota.
         quota: the same with what its children lend it, for every pair that is listed below.
         listed: how often each pair is listed by the node itself and by its children.
-        pairs: of what it used anything since it came.
+        pairs: of what it uses anything.
         weight: what its share of borrowed quota is divided by.
         height: see `QuotaNode`.
         counts: whether it has an object; of a ClusterQueue, whether it can admit.
@@ -117,9 +117,7 @@ class Ledger:
     def used(self, spot: Spot) -> Iterator[tuple[FlavorResource, int]]:
         """What a node uses, without zeros."""
         for pair in spot.pairs:
-            amount = self._used[pair][spot.key]
-            if amount:
-                yield pair, amount
+            yield pair, self._used[pair][spot.key]
 
     def available(self, key: str, pair: FlavorResource) -> int:
         """What a node could use more, now; negative when it or a node above uses too much."""
@@ -127,7 +125,9 @@ class Ledger:
 
     def add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
         """Changes what a node uses, and remembers what that changed."""
-        steps, table = self._steps_of(spot.key, pair), self._table(pair)
+        if not amount:
+            return
+        steps, table = self._steps_of(spot.key, pair), self._used.setdefault(pair, Table())
         changed = arithmetic.add_along(steps, amount, table)
         stale = self.spots[steps[-1].key].stale
         for index in range(changed):
@@ -137,12 +137,13 @@ class Ledger:
             if here.parent is not None:
                 borrows = table[here.key] > steps[index].nominal
                 _set_borrower(here.parent, here.key, pair, borrows=borrows)
+            if not table[here.key]:
+                del table[here.key], here.pairs[pair]
+        if not table:
+            del self._used[pair]
 
-    def _table(self, pair: FlavorResource) -> Table:
-        found = self._used.get(pair)
-        if found is None:
-            found = self._used[pair] = Table()
-        return found
+    def _in_use(self, spot: Spot, pair: FlavorResource) -> int:
+        return self._used.get(pair, _UNUSED)[spot.key]
 
     def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
         """The quota of a pair from a node up, remembered until any quota changes."""
@@ -216,7 +217,7 @@ class Ledger:
         """Changes the quota of a subtree, and what follows from it above."""
         here: Spot | None = cohort
         while here is not None:
-            before, used = here.quota[pair], self._table(pair)[here.key]
+            before, used = here.quota[pair], self._in_use(here, pair)
             if quota == before:
                 return
             self._steps.clear()
@@ -233,7 +234,7 @@ class Ledger:
         """Remembers whether a node uses more than its subtree owns."""
         if spot.parent is not None:
             nominal = spot.quota.get(pair, NO_LIMITS).nominal
-            borrows = self._table(pair)[spot.key] > nominal
+            borrows = self._in_use(spot, pair) > nominal
             _set_borrower(spot.parent, spot.key, pair, borrows=borrows)
 
 
