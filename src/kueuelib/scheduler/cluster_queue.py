@@ -80,9 +80,7 @@ class QueueState:
     def generation(self) -> Generation:
         """What tells whether progress with flavors is still worth something."""
         cohort = self.spec.cohort
-        if not cohort:
-            return self._departures, "", 0
-        return self._departures, self._forest.root_of(cohort), self._forest.changes(cohort)
+        return (self._departures, *(self._forest.version(cohort) if cohort else ("", 0)))
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""

@@ -8,9 +8,8 @@ cycle never writes to frozen parts: `Snapshot` holds the differences and an undo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limit
 from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.arithmetic import Level
+from kueuelib.scheduler.quota.arithmetic import Level, Used
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
 
 
@@ -80,32 +79,43 @@ class Frozen:
     flavors: Mapping[str, Flavor]
     late_checks: frozenset[str] = frozenset()
 
-    def used(self, pair: FlavorResource, key: str) -> int:
-        """What a node uses of a pair, by the key of the node."""
-        queue = self.queues.get(key)
-        if queue is None:
-            return self.trees[cohort_name(key)].used[key].get(pair, 0)
-        return queue.usage.get(pair, 0)
+    def used(self, pair: FlavorResource) -> Used:
+        """What the nodes use of a pair."""
+        return _FrozenUsage(self, pair)
+
+
+class _FrozenUsage:
+    __slots__ = ("_frozen", "_pair")
+
+    def __init__(self, frozen: Frozen, pair: FlavorResource) -> None:
+        self._frozen = frozen
+        self._pair = pair
+
+    def __getitem__(self, key: str, /) -> int:
+        queue = self._frozen.queues.get(key)
+        if queue is not None:
+            return queue.usage.get(self._pair, 0)
+        return self._frozen.trees[cohort_name(key)].used[key].get(self._pair, 0)
 
 
 NOBODY: AbstractSet[str] = frozenset()
 
 
 class Usage(dict[str, int]):
-    """What nodes use of one pair of flavor and resource; read from elsewhere when first asked for.
+    """What nodes use of one pair of flavor and resource; copied when it is first asked for.
 
     Args:
-        base: where to read what a node used in the beginning, by its key.
+        base: what they used in the beginning, by key.
     """
 
     __slots__ = ("_base",)
 
-    def __init__(self, base: Callable[[str], int]) -> None:
+    def __init__(self, base: Used) -> None:
         super().__init__()
         self._base = base
 
     def __missing__(self, key: str) -> int:
-        found = self[key] = self._base(key)
+        found = self[key] = self._base[key]
         return found
 
 
@@ -230,7 +240,7 @@ class Snapshot:
         """What all nodes use of a pair. To be changed by `add`, `remove` and `take_out` only."""
         found = self._usage.get(pair)
         if found is None:
-            found = self._usage[pair] = Usage(partial(self._frozen.used, pair))
+            found = self._usage[pair] = Usage(self._frozen.used(pair))
         return found
 
     def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
@@ -301,6 +311,9 @@ class Snapshot:
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""
+        node = self.node(queue)
         return all(
-            amount <= self.available(queue, pair) for pair, amount in amounts.items() if amount > 0
+            amount <= arithmetic.available(node, pair, self.used(pair))
+            for pair, amount in amounts.items()
+            if amount > 0
         )

@@ -134,18 +134,20 @@ class Candidates:
         right of the owner from everything outside of it.
         """
         snapshot, queue = self._snapshot, self._preemptor.queue
-        here, rest, owner = snapshot.node(queue), dict(needed), False
+        here, rest, owner = snapshot.node(queue), needed, False
         for above in snapshot.reclaimable(queue, self._contested):
             owner = owner or not any(
                 arithmetic.borrows(here, pair, snapshot.used(pair), amount)
                 for pair, amount in rest.items()
             )
-            rest = {
-                pair: max(0, amount - arithmetic.free(here, pair, snapshot.used(pair)))
-                for pair, amount in rest.items()
-            }
+            if not owner and above.cohort.parent is not None:
+                rest = {
+                    pair: max(0, amount - arithmetic.free(here, pair, snapshot.used(pair)))
+                    for pair, amount in rest.items()
+                }
             found = self._owed if owner else self._others
-            found.update((one.spec.name, _Place(one, above.cohort)) for one in above.queues)
+            for one in above.queues:
+                found[one.spec.name] = _Place(one, above.cohort)
             here = above.cohort
 
     def _has_any(self, places: Mapping[str, _Place]) -> bool:

@@ -38,9 +38,7 @@ class Room:
     ) -> None:
         own = snapshot.node(queue)
         self._snapshot = snapshot
-        self._used = {
-            pair: Usage(snapshot.used(pair).__getitem__) for pair in sorted({*needed, *contested})
-        }
+        self._used = {pair: Usage(snapshot.used(pair)) for pair in sorted({*needed, *contested})}
         self._needed = {
             pair: _Need(own.steps(pair), self._used[pair], amount, borrow)
             for pair, amount in needed.items()

@@ -53,8 +53,8 @@ class Node(Place, Protocol):
         """0 for a leaf, else how many levels are below."""
 
     @property
-    def path(self) -> Sequence[Node]:
-        """The node and the cohorts above it, the root last."""
+    def ancestors(self) -> Sequence[Node]:
+        """The cohorts above it, the root last."""
 
     def steps(self, pair: FlavorResource, /) -> Sequence[Step]:
         """The same as numbers."""
@@ -184,9 +184,9 @@ def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> Level:
         amount: how much more.
         used: what is used.
     """
-    path, steps, rest = node.path, node.steps(pair), amount
+    steps, rest = node.steps(pair), amount
     index, top = 0, len(steps) - 1
     while index < top and used[steps[index].key] + rest > steps[index].nominal:
         rest -= max(0, steps[index].guaranteed - used[steps[index].key])
         index += 1
-    return Level(path[index].height if index else 0, index < top)
+    return Level(node.ancestors[index - 1].height if index else 0, index < top)

@@ -73,7 +73,7 @@ class Forest:
 
     def touch(self, name: str) -> None:
         """Something else than usage and quota changed in a ClusterQueue."""
-        spot = self._spots[name]
+        spot = self._ledger.spots[name]
         spot.root.stale[name] = spot
 
     def charge(self, name: str, amounts: Amounts, sign: int) -> None:
@@ -84,7 +84,7 @@ class Forest:
             amounts: how much.
             sign: 1 for more, -1 for less.
         """
-        spot = self._spots[name]
+        spot = self._ledger.spots[name]
         for pair, amount in amounts.items():
             self._ledger.add(spot, pair, sign * amount)
 
@@ -178,9 +178,10 @@ class Forest:
         spot = self._spots.get(cohort_key(cohort))
         return cohort if spot is None else spot.root.name
 
-    def changes(self, cohort: str) -> int:
-        """A number that grows when something else than usage changes in the tree of a cohort."""
-        return self._spots[cohort_key(cohort)].root.changes
+    def version(self, cohort: str) -> tuple[str, int]:
+        """The root of the tree of a cohort, and when anything but usage changed there last."""
+        root = self._ledger.spots[cohort_key(cohort)].root
+        return root.name, root.changes
 
     # --- what cycles see
 
