@@ -20,7 +20,7 @@ from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limit
 from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.arithmetic import Level, Used
+from kueuelib.scheduler.quota.arithmetic import Used
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
 
 
@@ -175,9 +175,13 @@ class Snapshot:
             self._nodes[name] = found
         return found
 
+    def node_of(self, cluster_queue: str) -> QuotaNode:
+        """The same for the name of a ClusterQueue that exists."""
+        return self.node(self._queues[cluster_queue])
+
     def places(self, cluster_queues: Iterable[str]) -> dict[str, str]:
         """The path from its root to each ClusterQueue, as `/root/cohort/queue`."""
-        return {name: self.node(self._queues[name]).place for name in cluster_queues}
+        return {name: self.node_of(name).place for name in cluster_queues}
 
     # --- changes
 
@@ -254,10 +258,6 @@ class Snapshot:
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
         return max(0, arithmetic.available(self.node(queue), pair, self.used(pair)))
-
-    def level(self, queue: FrozenQueue, pair: FlavorResource, amount: int) -> Level:
-        """How far up the ClusterQueue has to borrow to use more."""
-        return arithmetic.level(self.node(queue), pair, amount, self.used(pair))
 
     def reclaimable(
         self, queue: FrozenQueue, pairs: Collection[FlavorResource]

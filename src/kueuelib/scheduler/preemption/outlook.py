@@ -13,8 +13,9 @@ from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.blockers import Mode, Outlook
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.search import find_victims
-from kueuelib.scheduler.preemption.victims import Path, Search
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.preemption.victims import Path, Search, home_of
+from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.snapshot import Snapshot, Usage
 
 
 @attrs.frozen(eq=False)
@@ -45,11 +46,11 @@ def simulate(
         amount: how much, more than what is available now.
     """
     found = find_victims(snapshot, preemptor, frozenset((pair,)), {pair: amount})
-    mark = snapshot.mark()
+    left = Usage(snapshot.used(pair))
     for victim in found.victims:
-        snapshot.take_out(victim.holder)
-    borrowing = snapshot.level(preemptor.queue, pair, amount).height
-    snapshot.undo(mark)
+        home = snapshot.node_of(home_of(victim))
+        arithmetic.add(home, pair, -victim.holder.usage.get(pair, 0), left)
+    borrowing = arithmetic.level(snapshot.node(preemptor.queue), pair, amount, left).height
     mode = Mode.NO_CANDIDATES
     if found.victims:
         own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in found.victims)
