@@ -147,20 +147,25 @@ class _FairSearch:
         return False
 
     def _take_fairly(self, pool: _Pool, *, final: bool) -> None:
-        """Takes the first candidate that the strategy allows, and refuses those before it."""
+        """Takes the first candidate that the strategy allows, and refuses those before it.
+
+        No side has a larger share without a victim than with it, so often none is allowed.
+        """
         snapshot = self._snapshot
         mine, theirs = self._sides(pool.node)
         share, before = share_of(mine, snapshot.used), share_of(theirs, snapshot.used)
+        hopeless = share > before if final else share >= before
         while pool.first is not None:
-            mark = snapshot.mark()
             holder = pool.pop()
-            self._take(holder, Path.IN_COHORT_FAIR_SHARING)
-            if share <= share_of(theirs, snapshot.used) if final else share < before:
-                return
-            snapshot.undo(mark)
-            self.taken.pop()
-            if self._guard is not None:
-                self._guard.put_back(holder)
+            if not hopeless:
+                mark = snapshot.mark()
+                self._take(holder, Path.IN_COHORT_FAIR_SHARING)
+                if not final or share <= share_of(theirs, snapshot.used):
+                    return
+                snapshot.undo(mark)
+                self.taken.pop()
+                if self._guard is not None:
+                    self._guard.put_back(holder)
             self._refused.setdefault(pool.node.name, []).append(holder)
             self.spared += 1
 
