@@ -21,6 +21,7 @@ from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.settings import DEFAULTS, FairSharing, Settings
 from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.testing.builders import (
     make_assignment,
@@ -41,10 +42,15 @@ CLASSES = (  # per ClusterQueue: how many, every how many seconds, for how long,
 
 
 def engine_with(
-    queues: int, cohorts: int, nominal: int, borrowing: int, strategy: str = "BestEffortFIFO"
+    queues: int,
+    cohorts: int,
+    nominal: int,
+    borrowing: int,
+    strategy: str = "BestEffortFIFO",
+    settings: Settings = DEFAULTS,
 ) -> Engine:
     """ClusterQueues with one flavor and one resource each, and a LocalQueue of the same name."""
-    engine = Engine()
+    engine = Engine(settings)
     engine.observe(events.NamespaceSet("ns", {}), 0.0)
     engine.observe(events.FlavorSet(make_flavor("std")), 0.0)
     for number in range(queues):
@@ -252,6 +258,46 @@ def test_time_per_cycle_after_one_change(where: str) -> None:
             assert not found_cycle[0].admissions
         rows.append((f"{queues:,} ClusterQueues", _spread(spent)))
     show(f"scheduler: one change and the cycle after it, a blocked head, {where}", rows)
+
+
+@pytest.mark.parametrize("where", ["one cohort", "a tree of ten by ten by ten"])
+def test_time_per_cycle_with_fair_sharing(where: str) -> None:
+    """Every other ClusterQueue borrows, so the blocked head looks at all of these for victims."""
+    rows = []
+    for queues in (10, 100, 1000):
+        cohorts = 1 if where == "one cohort" else queues // 10
+        fair = Settings(fair_sharing=FairSharing())
+        engine = engine_with(queues, cohorts, 10, 5, "StrictFIFO", fair)
+        if where.startswith("a tree"):
+            plant(engine, queues)
+        for queue in range(queues):
+            for number in range(12 if queue % 2 else 8):
+                found = running(f"r-{queue}-{number}", f"q{queue:04}", 1)
+                engine.observe(events.WorkloadSet(found), 0.0)
+        engine.observe(events.WorkloadSet(make_workload("head", "q0001", {"cpu": 3})), 0.0)
+        _drain(engine)
+        changed = running("r-0-0", "q0000", 1)
+        blocked = []
+        for _ in range(50):
+            start = time.thread_time()
+            engine.observe(events.WorkloadGone(changed.key), 1.0)
+            engine.observe(events.WorkloadSet(changed), 1.0)
+            found_cycle = cycle(engine, 1.0)
+            blocked.append(time.thread_time() - start)
+            assert found_cycle is not None
+            assert not found_cycle[0].preemptions
+        rows.append((f"{queues:,} ClusterQueues, a blocked head", _spread(blocked)))
+        for queue in range(0, queues, 2):
+            name = f"q{queue:04}"
+            wants = make_workload(f"p-{queue}", name, {"cpu": 1})
+            engine.observe(events.WorkloadSet(wants), 2.0)
+        start = time.thread_time()
+        found_cycle = cycle(engine, 2.0)
+        spent = time.thread_time() - start
+        assert found_cycle is not None
+        heads = len(found_cycle[0].order)
+        rows.append((f"{queues:,} ClusterQueues, {heads} heads", f"{spent * 1000:.2f} ms"))
+    show(f"scheduler: cycles with fair sharing, {where}", rows)
 
 
 def test_time_per_search_for_victims_among_ten_thousand() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Holder, rank_of
+from kueuelib.scheduler.holders import Ranked
 from kueuelib.scheduler.preemption.candidates import Preemptor, allowed
 from kueuelib.scheduler.preemption.guard import Guard
 from kueuelib.scheduler.preemption.victims import MOST_NAMED, Path, Search, Victim
@@ -76,7 +76,7 @@ class _FairSearch:
         self._needed = needed
         self._own = snapshot.node(preemptor.queue)
         self._guard = preemptor.guard
-        self._refused: dict[str, list[Holder]] = {}
+        self._refused: dict[str, list[Ranked]] = {}
         self.taken: list[Victim] = []
         self.spared = 0
         policy = preemptor.queue.spec.preemption
@@ -156,20 +156,21 @@ class _FairSearch:
         share, before = share_of(mine, snapshot.used), share_of(theirs, snapshot.used)
         hopeless = share > before if final else share >= before
         while pool.first is not None:
-            holder = pool.pop()
+            found = pool.pop()
             if not hopeless:
                 mark = snapshot.mark()
-                self._take(holder, Path.IN_COHORT_FAIR_SHARING)
+                self._take(found, Path.IN_COHORT_FAIR_SHARING)
                 if not final or share <= share_of(theirs, snapshot.used):
                     return
                 snapshot.undo(mark)
                 self.taken.pop()
                 if self._guard is not None:
-                    self._guard.put_back(holder)
-            self._refused.setdefault(pool.node.name, []).append(holder)
+                    self._guard.put_back(found[1])
+            self._refused.setdefault(pool.node.name, []).append(found)
             self.spared += 1
 
-    def _take(self, holder: Holder, path: Path) -> None:
+    def _take(self, found: Ranked, path: Path) -> None:
+        _, holder = found
         self.taken.append(Victim(holder, path))
         self._snapshot.take_out(holder)
         if self._guard is not None:
@@ -190,11 +191,11 @@ class _FairSearch:
         share = weigh(node, more)
         if not node.is_queue:
             return not share.weightless, -share.value, False
-        rank = rank_of(first)
+        rank, holder = first
         return (
             *(not share.weightless, -share.value, True),
             *(rank.stays, node is self._own),
-            *(() if self._guard is None else (self._guard.order(first),)),
+            *(() if self._guard is None else (self._guard.order(holder),)),
             rank,
         )
 
@@ -240,11 +241,10 @@ def _candidates(
     contested: frozenset[FlavorResource],
     queue: FrozenQueue,
     policy: str,
-) -> Iterator[Holder]:
+) -> Iterator[Ranked]:
     """Whom the preemptor may take of a ClusterQueue: first who is on the way out already."""
     for leaving in (True, False):
-        for _, holder in allowed(snapshot, preemptor, contested, queue, policy, leaving=leaving):
-            yield holder
+        yield from allowed(snapshot, preemptor, contested, queue, policy, leaving=leaving)
 
 
 class _Pool:
@@ -254,21 +254,21 @@ class _Pool:
         node: the ClusterQueue.
     """
 
-    def __init__(self, node: QuotaNode, candidates: Iterable[Holder], guard: Guard | None) -> None:
+    def __init__(self, node: QuotaNode, candidates: Iterable[Ranked], guard: Guard | None) -> None:
         self.node = node
         self._guard = guard
         self._rest = iter(candidates)
         self._next = next(self._rest, None)
 
     @property
-    def first(self) -> Holder | None:
+    def first(self) -> Ranked | None:
         """The next candidate, None when there is none."""
         guard = self._guard
-        while guard is not None and self._next is not None and guard.refuses(self._next):
+        while guard is not None and self._next is not None and guard.refuses(self._next[1]):
             self._next = next(self._rest, None)
         return self._next
 
-    def pop(self) -> Holder:
+    def pop(self) -> Ranked:
         """Takes the next candidate."""
         found = self.first
         assert found is not None, "there is one"
