@@ -28,6 +28,7 @@ from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.holders import rank_of
 from kueuelib.scheduler.pending import Aside, Place
+from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_cluster_queue,
@@ -152,9 +153,11 @@ def with_status(workload: Workload, *conditions: dict[str, str], **status: objec
 class Histories(RuleBasedStateMachine):
     """Everything that can happen to the engine, in any order."""
 
+    chosen = Settings()
+
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Engine()
+        self.engine = Engine(self.chosen)
         self.world = World()
         self.now = 1000.0
         self.serial = 0
@@ -589,7 +592,7 @@ class Histories(RuleBasedStateMachine):
                 self.set_workload(with_status(workload, *conditions, admission=admission))
         else:
             raise AssertionError("the engine does not come to rest")
-        fresh = Engine()
+        fresh = Engine(self.chosen)
         fresh.observe_all(self.world.events(), self.now)
         while (found := fresh.next_cycle(self.now)) is not None:
             plan = decide(found, self.now)
@@ -630,6 +633,12 @@ def released(workload: Workload) -> Workload:
     return with_status(workload, make_condition("QuotaReserved", False), admission=None)
 
 
+class FairHistories(Histories):
+    """The same with fair sharing."""
+
+    chosen = Settings(fair_sharing=FairSharing())
+
+
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=60,
@@ -637,3 +646,5 @@ TestHistories.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+TestFairHistories = FairHistories.TestCase
+TestFairHistories.settings = settings(TestHistories.settings, max_examples=30)
