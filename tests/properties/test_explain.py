@@ -28,6 +28,7 @@ from kueuelib.scheduler.explain.trial import (
 )
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
+from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -43,7 +44,13 @@ from kueuelib.testing.builders import (
 NOW = 1000.0
 QUEUES = ("a", "b")
 FLAVORS = ("one", "two")
-COHORTS = ("x", "y")
+COHORTS = ("x", "y", "z")
+SHARES = (
+    None,
+    FairSharing(),
+    FairSharing((FINAL_SHARE,)),
+    FairSharing((INITIAL_SHARE,)),
+)
 SUBJECT = ObjectKey("ns", "subject")
 TAINT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
 
@@ -66,9 +73,12 @@ def rarely(usual: object, *others: object) -> st.SearchStrategy[Any]:
     )
 
 
+weights = st.sampled_from(["1", "1", "0", "0.5", "3"])
+
+
 @st.composite
 def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
-    cohort = draw(st.sampled_from(("", "x", "x", "y")))
+    cohort = draw(st.sampled_from(("", "x", "x", "y", "z")))
     flavors = draw(st.sampled_from([("one",), ("one", "two"), ("two", "one")]))
     group = {
         flavor: {"cpu": draw(quotas(cohort)), "memory": draw(quotas(cohort))} for flavor in flavors
@@ -83,6 +93,7 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
         queueingStrategy=draw(st.sampled_from(["StrictFIFO", "BestEffortFIFO"])),
         stopPolicy=draw(rarely("None", "Hold")),
         preemption={"withinClusterQueue": draw(never), "reclaimWithinCohort": draw(never)},
+        fairSharing={"weight": draw(weights)},
         flavorFungibility={
             "whenCanBorrow": draw(st.sampled_from(["MayStopSearch", "TryNextFlavor"])),
             "whenCanPreempt": draw(st.sampled_from(["MayStopSearch", "TryNextFlavor"])),
@@ -92,9 +103,11 @@ def cluster_queues(draw: st.DrawFn, name: str) -> ClusterQueue:
 
 @st.composite
 def cohorts(draw: st.DrawFn, name: str) -> Cohort:
-    parent = draw(st.sampled_from(("", *(other for other in COHORTS if other != name))))
+    others = [other for other in COHORTS if other != name]
+    higher = [other for other in others if other > name]
+    parent = draw(st.sampled_from(("", *higher)) | rarely("", *others))
     group = {flavor: {"cpu": draw(quotas(parent))} for flavor in FLAVORS}
-    return make_cohort(name, group, parent=parent)
+    return make_cohort(name, group, parent=parent, weight=draw(weights))
 
 
 @st.composite
@@ -122,6 +135,10 @@ def waiting(draw: st.DrawFn, name: str) -> Workload:
 def holding(draw: st.DrawFn, name: str) -> Workload:
     queue, flavor = draw(st.sampled_from(QUEUES)), draw(rarely("one", "two"))
     requests = {"cpu": draw(st.integers(0, 4)), "memory": draw(st.integers(0, 2))}
+    return holder(name, queue, flavor, requests, draw(st.integers(-1, 2)))
+
+
+def holder(name: str, queue: str, flavor: str, requests: dict[str, int], priority: int) -> Workload:
     admission = {
         "clusterQueue": queue,
         "podSetAssignments": [make_assignment(requests, flavor)],
@@ -130,7 +147,7 @@ def holding(draw: st.DrawFn, name: str) -> Workload:
         name,
         queue,
         requests,
-        priority=draw(st.integers(-1, 2)),
+        priority=priority,
         conditions=[make_condition("QuotaReserved"), make_condition("Admitted")],
         status={"admission": admission},
     )
@@ -138,7 +155,8 @@ def holding(draw: st.DrawFn, name: str) -> Workload:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    found = World().with_namespace("ns", {"team": draw(st.sampled_from(["red", "blue"]))})
+    found = World(settings=Settings(fair_sharing=draw(st.sampled_from(SHARES))))
+    found = found.with_namespace("ns", {"team": draw(st.sampled_from(["red", "blue"]))})
     for flavor in FLAVORS:
         if draw(rarely(True, False)):
             taints = draw(rarely((), (TAINT,)))
@@ -156,6 +174,51 @@ def worlds(draw: st.DrawFn) -> World:
     for number in range(draw(st.integers(0, 3))):
         found = found.with_workload(draw(waiting(f"w{number}")))
     return found.with_workload(draw(waiting(SUBJECT.name)))
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> World:
+    """Borrowers on two sides of a tree, who hold most of what a lender has."""
+    found = World(settings=Settings(fair_sharing=draw(st.sampled_from(SHARES))))
+    found = found.with_namespace("ns", {}).with_flavor(make_flavor("one"))
+    for name, parent in (("x", "z"), ("y", "z"), ("z", "")):
+        limits = {"borrowing": draw(st.integers(2, 6))} if parent and draw(st.booleans()) else {}
+        group = {"one": {"cpu": {"nominal": draw(st.integers(0, 1)), **limits}}}
+        groups = [group] if draw(st.booleans()) else []
+        found = found.with_cohort(make_cohort(name, *groups, parent=parent, weight=draw(weights)))
+    free = 0
+    for name, cohort in (
+        ("a", "x"),
+        ("b", draw(st.sampled_from(("x", "y")))),
+        ("lender", draw(st.sampled_from(COHORTS))),
+    ):
+        nominal = draw(st.integers(4, 8)) if name == "lender" else draw(st.integers(0, 1))
+        free += nominal
+        policy = draw(st.sampled_from(["Never", "LowerPriority", "Any", "Any"]))
+        queue = make_cluster_queue(
+            name,
+            {"one": {"cpu": nominal}},
+            cohort=cohort,
+            fairSharing={"weight": draw(weights)},
+            preemption={"reclaimWithinCohort": policy},
+        )
+        found = found.with_cluster_queue(queue)
+        found = found.with_local_queue(make_local_queue(name, name))
+    for number in range(draw(st.integers(2, 5))):
+        cpu = min(free, draw(st.integers(1, 3)))
+        free -= cpu
+        name = draw(st.sampled_from(QUEUES))
+        found = found.with_workload(holder(f"h{number}", name, "one", {"cpu": cpu}, 0))
+    for number in range(draw(st.integers(0, 2))):
+        rival = make_workload(
+            f"w{number}",
+            draw(st.sampled_from(QUEUES)),
+            {"cpu": draw(st.integers(1, 3))},
+            created=draw(st.integers(0, 9)),
+        )
+        found = found.with_workload(rival)
+    lacks = draw(st.integers(0, 3))
+    return found.with_workload(make_workload(SUBJECT.name, "a", {"cpu": max(1, free + lacks)}))
 
 
 def content(world: World) -> object:
@@ -179,12 +242,12 @@ LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(Health
 
 
 @settings(LAW, max_examples=250)
-@given(world=worlds())
+@given(world=worlds() | trees())
 def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
     found = explain(world, SUBJECT, NOW)
     event(found.verdict.value)
     for one in found.changes:
-        event(one.change.kind)
+        event(f"{one.change.kind} of {one.change.subject.split()[0]}")
         after = outcome(one.change.apply(world), SUBJECT, NOW)
         assert after == one.outcome
         assert after.helps, one.change
@@ -192,7 +255,7 @@ def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
         for smaller in one.change.smaller():
             less = outcome(smaller.apply(world), SUBJECT, NOW)
             assert not less.admits, smaller
-            if one.change.kind == "priority":
+            if one.change.kind in ("priority", "weight"):
                 assert not less.helps, smaller
 
 
@@ -206,7 +269,7 @@ def test_the_world_is_left_as_it_was_and_the_answer_is_the_same_again(world: Wor
 
 
 @LAW
-@given(world=worlds())
+@given(world=worlds() | trees())
 def test_leaving_out_what_does_not_matter_changes_no_verdict(world: World) -> None:
     narrow = outcome(world, SUBJECT, NOW)
     whole = outcome(Whole(**attrs.asdict(world, recurse=False)), SUBJECT, NOW)
@@ -214,7 +277,7 @@ def test_leaving_out_what_does_not_matter_changes_no_verdict(world: World) -> No
 
 
 @LAW
-@given(world=worlds())
+@given(world=worlds() | trees())
 def test_the_table_agrees_with_the_verdict(world: World) -> None:
     found = explain(world, SUBJECT, NOW, changes=False)
     pod_sets = {row.pod_set for row in found.rows}
@@ -223,6 +286,12 @@ def test_the_table_agrees_with_the_verdict(world: World) -> None:
         assert row.fit is not Fit.FITS or row.requested <= row.available
         assert row.fit is not Fit.EXCEEDS or row.requested > row.capacity
         assert row.available <= max(row.capacity, row.nominal)
+        rooms = [
+            one.room
+            for one in found.tree
+            if (one.flavor, one.resource) == (row.flavor, row.resource) and one.room is not None
+        ]
+        assert not rooms or row.available == max(0, min(rooms))
 
 
 # --- shortcuts
@@ -272,7 +341,7 @@ class SlowProbe(Probe):
 
 
 @LAW
-@given(world=worlds())
+@given(world=worlds() | trees())
 def test_the_whole_answer_is_that_of_a_search_without_any_shortcut(world: World) -> None:
     fast = explain(world, SUBJECT, NOW)
     with (
@@ -304,7 +373,7 @@ def rest(engine: Engine, cycles: int = 1000) -> list[object]:
 
 
 @LAW
-@given(world=worlds(), cycles=st.integers(0, 3))
+@given(world=worlds() | trees(), cycles=st.integers(0, 3))
 def test_a_copy_of_an_engine_decides_the_same_and_leaves_the_engine_alone(
     world: World, cycles: int
 ) -> None:

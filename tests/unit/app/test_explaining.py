@@ -27,6 +27,7 @@ from kueuelib.errors import ConfigError, Forbidden, NotFound
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.settings import FairSharing, Settings
 
 NOW = 1000.0
 ALL = JobSettings(manage_jobs_without_queue_name=True, frameworks=("batch/job", "pod"))
@@ -617,3 +618,39 @@ async def test_the_first_line_has_a_subject(capsys: pytest.CaptureFixture[str]) 
     stored = {**wl, "metadata": {**wl["metadata"], "namespace": "ns"}}
     show([await asked("workload/w", stored)])
     assert capsys.readouterr().out.startswith("Workload ns/w, priority 0\n")
+
+
+async def test_the_tree_is_shown_from_below_upwards(capsys: pytest.CaptureFixture[str]) -> None:
+    train = job()
+    limited = cohort("all", "top", nominalQuota="0", borrowingLimit="1", lendingLimit="0")
+    limited["spec"]["fairSharing"] = {"weight": "2"}
+    settings = Settings(fair_sharing=FairSharing())
+    objects = (*cluster(), train, workload(train), limited, cohort("top", nominalQuota="2"))
+    client = cast("Client", FakeClient(*objects))
+    answer = await ask(client, parse_reference("job/train"), "ns", settings, clock=Ticks())
+    show([answer])
+    told = capsys.readouterr().out
+    rows = [line.replace("│", " ").split() for line in told.splitlines() if line.startswith("│")]
+    assert rows[1:] == [
+        ["ClusterQueue", "cq", "1", "0", "cpu", "f", "4", "4", "0", "-", "-", "-"],
+        ["Cohort", "all", "2", "0", "cpu", "f", "0", "4", "0", "1", "0", "5"],
+        ["Cohort", "top", "-", "-", "cpu", "f", "2", "2", "0", "-", "-", "6"],
+    ]
+    assert "  Cohort all: raise borrowingLimit of flavor f: cpu by 1 (to 2)\n" in told
+    data = answer_data(answer)
+    assert data["cohortTree"][1] == {
+        "kind": "Cohort",
+        "name": "all",
+        "flavor": "f",
+        "resource": "cpu",
+        "own": "0",
+        "nominal": "4",
+        "used": "0",
+        "borrowingLimit": "1",
+        "lendingLimit": "0",
+        "room": "5",
+        "weight": 2.0,
+        "weightedShare": 0,
+    }
+    raised = next(one for one in data["changes"] if "borrowingLimit" in one["text"])
+    assert raised["details"]["place"] == {"kind": "Cohort", "name": "all"}

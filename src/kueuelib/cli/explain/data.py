@@ -17,6 +17,7 @@ from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.rows import Row
+from kueuelib.scheduler.explain.tree_rows import TreeRow
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 
@@ -65,6 +66,7 @@ def _explanation(found: Explanation) -> Obj:
         "reason": None if found.reason is None else reason_data(found.reason),
         "victims": [str(key) for key in found.outcome.victims],
         "table": [row_data(row) for row in found.rows],
+        "cohortTree": [tree_row_data(row) for row in found.tree],
         "changes": [change_data(one) for one in found.changes],
         "tried": list(found.tried),
         "limits": list(found.limits),
@@ -111,6 +113,30 @@ def row_data(row: Row) -> Obj:
     if row.borrowing_limit is not None:
         data["borrowingLimit"] = format_amount(row.resource, row.borrowing_limit)
     return data
+
+
+def tree_row_data(row: TreeRow) -> Obj:
+    """One resource and flavor of a place in the tree; amounts as quantities, null for no limit."""
+    amounts = {
+        "own": row.own,
+        "nominal": row.nominal,
+        "used": row.used,
+        "borrowingLimit": row.borrowing_limit,
+        "lendingLimit": row.lending_limit,
+        "room": row.room,
+    }
+    return {
+        "kind": row.kind,
+        "name": row.name,
+        "flavor": row.flavor,
+        "resource": row.resource,
+        **{
+            name: None if amount is None else format_amount(row.resource, amount)
+            for name, amount in amounts.items()
+        },
+        "weight": row.weight,
+        "weightedShare": row.weighted_share,
+    }
 
 
 def change_data(found: Found) -> Obj:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer, Told
+from kueuelib.cli.explain.tree import tree_table
 from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.found import Found
@@ -47,6 +48,8 @@ def _show(console: Console, answer: Answer) -> None:
         _line(console, line)
     if found is not None and found.rows:
         console.print(_table(found.rows))
+    if found is not None and found.tree:
+        console.print(tree_table(found.tree))
     problems = (*answer.problems, *(found.problems if found is not None else ()))
     if problems:
         _line(console, "What is wrong:", bold=True)

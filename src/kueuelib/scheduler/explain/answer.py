@@ -11,6 +11,7 @@ from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem, problems_of, silent_checks
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
+from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
 from kueuelib.scheduler.explain.trial import Outcome, Trials, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import Reason
@@ -33,8 +34,11 @@ class Explanation:
         when_first: what would be decided if it were first in its ClusterQueue; only where it was
             not tried, because the queue does not get that far.
         rows: the numbers of every flavor that it could use.
+        tree: the quota of its ClusterQueue and of the cohorts above, where there is more to say
+            of them than the name of one cohort.
         problems: what is wrong with the set-up.
         changes: single changes that would give it quota now, each tried.
+        tried: the kinds of changes that were looked for to the end.
         limits: what was left out of the search for changes, as sentences for people.
     """
 
@@ -53,6 +57,7 @@ class Explanation:
     changes: tuple[Found, ...]
     tried: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    tree: tuple[TreeRow, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -95,6 +100,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         problems = silent_checks(world, key)
     search = Search(world, key, now, base, trials)
     found = search.run() if changes else ()
+    rows = rows_of(trials.engine(), key, reason) if waits else ()
     return Explanation(
         key=key,
         workload=workload,
@@ -106,11 +112,12 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         behind=world.behind(key) if waits else 0,
         reason=base.reason,
         when_first=first,
-        rows=rows_of(trials.engine(), key, reason) if waits else (),
+        rows=rows,
         problems=problems,
         changes=found,
         tried=tuple(search.tried),
         limits=tuple(search.limits),
+        tree=tree_rows(trials.engine(), home, rows, shares=world.settings.fair_sharing is not None),
     )
 
 

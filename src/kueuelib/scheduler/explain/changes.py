@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import attrs
 
 from kueuelib.api import kueue
-from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import amount_of, format_amount, quantity_of
 from kueuelib.api.quotas import ResourceQuota
+from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.world import World
 
 NOMINAL = "nominalQuota"
@@ -79,16 +79,16 @@ class More:
 
 @attrs.frozen
 class RaiseQuota:
-    """More quota in one flavor of a ClusterQueue.
+    """More quota in one flavor of a ClusterQueue or Cohort.
 
     Attributes:
-        cluster_queue: the ClusterQueue.
+        place: the ClusterQueue or Cohort.
         flavor: the flavor.
         field: `nominalQuota`, `borrowingLimit` or `lendingLimit`.
         amounts: how much of which resource; they belong together.
     """
 
-    cluster_queue: str
+    place: Place
     flavor: str
     field: str
     amounts: tuple[More, ...]
@@ -97,8 +97,8 @@ class RaiseQuota:
 
     @property
     def subject(self) -> str:
-        """The ClusterQueue."""
-        return f"ClusterQueue {self.cluster_queue}"
+        """The ClusterQueue or Cohort."""
+        return str(self.place)
 
     @property
     def text(self) -> str:
@@ -108,7 +108,6 @@ class RaiseQuota:
 
     def apply(self, world: World) -> World:
         """The world with that quota."""
-        found = world.cluster_queues[self.cluster_queue]
         groups = tuple(
             attrs.evolve(
                 group,
@@ -119,10 +118,9 @@ class RaiseQuota:
                     for flavor in group.flavors
                 ),
             )
-            for group in found.spec.resource_groups
+            for group in self.place.spec(world).resource_groups
         )
-        spec = attrs.evolve(found.spec, resource_groups=groups)
-        return world.with_cluster_queue(attrs.evolve(found, spec=spec))
+        return self.place.changed(world, resource_groups=groups)
 
     def _raised(self, quota: ResourceQuota) -> ResourceQuota:
         for more in self.amounts:
@@ -318,13 +316,3 @@ class StartLocalQueue(Whole):
         found = world.local_queues[self.key]
         spec = attrs.evolve(found.spec, stop_policy=kueue.NONE)
         return world.with_local_queue(attrs.evolve(found, spec=spec))
-
-
-def quotas_of(queue: ClusterQueue) -> dict[tuple[str, str], ResourceQuota]:
-    """The quotas of a ClusterQueue by flavor and resource."""
-    return {
-        (flavor.name, quota.name): quota
-        for group in queue.spec.resource_groups
-        for flavor in group.flavors
-        for quota in flavor.resources
-    }

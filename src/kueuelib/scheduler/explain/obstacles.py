@@ -113,7 +113,7 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
     cycle = world.cycle_above(spec.cohort)
     if cycle:
         way = " -> ".join((*cycle, cycle[0]))
-        text = f"its cohort {spec.cohort} has no end of parents: {way}"
+        text = f"the parents of its cohort {spec.cohort} form a cycle: {way}"
         yield Problem(where, text, "change spec.parentName of one of these Cohorts")
     for name in spec.flavors:
         if name not in world.flavors:

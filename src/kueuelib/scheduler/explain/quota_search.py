@@ -7,13 +7,10 @@ use then tells how much would have been enough for the same decisions, so few tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-
-import attrs
+from collections.abc import Callable, Iterator
 
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource, Limits
 from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
@@ -21,11 +18,12 @@ from kueuelib.scheduler.explain.changes import (
     More,
     RaiseQuota,
     amount_in,
-    quotas_of,
 )
 from kueuelib.scheduler.explain.found import Found
-from kueuelib.scheduler.explain.sizes import MOST, Sizes, bisect, gallop, grains_of
-from kueuelib.scheduler.explain.trial import Outcome, Trials, Usage
+from kueuelib.scheduler.explain.guess import Guess, Tree
+from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
+from kueuelib.scheduler.explain.sizes import MOST, Sizes, gallop, grains_of
+from kueuelib.scheduler.explain.trial import Outcome, Trials
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.queue_spec import queue_spec
 
@@ -51,11 +49,13 @@ class QuotaSearch:
         self._queue = queue
         self._trials = trials
         self._alone = alone
-        self._grains = grains_of(trials.engine())
+        # Shares are ratios, so that any amount may be the one that counts.
+        shares = world.settings.fair_sharing is not None and queue.spec.cohort_name
+        self._grains = {} if shares else grains_of(trials.engine())
         self._members = world.scope_of(queue)
-        self._limits = {
-            name: queue_spec(world.cluster_queues[name]).limits for name in sorted(self._members)
-        }
+        self._tree = Tree(world, self._members)
+        self._flavors = queue_spec(queue).flavors
+        self._own = Place(CLUSTER_QUEUE, queue.name)
 
     def own(self) -> Iterator[Found]:
         """Quotas of its own ClusterQueue, flavor by flavor.
@@ -63,40 +63,55 @@ class QuotaSearch:
         Raises:
             OutOfStepsError: there are no steps left.
         """
-        for flavor in queue_spec(self._queue).flavors:
-            yield from self._raise(self._queue, flavor, NOMINAL)
+        for flavor in self._flavors:
+            yield from self._raise(self._own, flavor, NOMINAL)
             if self._queue.spec.cohort_name:
-                yield from self._raise(self._queue, flavor, BORROWING)
+                yield from self._raise(self._own, flavor, BORROWING)
+
+    def cohorts(self) -> Iterator[Found]:
+        """Quotas and limits of the Cohorts of its tree, those above it first.
+
+        Raises:
+            OutOfStepsError: there are no steps left.
+        """
+        above = self._world.above(self._queue.spec.cohort_name)
+        others = [name for name in self._tree.cohorts if name not in above]
+        for names, fields in ((above, (NOMINAL, BORROWING)), (others, (LENDING, NOMINAL))):
+            for flavor in self._flavors:
+                for name in names:
+                    for field in fields if name in self._world.cohorts else ():
+                        yield from self._raise(Place(COHORT, name), flavor, field)
 
     def others(self) -> Iterator[Found]:
-        """Quotas of the other members of its cohort, flavor by flavor.
+        """Quotas of the other ClusterQueues of its tree, flavor by flavor.
 
         Raises:
             OutOfStepsError: there are no steps left.
         """
         for field in (LENDING, NOMINAL):
-            for flavor in queue_spec(self._queue).flavors:
+            for flavor in self._flavors:
                 for name in sorted(self._members - {self._queue.name}):
-                    yield from self._raise(self._world.cluster_queues[name], flavor, field)
+                    yield from self._raise(Place(CLUSTER_QUEUE, name), flavor, field)
 
-    def _raise(self, queue: ClusterQueue, flavor: str, field: str) -> Iterator[Found]:
+    def _raise(self, place: Place, flavor: str, field: str) -> Iterator[Found]:
         """Everything is raised as far as it goes, then one resource after the other lowered."""
-        quotas = quotas_of(queue)
+        quotas = place.quotas(self._world)
         before: Sizes = {}
         most: Sizes = {}
-        for name, resource in quotas_of(self._queue):
+        for name, resource in self._own.quotas(self._world):
             quota = quotas.get((flavor, resource))
             amount = None if quota is None or name != flavor else amount_in(quota, field)
             if quota is None or amount is None:
                 continue
-            nominal = amount_in(quota, NOMINAL) or 0
-            limit = nominal - amount if field == LENDING else MOST
+            # A Cohort may lend more than its own: what its members lend it.
+            full = field == LENDING and place.kind == CLUSTER_QUEUE
+            limit = (amount_in(quota, NOMINAL) or 0) - amount if full else MOST
             if limit > 0:
                 before[resource], most[resource] = amount, limit
 
         def change(sizes: Sizes) -> RaiseQuota:
             amounts = (More(name, before[name], size) for name, size in sizes.items() if size)
-            return RaiseQuota(queue.name, flavor, field, tuple(amounts))
+            return RaiseQuota(place, flavor, field, tuple(amounts))
 
         def tried(sizes: Sizes) -> Outcome:
             return self._trials.with_change(change(sizes))
@@ -111,7 +126,7 @@ class QuotaSearch:
 
         if not most or not tried_alone(most).admits:
             return
-        guess = _Guess(self._limits, queue.name, flavor, field)
+        guess = Guess(self._tree, place, flavor, _LIMITS[field])
         by = self._lowered(most, tried_alone, guess)
         if not (any(by.values()) and is_least(by)):
             if not tried(most).admits:
@@ -121,7 +136,7 @@ class QuotaSearch:
                 return
         yield Found(change(by), tried(by))
 
-    def _lowered(self, by: Sizes, test: Test, guess: _Guess) -> Sizes:
+    def _lowered(self, by: Sizes, test: Test, guess: Guess) -> Sizes:
         """The sizes, each as small as it can be when the ones before it are.
 
         Args:
@@ -143,12 +158,13 @@ class QuotaSearch:
         return by
 
 
+_LIMITS = {NOMINAL: "nominal", BORROWING: "borrowing", LENDING: "lending"}
 _GUESSES = 4
 """After how many of them a search in steps takes over."""
 
 
 def _least(
-    most: int, grain: int, run: Callable[[int], Outcome], guess: _Guess, resource: str
+    most: int, grain: int, run: Callable[[int], Outcome], guess: Guess, resource: str
 ) -> int:
     """The smallest of the sizes that admit, where those below it do not.
 
@@ -161,7 +177,7 @@ def _least(
     """
     found = run(most)
     for _ in range(_GUESSES):
-        size = guess(resource, found.usage, most)
+        size = most if found.usage is None else guess(resource, found.usage, most)
         if 0 < size < most:
             found = run(size)
             if not found.admits:
@@ -193,55 +209,3 @@ def _below(yes: int, grain: int, run: Callable[[int], Outcome]) -> int:
         return step >= last or not run((last - step) * grain).admits
 
     return min((last - gallop(last, too_little) + 1) * grain, yes)
-
-
-@attrs.frozen(eq=False)
-class _Guess:
-    """How much more quota would carry what was in use, by arithmetic alone.
-
-    Attributes:
-        limits: what each ClusterQueue of the cohort has now.
-        queue: the one to be given more.
-        flavor: in which flavor.
-        field: more of what.
-    """
-
-    limits: Mapping[str, Mapping[FlavorResource, Limits]]
-    queue: str
-    flavor: str
-    field: str
-
-    def __call__(self, resource: str, usage: Usage | None, most: int) -> int:
-        """The least amount that suffices, `most` if none below it does.
-
-        Args:
-            resource: of what.
-            usage: what each ClusterQueue used.
-            most: a size that is known to suffice.
-        """
-        if usage is None:
-            return most
-        pair = FlavorResource(self.flavor, resource)
-        used = {name: found.get(pair, 0) for name, found in usage.items() if name in self.limits}
-
-        def carries(size: int) -> bool:
-            lent = shared = 0
-            for name, every in self.limits.items():
-                limits = every.get(pair, Limits(0))
-                if name == self.queue:
-                    limits = self._raised(limits, size)
-                    ceiling = limits.ceiling
-                    if ceiling is not None and used.get(name, 0) > ceiling:
-                        return False
-                lent += limits.lendable
-                shared += max(0, used.get(name, 0) - limits.guaranteed)
-            return shared <= lent
-
-        return bisect(0, most, carries)
-
-    def _raised(self, limits: Limits, size: int) -> Limits:
-        if self.field == NOMINAL:
-            return attrs.evolve(limits, nominal=limits.nominal + size)
-        if self.field == BORROWING:
-            return attrs.evolve(limits, borrowing=(limits.borrowing or 0) + size)
-        return attrs.evolve(limits, lending=(limits.lending or 0) + size)

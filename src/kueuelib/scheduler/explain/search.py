@@ -42,8 +42,11 @@ from kueuelib.scheduler.explain.own_changes import (
     Tolerate,
     binds_to_nodes,
 )
+from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import QuotaSearch
-from kueuelib.scheduler.explain.sizes import bisect
+from kueuelib.scheduler.explain.sizes import bisect, gallop
+from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
+from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.queue_spec import queue_spec
@@ -60,6 +63,9 @@ OWN_QUOTAS = "quotas of its ClusterQueue"
 HOLDERS = "other Workloads"
 LOCAL_QUEUES = "other LocalQueues of its namespace"
 OTHER_QUOTAS = "quotas of other members of the cohort"
+COHORT_QUOTAS = "quotas of Cohorts"
+WEIGHTS = "weights"
+PARENTS = "cohorts above"
 
 
 class Search:
@@ -129,8 +135,16 @@ class Search:
         quotas = QuotaSearch(self._world, self._key, self._queue, self._trials, self._alone)
         yield OWN_QUOTAS, 0.75, quotas.own
         yield POLICIES, 0.5, partial(self._policies, self._queue)
+        trees = TreeSearch(self._world, self._queue)
+        if trees.weighted():
+            yield WEIGHTS, 0.3, partial(self._weights, trees)
         yield HOLDERS, 0.8, self._others
         yield LOCAL_QUEUES, 0.5, self._moves
+        if trees.has_cohorts():
+            yield COHORT_QUOTAS, 0.6, quotas.cohorts
+        moves = trees.moves()
+        if moves:
+            yield PARENTS, 0.4, partial(self._parents, moves)
         if self._queue.spec.cohort_name:
             yield OTHER_QUOTAS, 1.0, quotas.others
 
@@ -199,6 +213,8 @@ class Search:
         if queue.spec.stop_policy != kueue.NONE:
             stopped = queue.spec.stop_policy
             yield from self._check(SetPolicy(queue.name, "stopPolicy", stopped, kueue.NONE))
+        for change in TreeSearch(self._world, queue).cuts():
+            yield from self._check(change)
         spec = queue_spec(queue)
         for name in spec.flavors:
             if name not in self._world.flavors:
@@ -334,6 +350,23 @@ class Search:
             if self._helps(found):
                 yield Found(change, found)
                 return
+
+    # --- the tree of cohorts
+
+    def _weights(self, trees: TreeSearch) -> Iterator[Found]:
+        """A larger weight is a smaller share, so that the smallest that helps is found by steps."""
+        for place, before in trees.weighted():
+
+            def helps(steps: int, place: Place = place, before: int = before) -> bool:
+                return self._helps(self._try(RaiseWeight(place, before, steps)))
+
+            if helps(MOST_WEIGHT):
+                change = RaiseWeight(place, before, gallop(MOST_WEIGHT, helps))
+                yield Found(change, self._trials.with_change(change))
+
+    def _parents(self, moves: Sequence[SetParent]) -> Iterator[Found]:
+        for change in self._first(moves, "other places in trees of cohorts"):
+            yield from self._check(change)
 
     # --- other workloads
 

@@ -143,7 +143,7 @@ class Trials:
         return found
 
     def within(self, changed: World) -> Outcome:
-        """What becomes of it in another world of the same settings, defaults and cohorts.
+        """What becomes of it in another world of the same settings and defaults.
 
         Raises:
             OutOfStepsError: the budget does not suffice to know.
@@ -160,6 +160,7 @@ class Trials:
             changed.workloads is not before.workloads
             or changed.local_queues is not before.local_queues
             or near is before
+            or not changed.has_trees_of(near)
         ):
             return changed.narrowed(self._key)
         queues = {name: changed.cluster_queues[name] for name in near.cluster_queues}

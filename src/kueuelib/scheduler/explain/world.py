@@ -6,7 +6,7 @@ something were different changes the world and lets a fresh engine decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -110,6 +110,37 @@ class World:
             name
             for name, each in self.cluster_queues.items()
             if each.spec.cohort_name and self._tree_of(each.spec.cohort_name) == mine
+        )
+
+    def above(self, cohort: str) -> tuple[str, ...]:
+        """A cohort and those above it, the root last; those of a cycle once. Empty for no name."""
+        return tuple(self._chain(cohort)[0])
+
+    def cohorts_of(self, cluster_queues: Collection[str]) -> tuple[str, ...]:
+        """The cohorts of the trees of some ClusterQueues, with an object or not, sorted."""
+        roots = {
+            self._tree_of(cohort)
+            for name in cluster_queues
+            if (cohort := self.cluster_queues[name].spec.cohort_name)
+        }
+        return tuple(name for name in self.all_cohorts() if self._tree_of(name) in roots)
+
+    def all_cohorts(self) -> tuple[str, ...]:
+        """All cohorts, with an object or only named by others, sorted."""
+        found = set(self.cohorts)
+        found.update(each.spec.parent_name for each in self.cohorts.values())
+        found.update(each.spec.cohort_name for each in self.cluster_queues.values())
+        return tuple(sorted(found - {""}))
+
+    def has_trees_of(self, other: World) -> bool:
+        """Whether every ClusterQueue of another world has the same cohorts above it here."""
+        if self.cohorts is not other.cohorts:
+            parents = {name: each.spec.parent_name for name, each in self.cohorts.items()}
+            if parents != {name: each.spec.parent_name for name, each in other.cohorts.items()}:
+                return False
+        return all(
+            self.cluster_queues[name].spec.cohort_name == each.spec.cohort_name
+            for name, each in other.cluster_queues.items()
         )
 
     def cycle_above(self, cohort: str) -> tuple[str, ...]:

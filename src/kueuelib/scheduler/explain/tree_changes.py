@@ -1,0 +1,100 @@
+"""Changes of a tree of cohorts: weights, and who is below whom."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import attrs
+
+from kueuelib.api.kueue import FairSharing
+from kueuelib.api.quantity import Quantity
+from kueuelib.scheduler.explain.changes import Change, Whole
+from kueuelib.scheduler.explain.places import Place
+from kueuelib.scheduler.explain.world import World
+
+MOST_WEIGHT = 2**20
+"""The most steps by which a weight is raised."""
+_ONE = Quantity.of(1).nanos
+
+
+@attrs.frozen
+class RaiseWeight:
+    """A larger weight, in steps of the last decimal place that the present one is written with.
+
+    Attributes:
+        place: the ClusterQueue or Cohort.
+        before: its present weight, in units of 10^-9.
+        steps: how many steps more, above zero.
+    """
+
+    place: Place
+    before: int
+    steps: int
+
+    kind = "weight"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue or Cohort."""
+        return str(self.place)
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return f"set spec.fairSharing.weight: {_decimal(self._to)} instead of " + (
+            _decimal(Quantity(self.before))
+        )
+
+    @property
+    def _to(self) -> Quantity:
+        step = _ONE
+        while self.before % step:
+            step //= 10
+        return Quantity(self.before + self.steps * step)
+
+    def apply(self, world: World) -> World:
+        """The world with that weight."""
+        found = self.place.spec(world).fair_sharing or FairSharing()
+        return self.place.changed(world, fair_sharing=attrs.evolve(found, weight=self._to))
+
+    def smaller(self) -> tuple[Change, ...]:
+        """One step less, unless that is the present weight."""
+        return (attrs.evolve(self, steps=self.steps - 1),) if self.steps > 1 else ()
+
+
+def _decimal(weight: Quantity) -> str:
+    return f"{Decimal(weight.nanos).scaleb(-9).normalize():f}"
+
+
+@attrs.frozen
+class SetParent(Whole):
+    """Another cohort above a ClusterQueue or a Cohort.
+
+    Attributes:
+        place: the ClusterQueue or Cohort.
+        before: the present cohort above, empty for none.
+        to: the new one, empty for none.
+    """
+
+    place: Place
+    before: str
+    to: str
+
+    kind = "parent"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue or Cohort."""
+        return str(self.place)
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        field = f"spec.{self.place.parent_field}"
+        if not self.to:
+            return f"remove {field}: {self.before}"
+        return f"set {field}: {self.to}" + (f" instead of {self.before}" if self.before else "")
+
+    def apply(self, world: World) -> World:
+        """The world in which it is there."""
+        return self.place.below(world, self.to)

@@ -1,0 +1,75 @@
+"""What could be different in the tree of cohorts of a ClusterQueue."""
+
+from __future__ import annotations
+
+from kueuelib.api.kueue import ClusterQueue
+from kueuelib.api.quotas import ONE
+from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
+from kueuelib.scheduler.explain.tree_changes import SetParent
+from kueuelib.scheduler.explain.world import World
+
+
+class TreeSearch:
+    """The candidates, in a fixed order.
+
+    Args:
+        world: the facts; not changed.
+        queue: the ClusterQueue.
+    """
+
+    def __init__(self, world: World, queue: ClusterQueue) -> None:
+        self._world = world
+        self._queue = queue
+        above = world.above(queue.spec.cohort_name)
+        self._places = [
+            Place(CLUSTER_QUEUE, queue.name),
+            *(Place(COHORT, name) for name in above if name in world.cohorts),
+        ]
+
+    def has_cohorts(self) -> bool:
+        """Whether there is a Cohort in its tree, not only a name."""
+        return any(
+            name in self._world.cohorts for name in self._world.cohorts_of([self._queue.name])
+        )
+
+    def weighted(self) -> list[tuple[Place, int]]:
+        """Whose weight counts for it, from the ClusterQueue up, and the weights in 10^-9.
+
+        None where shares do not decide; a root has no share.
+        """
+        if self._world.settings.fair_sharing is None:
+            return []
+        found = []
+        for place in self._places:
+            if place.parent(self._world):
+                sharing = place.spec(self._world).fair_sharing
+                found.append((place, (ONE if sharing is None else sharing.weight).nanos))
+        return found
+
+    def cuts(self) -> list[SetParent]:
+        """Where a cycle of parents could be opened.
+
+        Cohorts with limits are left out: only what has a parent may have limits.
+        """
+        cycle = self._world.cycle_above(self._queue.spec.cohort_name)
+        return [
+            SetParent(place, place.parent(self._world), "")
+            for place in (Place(COHORT, name) for name in cycle)
+            if not any(
+                quota.borrowing_limit is not None or quota.lending_limit is not None
+                for quota in place.quotas(self._world).values()
+            )
+        ]
+
+    def moves(self) -> list[SetParent]:
+        """Where else it, or a Cohort above it, could be, without a cycle of parents."""
+        cohorts = {name: self._world.above(name) for name in self._world.all_cohorts()}
+        return [
+            SetParent(place, before, name)
+            for place in self._places
+            for before in (place.parent(self._world),)
+            for name, above in cohorts.items()
+            if name != before
+            and not self._world.cycle_above(name)
+            and not (place.kind == COHORT and place.name in above)
+        ]

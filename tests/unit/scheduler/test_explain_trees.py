@@ -1,0 +1,254 @@
+"""What `explain` finds in trees of cohorts and where shares decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.guess import Guess, Tree
+from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
+from kueuelib.scheduler.explain.search import COHORT_QUOTAS, PARENTS, WEIGHTS
+from kueuelib.scheduler.explain.sizes import MOST
+from kueuelib.scheduler.explain.tree_changes import RaiseWeight
+from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.testing.builders import (
+    make_assignment,
+    make_cluster_queue,
+    make_cohort,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+
+NOW = 1000.0
+KEY = ObjectKey("ns", "job")
+FAIR = Settings(fair_sharing=FairSharing())
+
+
+def start(settings: Settings | None = None) -> World:
+    found = World() if settings is None else World(settings=settings)
+    return found.with_namespace("ns", {}).with_flavor(make_flavor("f"))
+
+
+def queue(found: World, name: str, cpu: Any, **rest: Any) -> World:
+    found = found.with_cluster_queue(make_cluster_queue(name, {"f": {"cpu": cpu}}, **rest))
+    return found.with_local_queue(make_local_queue(name, name))
+
+
+def cohort(found: World, name: str, parent: str = "", cpu: Any = None, **rest: Any) -> World:
+    groups = () if cpu is None else ({"f": {"cpu": cpu}},)
+    return found.with_cohort(make_cohort(name, *groups, parent=parent, **rest))
+
+
+def holds(found: World, name: str, queue: str, cpu: int, priority: int = 0) -> World:
+    admission = {
+        "clusterQueue": queue,
+        "podSetAssignments": [make_assignment({"cpu": cpu}, "f")],
+    }
+    workload = make_workload(
+        name,
+        queue,
+        {"cpu": cpu},
+        priority=priority,
+        conditions=[make_condition("QuotaReserved"), make_condition("Admitted")],
+        status={"admission": admission},
+    )
+    return found.with_workload(workload)
+
+
+def waits(found: World, queue: str, cpu: int, name: str = "job", **rest: Any) -> World:
+    return found.with_workload(make_workload(name, queue, {"cpu": cpu}, **rest))
+
+
+def lines(found: Explanation) -> list[str]:
+    return [f"{one.change.subject}: {one.change.text}" for one in found.changes]
+
+
+def check(world: World, found: Explanation, line: str) -> None:
+    """A change is proposed, helps, and no smaller one does."""
+    (one,) = (
+        each for each in found.changes if f"{each.change.subject}: {each.change.text}" == line
+    )
+    assert outcome(one.change.apply(world), KEY, NOW) == one.outcome
+    assert one.outcome.helps
+    for smaller in one.change.smaller():
+        assert not outcome(smaller.apply(world), KEY, NOW).admits
+
+
+def two_sides(**left: Any) -> World:
+    """Queue `mine` below Cohort `left`, queue `theirs` below Cohort `right`; `top` above both."""
+    found = cohort(start(), "top", cpu=0)
+    found = cohort(found, "left", "top", **left)
+    found = cohort(found, "right", "top", cpu={"nominal": 1, "lending": 0})
+    found = queue(found, "mine", 1, cohort="left")
+    return queue(found, "theirs", 4, cohort="right")
+
+
+def test_quota_of_a_cohort_above_and_a_lending_limit_beside_it_are_found() -> None:
+    world = waits(two_sides(cpu=0), "mine", 3)
+    found = explain(world, KEY, NOW)
+    assert [line for line in lines(found) if not line.startswith("Workload")] == [
+        "ClusterQueue mine: raise nominalQuota of flavor f: cpu by 2 (to 3)",
+        "Cohort left: raise nominalQuota of flavor f: cpu by 2 (to 2)",
+        "Cohort top: raise nominalQuota of flavor f: cpu by 2 (to 2)",
+        "Cohort right: raise lendingLimit of flavor f: cpu by 2 (to 2)",
+        "ClusterQueue mine: set spec.cohortName: right instead of left",
+        "Cohort left: set spec.parentName: right instead of top",
+    ]
+    for line in lines(found):
+        check(world, found, line)
+    assert {COHORT_QUOTAS, PARENTS} <= set(found.tried)
+
+
+def test_a_borrowing_limit_of_a_cohort_above_is_raised() -> None:
+    world = waits(two_sides(cpu={"nominal": 0, "borrowing": 1}), "mine", 4)
+    world = cohort(world, "right", "top", cpu=1)
+    found = explain(world, KEY, NOW)
+    check(world, found, "Cohort left: raise borrowingLimit of flavor f: cpu by 2 (to 3)")
+    rooms = [(row.kind, row.name, row.nominal, row.room) for row in found.tree]
+    assert rooms == [
+        ("ClusterQueue", "mine", 1000, None),
+        ("Cohort", "left", 1000, 2000),
+        ("Cohort", "top", 6000, 6000),
+    ]
+    assert found.rows[0].available == 2000
+
+
+def test_the_tree_is_left_out_where_one_name_says_it_all() -> None:
+    world = queue(queue(start(), "mine", 1, cohort="x"), "theirs", 1, cohort="x")
+    found = explain(waits(world, "mine", 3), KEY, NOW)
+    assert found.tree == ()
+    assert not {COHORT_QUOTAS, PARENTS, WEIGHTS} & set(found.tried)
+    found = explain(attrs.evolve(waits(world, "mine", 3), settings=FAIR), KEY, NOW)
+    assert [(row.name, row.weight, row.weighted_share) for row in found.tree] == [
+        ("mine", 1.0, 0),
+        ("x", None, None),
+    ]
+    assert WEIGHTS in found.tried
+
+
+def test_a_weight_makes_others_leave() -> None:
+    """Both borrow; the larger weight makes the share of the own queue the smaller one."""
+    world = start(FAIR)
+    policy = {"reclaimWithinCohort": "Any"}
+    world = queue(world, "mine", 0, cohort="x", preemption=policy, fairSharing={"weight": "0.5"})
+    world = queue(world, "theirs", 0, cohort="x")
+    world = queue(world, "lender", 9, cohort="x")
+    world = holds(holds(world, "m", "mine", 3), "t1", "theirs", 3)
+    world = waits(holds(world, "t2", "theirs", 3), "mine", 3)
+    found = explain(world, KEY, NOW)
+    assert found.verdict is Verdict.WAITS
+    (one,) = (each for each in found.changes if each.change.kind == "weight")
+    assert one.change.text == "set spec.fairSharing.weight: 1.1 instead of 0.5"
+    assert one.victims in ((ObjectKey("ns", "t1"),), (ObjectKey("ns", "t2"),))
+    assert outcome(one.change.apply(world), KEY, NOW).helps
+    (less,) = one.change.smaller()
+    assert not outcome(less.apply(world), KEY, NOW).helps
+    (_, row, *_) = found.tree[::-1]
+    assert (row.name, row.weight, row.weighted_share) == ("mine", 0.5, 667)
+
+
+def test_a_weight_of_a_cohort_above_decides_whose_turn_it_is() -> None:
+    world = cohort(cohort(start(FAIR), "left", "top"), "right", "top")
+    world = queue(world, "mine", 0, cohort="left")
+    world = queue(world, "theirs", 0, cohort="right")
+    world = queue(world, "lender", 3, cohort="top")
+    world = waits(waits(world, "mine", 3), "theirs", 2, "other", created=1)
+    found = explain(world, KEY, NOW)
+    assert found.verdict is Verdict.WAITS
+    check(world, found, "Cohort left: set spec.fairSharing.weight: 2 instead of 1")
+
+
+def test_the_admission_of_another_may_make_room_by_its_share() -> None:
+    """`theirs` borrows 3, then 4: only then is its share above the one that `mine` would have."""
+    world = start(FAIR)
+    policy = {"reclaimWithinCohort": "LowerPriority"}
+    world = queue(world, "mine", 0, cohort="x", preemption=policy, fairSharing={"weight": "0.66"})
+    world = queue(queue(world, "theirs", 0, cohort="x"), "lender", 4, cohort="x")
+    world = waits(holds(world, "h", "theirs", 3, priority=-1), "mine", 2)
+    assert explain(world, KEY, NOW).verdict is Verdict.WAITS
+    found = explain(waits(world, "theirs", 1, "other"), KEY, NOW)
+    assert found.verdict is Verdict.PREEMPTS
+    assert found.outcome.victims == (ObjectKey("ns", "h"),)
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "text"),
+    [("1", 1, "2 instead of 1"), ("0", 3, "3 instead of 0"), ("0.25", 2, "0.27 instead of 0.25")],
+)
+def test_a_weight_grows_by_its_last_decimal_place(before: str, steps: int, text: str) -> None:
+    world = cohort(start(), "x", "y", weight=before)
+    change = RaiseWeight(Place(COHORT, "x"), weight_of(world), steps)
+    assert change.text == f"set spec.fairSharing.weight: {text}"
+    assert weight_of(change.apply(world)) > weight_of(world)
+
+
+def weight_of(world: World) -> int:
+    sharing = world.cohorts["x"].spec.fair_sharing
+    assert sharing is not None
+    return sharing.weight.nanos
+
+
+def test_a_cycle_is_named_and_opened_where_that_is_allowed() -> None:
+    world = cohort(start(), "a", "b", cpu={"nominal": 1, "borrowing": 1})
+    world = cohort(cohort(world, "b", "c"), "c", "a")
+    world = queue(world, "mine", 4, cohort="b")
+    world = waits(cohort(world, "free"), "mine", 1)
+    found = explain(world, KEY, NOW)
+    (problem,) = found.problems
+    assert "a -> b -> c -> a" in problem.problem
+    assert problem.fix == "change spec.parentName of one of these Cohorts"
+    told = lines(found)
+    assert told[:2] == [
+        "Cohort b: remove spec.parentName: c",
+        "Cohort c: remove spec.parentName: a",
+    ]
+    assert "Cohort a: set spec.parentName: free instead of b" in told
+    assert "ClusterQueue mine: set spec.cohortName: free instead of b" in told
+    for line in told:
+        check(world, found, line)
+
+
+def test_nobody_is_told_to_make_a_cycle() -> None:
+    world = cohort(cohort(start(), "top"), "left", "top")
+    world = waits(queue(world, "mine", 1, cohort="left"), "mine", 3)
+    world = cohort(world, "rich", cpu=9)
+    moves = [line for line in lines(explain(world, KEY, NOW)) if "set spec." in line]
+    assert moves == [
+        "ClusterQueue mine: set spec.cohortName: rich instead of left",
+        "Cohort left: set spec.parentName: rich instead of top",
+        "Cohort top: set spec.parentName: rich",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "mine", "theirs", "size"),
+    [
+        (Place(CLUSTER_QUEUE, "mine"), "nominal", 4, 0, 2),
+        (Place(COHORT, "left"), "borrowing", 4, 0, 2),
+        (Place(COHORT, "left"), "nominal", 4, 0, 2),
+        (Place(COHORT, "left"), "nominal", 7, 4, 5),
+        (Place(CLUSTER_QUEUE, "theirs"), "nominal", 2, 7, 3),
+        (Place(COHORT, "top"), "nominal", 2, 7, 3),
+        (Place(COHORT, "right"), "lending", 3, 0, 1),
+    ],
+)
+def test_what_may_be_enough_is_computed_along_the_path(
+    place: Place, field: str, mine: int, theirs: int, size: int
+) -> None:
+    """Cohort `left` may borrow 1 and has 1 below; `right` has 5, and lends all or just 1."""
+    world = two_sides(cpu={"nominal": 0, "borrowing": 1 if field != "lending" else 9})
+    lent = {"nominal": 1, "lending": 1} if field == "lending" else 1
+    world = cohort(world, "right", "top", cpu=lent)
+    tree = Tree(world, frozenset(world.cluster_queues))
+    pair = FlavorResource("f", "cpu")
+    used = {"mine": {pair: mine * 1000}, "theirs": {pair: theirs * 1000}}
+    assert Guess(tree, place, "f", field)("cpu", used, MOST) == size * 1000
