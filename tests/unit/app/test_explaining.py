@@ -654,3 +654,27 @@ async def test_the_tree_is_shown_from_below_upwards(capsys: pytest.CaptureFixtur
     }
     raised = next(one for one in data["changes"] if "borrowingLimit" in one["text"])
     assert raised["details"]["place"] == {"kind": "Cohort", "name": "all"}
+
+
+async def test_a_check_that_decides_later_is_named_with_the_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    active = {"type": "Active", "status": "True", "reason": "r", "message": "", **SINCE}
+    check = thing("AdmissionCheck", "budget", status={"conditions": [active]})
+    check["spec"] = {"controllerName": "example.com/budget"}
+    found = cluster()
+    rules = {"admissionChecks": [{"name": "budget"}]}
+    found[2]["spec"]["admissionChecksStrategy"] = rules
+    train = job()
+    client = cast("Client", FakeClient(*found, check, train, workload(train), small("free")))
+    answer = await ask(client, parse_reference("job/train"), "ns", clock=Ticks())
+    show([answer])
+    told = capsys.readouterr().out
+    assert "would admit it now" not in told
+    assert "would reserve quota; check budget then decides (one unit less would not" in told
+    assert {tuple(one["checks"]) for one in answer_data(answer)["changes"]} == {("budget",)}
+    free = await ask(client, parse_reference("workload/free"), "ns", clock=Ticks())
+    show([free])
+    told = capsys.readouterr().out
+    assert "(cpu from f). That reserves quota; check budget then decides.\n" in told
+    assert answer_data(free)["checksAfterQuota"] == ["budget"]

@@ -20,6 +20,7 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import (
     make_assignment,
+    make_check,
     make_cluster_queue,
     make_cohort,
     make_condition,
@@ -227,6 +228,30 @@ def test_nobody_is_told_to_make_a_cycle() -> None:
         "Cohort left: set spec.parentName: rich instead of top",
         "Cohort top: set spec.parentName: rich",
     ]
+
+
+def test_a_change_only_reserves_quota_while_a_check_still_decides() -> None:
+    checks = [{"name": "budget"}, {"name": "other", "onFlavors": ["g"]}]
+    world = queue(start(), "mine", 1, checks=checks)
+    for name in ("budget", "other"):
+        world = world.with_check(make_check(name))
+    world = world.with_flavor(make_flavor("g"))
+    found = explain(waits(world, "mine", 2), KEY, NOW)
+    assert [(one.change.kind, one.checks) for one in found.changes] == [("quota", ("budget",))]
+    soon = explain(waits(world, "mine", 1), KEY, NOW)
+    assert (soon.verdict, soon.checks) == (Verdict.ADMITTED, ("budget",))
+
+
+def test_checks_decide_after_preemptions_as_well() -> None:
+    policy = {"withinClusterQueue": "LowerPriority"}
+    world = queue(start(), "mine", 1, checks=["budget"], preemption=policy)
+    world = holds(world.with_check(make_check("budget")), "h", "mine", 1)
+    found = explain(waits(world, "mine", 1, priority=1), KEY, NOW)
+    assert (found.verdict, found.checks) == (Verdict.PREEMPTS, ("budget",))
+    ready = {"name": "budget", "state": "Ready", "lastTransitionTime": "1970-01-01T00:00:01Z"}
+    status = {"admissionChecks": [{**ready, "message": ""}]}
+    found = explain(waits(world, "mine", 1, priority=1, status=status), KEY, NOW)
+    assert (found.verdict, found.checks) == (Verdict.PREEMPTS, ())
 
 
 @pytest.mark.parametrize(

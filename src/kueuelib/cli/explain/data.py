@@ -67,6 +67,7 @@ def _explanation(found: Explanation) -> Obj:
         "victims": [str(key) for key in found.outcome.victims],
         "table": [row_data(row) for row in found.rows],
         "cohortTree": [tree_row_data(row) for row in found.tree],
+        "checksAfterQuota": list(found.checks),
         "changes": [change_data(one) for one in found.changes],
         "tried": list(found.tried),
         "limits": list(found.limits),
@@ -147,6 +148,7 @@ def change_data(found: Found) -> Obj:
         "kind": found.change.kind,
         "subject": found.change.subject,
         "text": found.change.text,
+        "checks": list(found.checks),
         "preempts": [str(key) for key in found.victims],
         "details": own,
     }

@@ -119,7 +119,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
                 yield "It holds quota" + _flavors(found) + "."
             else:
                 yield "Nothing stands in its way: it gets quota in the next cycle" + (
-                    _flavors(found) + "."
+                    _flavors(found) + "." + _then_checks(found.checks)
                 )
             for check in found.workload.status.admission_checks:
                 told = f": {check.message}" if check.message else ""
@@ -128,7 +128,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
             yield "It is finished."
         case Verdict.PREEMPTS:
             victims = ", ".join(str(key) for key in found.outcome.victims)
-            yield f"It gets quota as soon as these have left, which are preempted: {victims}"
+            text = f"It gets quota as soon as these have left, which are preempted: {victims}"
+            yield text + (f".{_then_checks(found.checks)}" if found.checks else "")
         case Verdict.WAITS:
             yield _why(found)
             if found.when_first is not None:
@@ -243,9 +244,31 @@ def _changes(console: Console, found: Explanation) -> None:
         if found.verdict is Verdict.WAITS:
             _line(console, "No single change was found that would admit it now.", bold=True)
         return
-    _line(console, "Any one of these would admit it now, one unit less of it would not:", bold=True)
-    for one in found.changes:
-        _line(console, f"  {_change(one)}", colour="green")
+    for checks in dict.fromkeys(one.checks for one in found.changes):
+        _line(console, _heading(checks), bold=True)
+        for one in found.changes:
+            if one.checks == checks:
+                _line(console, f"  {_change(one)}", colour="green")
+
+
+def _heading(checks: Sequence[str]) -> str:
+    if not checks:
+        return "Any one of these would admit it now, one unit less of it would not:"
+    return (
+        f"Any one of these would reserve quota{_decide(checks)} "
+        "(one unit less would not reserve quota):"
+    )
+
+
+def _then_checks(checks: Sequence[str]) -> str:
+    return f" That reserves quota{_decide(checks)}." if checks else ""
+
+
+def _decide(checks: Sequence[str]) -> str:
+    """What happens after quota is reserved."""
+    if len(checks) == 1:
+        return f"; check {checks[0]} then decides"
+    return f"; checks {', '.join(checks)} then decide"
 
 
 def _change(found: Found) -> str:

@@ -7,6 +7,7 @@ import attrs
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.budget import OutOfStepsError
+from kueuelib.scheduler.explain.deciders import deciders_of
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.obstacles import Problem, problems_of, silent_checks
 from kueuelib.scheduler.explain.rows import Row, rows_of
@@ -40,6 +41,7 @@ class Explanation:
         changes: single changes that would give it quota now, each tried.
         tried: the kinds of changes that were looked for to the end.
         limits: what was left out of the search for changes, as sentences for people.
+        checks: the admission checks that decide after it gets quota without any change.
     """
 
     key: ObjectKey
@@ -57,6 +59,7 @@ class Explanation:
     changes: tuple[Found, ...]
     tried: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
     tree: tuple[TreeRow, ...] = ()
 
     @property
@@ -99,7 +102,10 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     if base.verdict is Verdict.HOLDS_QUOTA:
         problems = silent_checks(world, key)
     search = Search(world, key, now, base, trials)
-    found = search.run() if changes else ()
+    found = [
+        attrs.evolve(one, checks=deciders_of(one.change.apply(world), key, one.outcome))
+        for one in (search.run() if changes else ())
+    ]
     rows = rows_of(trials.engine(), key, reason) if waits else ()
     return Explanation(
         key=key,
@@ -114,9 +120,10 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         when_first=first,
         rows=rows,
         problems=problems,
-        changes=found,
+        changes=tuple(found),
         tried=tuple(search.tried),
         limits=tuple(search.limits),
+        checks=deciders_of(world, key, base),
         tree=tree_rows(trials.engine(), home, rows, shares=world.settings.fair_sharing is not None),
     )
 

@@ -16,10 +16,12 @@ class Found:
     Attributes:
         change: what to do.
         outcome: what it came to.
+        checks: the admission checks that decide after it has reserved quota.
     """
 
     change: Change
     outcome: Outcome
+    checks: tuple[str, ...] = ()
 
     @property
     def victims(self) -> tuple[ObjectKey, ...]:
