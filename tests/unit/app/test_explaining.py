@@ -678,3 +678,22 @@ async def test_a_check_that_decides_later_is_named_with_the_changes(
     told = capsys.readouterr().out
     assert "(cpu from f). That reserves quota; check budget then decides.\n" in told
     assert answer_data(free)["checksAfterQuota"] == ["budget"]
+
+
+async def test_what_this_version_does_not_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    train = job()
+    train["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+    pods = train["spec"]["template"]
+    pods["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": "rack"}}
+    (answer,) = await sent(train)
+    show([answer])
+    told = capsys.readouterr().out
+    assert "Not done by this version:\n" in told
+    fields = [one["field"] for one in answer_data(answer)["notHonoured"]]
+    assert fields == [
+        "metadata.annotations[kueue.x-k8s.io/elastic-job]",
+        "metadata.annotations[kueue.x-k8s.io/podset-preferred-topology]",
+    ]
+    assert "  Job train: metadata.annotations[kueue.x-k8s.io/elastic-job] has no effect" in told
+    submitted = await asked("job/train", train, workload(train))
+    assert [one.subject for one in submitted.unhonoured] == ["Job train"]

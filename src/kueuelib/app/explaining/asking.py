@@ -25,6 +25,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.states import is_held_back
@@ -61,6 +62,7 @@ class Answer:
         unmanaged: why the queueing leaves the object alone, and how to have it queued; None when it
             does not.
         notes: what else to know.
+        ignored: labels and annotations of the object that have no effect.
     """
 
     title: str
@@ -70,6 +72,13 @@ class Answer:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     unmanaged: Problem | None = None
+    ignored: tuple[Unhonoured, ...] = ()
+
+    @property
+    def unhonoured(self) -> tuple[Unhonoured, ...]:
+        """What the object and those around it ask for and this version does not do."""
+        around = () if self.explanation is None else self.explanation.unhonoured
+        return (*self.ignored, *around)
 
 
 async def ask(
@@ -134,7 +143,8 @@ async def _look(
     title = f"{reference.resource.kind} {reference.name}"
     raw = workload_of(obj, cluster.workloads)
     if raw is not None:
-        return _existing(cluster, raw, title, now)
+        found = _existing(cluster, raw, title, now)
+        return attrs.evolve(found, ignored=tuple(unhonoured_keys(title, obj["metadata"])))
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
@@ -263,9 +273,15 @@ def _hypothetical(
     return tuple(
         _left_alone(document.title, one, jobs, cluster.notes)
         if isinstance(one, Problem)
-        else Answer(document.title, False, explain(world, one, now), notes=cluster.notes)
+        else _of_manifest(document, explain(world, one, now), cluster.notes)
         for document, one in zip(documents, outcomes, strict=True)
     )
+
+
+def _of_manifest(document: Document, found: Explanation, notes: tuple[str, ...]) -> Answer:
+    meta = {} if document.obj["kind"] == WORKLOADS.kind else document.obj["metadata"]
+    ignored = tuple(unhonoured_keys(document.title, meta))
+    return Answer(document.title, False, found, notes=notes, ignored=ignored)
 
 
 def _left_alone(title: str, why: Problem, jobs: JobSettings, notes: tuple[str, ...]) -> Answer:

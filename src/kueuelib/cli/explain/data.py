@@ -37,6 +37,7 @@ def answer_data(answer: Answer) -> Obj:
         "submitted": answer.submitted,
         "verdict": _verdict(answer),
         "notes": list(answer.notes),
+        "notHonoured": [attrs.asdict(one) for one in answer.unhonoured],
         "problems": [
             _problem(one)
             for one in (*alone, *answer.problems, *(found.problems if found is not None else ()))

@@ -61,6 +61,10 @@ def _show(console: Console, answer: Answer) -> None:
             _line(console, f"Tried, one change at a time: {', '.join(found.tried)}.")
         for limit in found.limits:
             _line(console, f"The search was limited: {limit}.")
+    if answer.unhonoured:
+        _line(console, "Not done by this version:", bold=True)
+        for one in answer.unhonoured:
+            _line(console, f"  {one.text}")
     for note in answer.notes:
         _line(console, f"Note: {note}")
 

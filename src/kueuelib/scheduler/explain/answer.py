@@ -14,6 +14,7 @@ from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
 from kueuelib.scheduler.explain.trial import Outcome, Trials, Verdict
+from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import Reason
 
@@ -42,6 +43,7 @@ class Explanation:
         tried: the kinds of changes that were looked for to the end.
         limits: what was left out of the search for changes, as sentences for people.
         checks: the admission checks that decide after it gets quota without any change.
+        unhonoured: what the objects ask for and this version does not do.
     """
 
     key: ObjectKey
@@ -61,6 +63,7 @@ class Explanation:
     limits: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     tree: tuple[TreeRow, ...] = ()
+    unhonoured: tuple[Unhonoured, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -125,6 +128,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         limits=tuple(search.limits),
         checks=deciders_of(world, key, base),
         tree=tree_rows(trials.engine(), home, rows, shares=world.settings.fair_sharing is not None),
+        unhonoured=unhonoured_in(world, key),
     )
 
 

@@ -1,0 +1,216 @@
+"""What objects can ask for and this version does not do: all of it is listed here.
+
+A field or annotation of another version of the API is not known to the classes of
+`kueuelib.api`; whatever is found there is reported, with a word about its meaning where one is
+known. Fields that the classes know and that have no effect are in `_WITHOUT_EFFECT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api import names
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.kueue import NO_ADMISSION_FAIR_SHARING, ClusterQueue, LocalQueue
+from kueuelib.api.meta import KubeObject, ObjectKey
+from kueuelib.api.pods import PodTemplateSpec
+from kueuelib.api.quotas import ONE
+from kueuelib.api.struct import Struct, json_name
+from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.queue_spec import queue_spec
+
+_TOPOLOGY: Final = "topology-aware scheduling"
+_SLICES: Final = "elastic jobs by workload slices"
+_DEVICES: Final = "quota for devices of resource claims (DRA)"
+_USAGE: Final = "admission fair sharing between LocalQueues"
+_MULTI: Final = "dispatch to other clusters (MultiKueue)"
+
+_WITHOUT_EFFECT: Final = {
+    "admissionScope": _USAGE,
+    "fairSharing": _USAGE,
+}
+"""Fields of ClusterQueues and LocalQueues that are stored only, and what they are for."""
+
+_UNKNOWN_FIELDS: Final = {
+    "topologyRequest": _TOPOLOGY,
+    "topologyName": _TOPOLOGY,
+    "resourceClaims": _DEVICES,
+    "claims": _DEVICES,
+    "concurrentAdmissionPolicy": "admission in several flavors at once",
+    "preemptionGates": "preemption that others release",
+}
+"""What is known of fields that the classes do not have, by the last part of their path."""
+
+_OF_PODS: Final = frozenset({"resourceClaims", "claims"})
+"""The only unknown fields of pods that matter to quota."""
+
+_KEYS: Final = {
+    "podset-required-topology": _TOPOLOGY,
+    "podset-preferred-topology": _TOPOLOGY,
+    "podset-unconstrained-topology": _TOPOLOGY,
+    "podset-slice-required-topology": _TOPOLOGY,
+    "podset-slice-size": _TOPOLOGY,
+    "podset-group-name": _TOPOLOGY,
+    "elastic-job": _SLICES,
+    "workload-slice-name": _SLICES,
+    "workload-slice-replacement-for": _SLICES,
+    "admission-gated-by": "admission that others release",
+    "priority-boost": "a priority that others adjust",
+    "multikueue-origin": _MULTI,
+}
+"""Labels and annotations of the queueing, without their domain."""
+
+_RECORDS: Final = frozenset(
+    {"cluster-queue-name", "local-queue-name", "podset", "workload", "workload-uid"}
+)
+"""Labels and annotations by which other managers keep records; they ask for nothing."""
+
+_DOMAIN: Final = f"{KUEUE}/"
+_KNOWN: Final = frozenset(
+    value for value in vars(names).values() if isinstance(value, str) and value.startswith(_DOMAIN)
+)
+_MULTI_CONTROLLER: Final = f"{KUEUE}/multikueue"
+_MOST_PLACES: Final = 5
+
+
+@attrs.frozen
+class Unhonoured:
+    """Something that an object asks for and that has no effect.
+
+    Attributes:
+        subject: the object, as kind and name.
+        field: the path of the field, or the label or annotation.
+        meaning: what it asks for, or why it has no effect.
+    """
+
+    subject: str
+    field: str
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        return f"{self.subject}: {self.field} has no effect: {self.meaning}"
+
+
+def unhonoured_in(world: World, key: ObjectKey) -> tuple[Unhonoured, ...]:
+    """What a workload and the objects around it ask for without effect.
+
+    Args:
+        world: the facts.
+        key: the workload.
+    """
+    return tuple(dict.fromkeys(_in_world(world, key)))
+
+
+def unhonoured_keys(subject: str, metadata: Mapping[str, Any]) -> Iterator[Unhonoured]:
+    """The labels and annotations without effect of an object.
+
+    Args:
+        subject: the object, as kind and name.
+        metadata: its raw metadata.
+    """
+    for field in ("labels", "annotations"):
+        for key in sorted(metadata.get(field) or {}):
+            name = key.removeprefix(_DOMAIN)
+            if name != key and key not in _KNOWN and name not in _RECORDS:
+                yield Unhonoured(subject, f"metadata.{field}[{key}]", _meaning(_KEYS.get(name)))
+
+
+def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
+    workload = world.workloads[key]
+    subject = f"Workload {key}"
+    yield from unhonoured_keys(subject, attrs.asdict(workload.metadata, recurse=False))
+    for pod_set in workload.spec.pod_sets:
+        place = f"{subject}, pod set {pod_set.name}"
+        template = attrs.asdict(pod_set.template.metadata, recurse=False)
+        yield from unhonoured_keys(place, template)
+    yield from _in_spec(subject, workload)
+    local = world.local_queue_of(workload)
+    if local is not None:
+        yield from _in_spec(f"LocalQueue {local.key}", local)
+    queue = world.cluster_queue_of(workload)
+    if queue is None:
+        return
+    yield from _in_spec(f"ClusterQueue {queue.name}", queue)
+    for name in world.above(queue.spec.cohort_name):
+        if name in world.cohorts:
+            yield from _in_spec(f"Cohort {name}", world.cohorts[name])
+    spec = queue_spec(queue)
+    for name in spec.flavors:
+        if name in world.flavors:
+            yield from _in_spec(f"ResourceFlavor {name}", world.flavors[name])
+    for name in dict.fromkeys(check.name for check in spec.checks):
+        check = world.checks.get(name)
+        if check is not None:
+            yield from _in_spec(f"AdmissionCheck {name}", check)
+            if check.spec.controller_name == _MULTI_CONTROLLER:
+                meaning = _meaning(_MULTI)
+                yield Unhonoured(f"AdmissionCheck {name}", "spec.controllerName", meaning)
+    if world.settings.fair_sharing is None:
+        yield from _weights(world, queue)
+
+
+def _in_spec(subject: str, found: KubeObject) -> Iterator[Unhonoured]:
+    spec: Struct = found.spec  # type: ignore[attr-defined]
+    if isinstance(found, ClusterQueue):
+        scope = found.spec.admission_scope
+        if scope is not None and scope.admission_mode != NO_ADMISSION_FAIR_SHARING:
+            yield Unhonoured(
+                subject, "spec.admissionScope", _meaning(_WITHOUT_EFFECT["admissionScope"])
+            )
+    if isinstance(found, LocalQueue) and found.spec.fair_sharing is not None:
+        yield Unhonoured(subject, "spec.fairSharing", _meaning(_WITHOUT_EFFECT["fairSharing"]))
+    for path in _unknown(spec, "spec", of_pods=False):
+        known = _UNKNOWN_FIELDS.get(path.rpartition(".")[2])
+        yield Unhonoured(subject, path, _meaning(known))
+
+
+def _unknown(value: Any, path: str, *, of_pods: bool) -> Iterator[str]:
+    """The paths of all fields that are set and that no class knows."""
+    if isinstance(value, tuple | list):
+        for index, one in enumerate(value):
+            yield from _unknown(one, f"{path}[{index}]", of_pods=of_pods)
+    if not isinstance(value, Struct):
+        return
+    of_pods = of_pods or isinstance(value, PodTemplateSpec)
+    for name, content in value.extra.items():
+        if (name in _OF_PODS or not of_pods) and content not in (None, "", [], {}):
+            yield f"{path}.{name}"
+    for field in attrs.fields(type(value)):
+        if field.name != "extra":
+            found = getattr(value, field.name)
+            yield from _unknown(found, f"{path}.{json_name(field)}", of_pods=of_pods)
+
+
+def _weights(world: World, queue: ClusterQueue) -> Iterator[Unhonoured]:
+    """Weights in the tree of a ClusterQueue, while shares do not decide."""
+    if not queue.spec.cohort_name:
+        return
+    members = world.scope_of(queue)
+    places = [Place(CLUSTER_QUEUE, name) for name in sorted(members)]
+    places += [Place(COHORT, name) for name in world.cohorts_of(members) if name in world.cohorts]
+    weighted = [str(place) for place in places if _has_weight(world, place)]
+    if weighted:
+        meaning = (
+            "fair sharing is off, unless the manager's configuration says otherwise (--config)"
+        )
+        yield Unhonoured(_list(weighted), "spec.fairSharing.weight", meaning)
+
+
+def _has_weight(world: World, place: Place) -> bool:
+    found = place.spec(world).fair_sharing
+    return found is not None and found.weight != ONE
+
+
+def _list(subjects: list[str]) -> str:
+    more = len(subjects) - _MOST_PLACES
+    return ", ".join(subjects[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _meaning(purpose: str | None) -> str:
+    return f"this version has no {purpose}" if purpose else "this version does not know it"

@@ -1,0 +1,202 @@
+"""What objects ask for in vain is named, and nothing that has an effect is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    Workload,
+)
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.unhonoured import unhonoured_in, unhonoured_keys
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.testing.builders import make_check
+
+KEY = ObjectKey("ns", "job")
+TOPOLOGY = "this version has no topology-aware scheduling"
+SLICES = "this version has no elastic jobs by workload slices"
+DEVICES = "this version has no quota for devices of resource claims (DRA)"
+USAGE = "this version has no admission fair sharing between LocalQueues"
+CLUSTERS = "this version has no dispatch to other clusters (MultiKueue)"
+UNKNOWN = "this version does not know it"
+
+
+def world(
+    *,
+    queue: Obj | None = None,
+    local: Obj | None = None,
+    cohort: Obj | None = None,
+    flavor: Obj | None = None,
+    check: Obj | None = None,
+    pod_set: Obj | None = None,
+    pod: Obj | None = None,
+    container: Obj | None = None,
+    annotations: Obj | None = None,
+    template: Obj | None = None,
+) -> World:
+    quota = {"name": "cpu", "nominalQuota": "1"}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
+    checks = {"admissionChecks": [{"name": "c"}]}
+    spec = {"cohortName": "x", "namespaceSelector": {}, "resourceGroups": [group]}
+    queue_spec = {**spec, "admissionChecksStrategy": checks, **(queue or {})}
+    resources = {"requests": {"cpu": "1"}, **(container or {})}
+    pods = {
+        "containers": [{"name": "c", "image": "i", "resources": resources}],
+        "restartPolicy": "Never",
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        **(pod or {}),
+    }
+    one = {
+        "name": "main",
+        "count": 1,
+        "template": {"metadata": {"annotations": template or {}}, "spec": pods},
+        **(pod_set or {}),
+    }
+    meta = {"name": "job", "namespace": "ns", "annotations": annotations or {}}
+    found = World().with_namespace("ns", {})
+    found = found.with_cluster_queue(typed(ClusterQueue, "q", queue_spec))
+    found = found.with_cohort(typed(Cohort, "x", cohort or {}))
+    found = found.with_local_queue(
+        typed(LocalQueue, "lq", {"clusterQueue": "q", **(local or {})}, namespace="ns")
+    )
+    found = found.with_flavor(typed(ResourceFlavor, "f", flavor or {}))
+    served = make_check("c")
+    raw = {"controllerName": "example.com/c", **(check or {})}
+    found = found.with_check(attrs.evolve(served, spec=typed(AdmissionCheck, "c", raw).spec))
+    return found.with_workload(
+        decode(Workload, {"metadata": meta, "spec": {"queueName": "lq", "podSets": [one]}})
+    )
+
+
+def typed(cls: Any, name: str, spec: Obj, **meta: str) -> Any:
+    return decode(cls, {"metadata": {"name": name, **meta}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("parts", "subject", "field", "meaning"),
+    [
+        (
+            {"pod_set": {"topologyRequest": {"required": "rack"}}},
+            "Workload ns/job",
+            "spec.podSets[0].topologyRequest",
+            TOPOLOGY,
+        ),
+        ({"flavor": {"topologyName": "t"}}, "ResourceFlavor f", "spec.topologyName", TOPOLOGY),
+        (
+            {"template": {"kueue.x-k8s.io/podset-required-topology": "rack"}},
+            "Workload ns/job, pod set main",
+            "metadata.annotations[kueue.x-k8s.io/podset-required-topology]",
+            TOPOLOGY,
+        ),
+        (
+            {"annotations": {"kueue.x-k8s.io/workload-slice-replacement-for": "ns/old"}},
+            "Workload ns/job",
+            "metadata.annotations[kueue.x-k8s.io/workload-slice-replacement-for]",
+            SLICES,
+        ),
+        (
+            {"annotations": {"kueue.x-k8s.io/never-heard-of": "1"}},
+            "Workload ns/job",
+            "metadata.annotations[kueue.x-k8s.io/never-heard-of]",
+            UNKNOWN,
+        ),
+        (
+            {"pod": {"resourceClaims": [{"name": "gpu"}]}},
+            "Workload ns/job",
+            "spec.podSets[0].template.spec.resourceClaims",
+            DEVICES,
+        ),
+        (
+            {"container": {"claims": [{"name": "gpu"}]}},
+            "Workload ns/job",
+            "spec.podSets[0].template.spec.containers[0].resources.claims",
+            DEVICES,
+        ),
+        (
+            {"queue": {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}},
+            "ClusterQueue q",
+            "spec.admissionScope",
+            USAGE,
+        ),
+        (
+            {"queue": {"concurrentAdmissionPolicy": {"migration": {}}}},
+            "ClusterQueue q",
+            "spec.concurrentAdmissionPolicy",
+            "this version has no admission in several flavors at once",
+        ),
+        (
+            {"local": {"fairSharing": {"weight": "2"}}},
+            "LocalQueue ns/lq",
+            "spec.fairSharing",
+            USAGE,
+        ),
+        ({"cohort": {"newField": 1}}, "Cohort x", "spec.newField", UNKNOWN),
+        (
+            {"check": {"controllerName": "kueue.x-k8s.io/multikueue"}},
+            "AdmissionCheck c",
+            "spec.controllerName",
+            CLUSTERS,
+        ),
+        (
+            {"cohort": {"parentName": "top", "fairSharing": {"weight": "2"}}},
+            "Cohort x",
+            "spec.fairSharing.weight",
+            "fair sharing is off, unless the manager's configuration says otherwise (--config)",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_named(
+    parts: dict[str, Obj], subject: str, field: str, meaning: str
+) -> None:
+    found = explain(world(**parts), KEY, 0.0, changes=False)
+    assert [(one.subject, one.field, one.meaning) for one in found.unhonoured] == [
+        (subject, field, meaning)
+    ]
+    assert found.unhonoured[0].text == f"{subject}: {field} has no effect: {meaning}"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"queue": {"admissionScope": {"admissionMode": "NoAdmissionFairSharing"}}},
+        {"queue": {"fairSharing": {"weight": "1"}, "futureField": None}},
+        {"pod": {"schedulerName": "mine"}},
+        {"template": {"kueue.x-k8s.io/podset": "main", "example.com/own": "1"}},
+        {"annotations": {"kueue.x-k8s.io/queue-name": "lq"}},
+    ],
+)
+def test_what_has_an_effect_or_asks_for_nothing_is_not_named(parts: dict[str, Obj]) -> None:
+    assert unhonoured_in(world(**parts), KEY) == ()
+
+
+def test_weights_count_where_shares_decide() -> None:
+    found = world(queue={"fairSharing": {"weight": "2"}}, cohort={"fairSharing": {"weight": "0"}})
+    (one,) = unhonoured_in(found, KEY)
+    assert one.subject == "ClusterQueue q, Cohort x"
+    assert (
+        unhonoured_in(attrs.evolve(found, settings=Settings(fair_sharing=FairSharing())), KEY) == ()
+    )
+
+
+def test_labels_and_annotations_of_other_objects_are_read_too() -> None:
+    metadata = {
+        "labels": {"kueue.x-k8s.io/multikueue-origin": "m", "kueue.x-k8s.io/queue-name": "lq"},
+        "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
+    }
+    found = list(unhonoured_keys("Job train", metadata))
+    assert [one.text for one in found] == [
+        f"Job train: metadata.labels[kueue.x-k8s.io/multikueue-origin] has no effect: {CLUSTERS}",
+        f"Job train: metadata.annotations[kueue.x-k8s.io/elastic-job] has no effect: {SLICES}",
+    ]
