@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 
-from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
+from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.pending import (
@@ -319,7 +319,11 @@ class Queues:
         self.scopes.touch_all()
 
     def rests(self, key: ObjectKey) -> bool:
-        """Whether a workload is parked until something happens that no cycle brings about."""
+        """Whether a workload is parked until something happens that no cycle brings about.
+
+        Where it may reclaim, the admission of another can do so: whoever borrows then may lose more
+        than it just got.
+        """
         item, home = self.get(key), self._home.get(key)
         if item is None or home is None or item.place is not Place.INADMISSIBLE:
             return False
@@ -329,6 +333,8 @@ class Queues:
         return not (
             state.woken
             or state.freed
+            or queue.reclaims != NEVER
+            or (known is not None and known.asks.joint)
             or (known is not None and state.may_differ(queue, known.asks, known.began))
         )
 

@@ -165,3 +165,19 @@ def test_what_was_looked_for_is_said() -> None:
         "other LocalQueues of its namespace",
     )
     assert found.limits == ()
+
+
+def test_whoever_borrows_in_a_later_cycle_may_lose_more_than_it_got() -> None:
+    """`theirs` is within its quota until `other` gets the last CPU, which `job` keeps at first."""
+    policy = {"reclaimWithinCohort": "LowerPriority"}
+    world = queue(start(), "mine", {"f": {"cpu": 2}}, cohort="co", preemption=policy)
+    world = queue(world, "theirs", {"f": {"cpu": 3}}, cohort="co")
+    world = queue(world, "third", {"f": {"cpu": 0}}, cohort="co")
+    world = world.with_workload(holds("vip", 1, "third", priority=5))
+    world = world.with_workload(holds("h", 3, "theirs", priority=-1))
+    world = world.with_workload(make_workload("job", "mine", {"cpu": 2}))
+    assert explain(world, KEY, NOW).verdict is Verdict.WAITS
+    world = world.with_workload(make_workload("other", "theirs", {"cpu": 1}, created=1))
+    found = explain(world, KEY, NOW)
+    assert found.verdict is Verdict.PREEMPTS
+    assert found.outcome.victims == (ObjectKey("ns", "h"),)
