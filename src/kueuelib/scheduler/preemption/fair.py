@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Ranked
+from kueuelib.scheduler.holders import Ranked, rank_of
 from kueuelib.scheduler.preemption.candidates import Preemptor, allowed
 from kueuelib.scheduler.preemption.guard import Guard
 from kueuelib.scheduler.preemption.victims import MOST_NAMED, Path, Search, Victim
@@ -192,12 +192,11 @@ class _FairSearch:
         if not node.is_queue:
             return not share.weightless, -share.value, False
         rank, holder = first
-        return (
-            *(not share.weightless, -share.value, True),
-            *(rank.stays, node is self._own),
-            *(() if self._guard is None else (self._guard.order(holder),)),
-            rank,
-        )
+        wanted: tuple[float, ...] = ()
+        if self._guard is not None:  # whose candidates are ranked as it wants them
+            rank, wanted = rank_of(holder), self._guard.order(holder)
+        own = node is self._own
+        return not share.weightless, -share.value, True, rank.stays, own, wanted, rank
 
     def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
         """The preemptor's side and that of another ClusterQueue, seen from where they meet."""
