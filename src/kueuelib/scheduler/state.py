@@ -74,9 +74,11 @@ class State:
 
     def scope(self, cluster_queue: str) -> Scope | None:
         """The scope of a ClusterQueue: its whole tree; None when it does not exist."""
-        if self.cache.spec(cluster_queue) is None:
+        spec = self.cache.spec(cluster_queue)
+        if spec is None:
             return None
-        return scope_of(self.cache.root_of(cluster_queue), cluster_queue)
+        root = self.cache.forest.root_of(spec.cohort) if spec.cohort else ""
+        return scope_of(root, cluster_queue)
 
     def wake(
         self,

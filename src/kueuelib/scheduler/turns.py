@@ -50,7 +50,8 @@ class Turns:
         admissions: who got quota.
         waits: who did not.
         preemptions: for whom others have to leave.
-        shown: the state with what all heads got so far, and with their victims still in place.
+        shown: the state with what all heads got so far, and with their victims still in place; kept
+            with fair sharing only, which orders the heads by it.
     """
 
     def __init__(self, snapshot: Snapshot, found: CycleInput, now: float, judge: Judge) -> None:
@@ -151,7 +152,8 @@ class Turns:
 
     def _charge(self, entry: Entry, amounts: Amounts) -> None:
         self._snapshot.add(entry.queue, amounts)
-        self.shown.add(entry.queue, amounts)
+        if self._settings.fair_sharing is not None:
+            self.shown.add(entry.queue, amounts)
 
     def _admit(self, entry: Entry) -> None:
         usage = entry.proposal.assignment.usage

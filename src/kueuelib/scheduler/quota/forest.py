@@ -175,7 +175,7 @@ class Forest:
 
     def root_of(self, cohort: str) -> str:
         """The top of the tree of a cohort; the cohort itself when it is cut off or not known."""
-        spot = self._spots.get(cohort_key(cohort))
+        spot = self._ledger.spots.get(cohort_key(cohort))
         return cohort if spot is None else spot.root.name
 
     def version(self, cohort: str) -> tuple[str, int]:
