@@ -129,6 +129,61 @@ def test_who_meets_a_blocked_head_at_the_same_flavor_every_time_comes_later() ->
     assert {key.name for key in replay.ran} == {"p0", "p6"}
 
 
+def test_who_loses_to_the_same_head_again_is_tried_once_more_when_all_began_anew() -> None:
+    """`p1` and `p2` meet at flavor `one` as long as both may choose otherwise than before."""
+    quota: dict[str, Any] = {
+        "a": {
+            "one": {"gpu": {"nominal": 8, "borrowing": 2, "lending": 5}},
+            "two": {"gpu": {"nominal": 5, "borrowing": 2}},
+        },
+        "b": {"one": {"gpu": {"nominal": 3, "lending": 0}}, "two": {"gpu": 5}},
+        "c": {
+            "one": {"gpu": {"nominal": 1, "borrowing": 4, "lending": 1}},
+            "two": {"gpu": {"nominal": 1, "lending": 1}},
+        },
+    }
+    more: dict[str, dict[str, Any]] = {
+        "a": {
+            "flavorFungibility": {
+                "whenCanBorrow": "MayStopSearch",
+                "whenCanPreempt": "MayStopSearch",
+                "preference": "PreemptionOverBorrowing",
+            }
+        },
+        "b": {
+            "preemption": {"reclaimWithinCohort": "Any"},
+            "flavorFungibility": {"whenCanBorrow": "MayStopSearch"},
+        },
+        "c": {
+            "queueingStrategy": "StrictFIFO",
+            "preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"},
+            "flavorFungibility": {"whenCanBorrow": "TryNextFlavor"},
+        },
+    }
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    for name in QUEUES:
+        queue = make_cluster_queue(name, quota[name], cohort="x", **more[name])
+        facts += [events.ClusterQueueSet(queue), events.LocalQueueSet(make_local_queue(name, name))]
+    workloads = (
+        runs("r0", "c", 4, "two", created=5),
+        runs("r1", "a", 1, "two", created=2),
+        runs("r2", "a", 5, "one", created=1),
+        runs("r3", "a", 4, "two", created=6),
+        runs("r4", "b", 3, "two", created=5),
+        make_workload("p0", "c", created=7, pod_sets=[pods("main", 3, 1, 1)]),
+        make_workload(
+            "p1", "a", priority=2, created=6, pod_sets=[pods("driver", 2, 1), pods("workers", 3, 1)]
+        ),
+        make_workload("p2", "b", priority=-2, created=3, pod_sets=[pods("main", 1, 4, 3)]),
+        make_workload("p3", "c", created=0, pod_sets=[pods("main", 2, 1)]),
+    )
+    replay = Replay(facts + [events.WorkloadSet(found) for found in workloads], Settings())
+    replay.rest()
+    assert replay.sleeper() is None
+    assert {key.name for key in replay.ran} == {"p2", "p3"}
+
+
 def test_three_with_rights_against_each_other_come_to_an_end() -> None:
     """Each of them is preempted by another one; the flavors that were promised end it."""
 

@@ -13,7 +13,7 @@ from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import WorkloadInfo
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.shapes import ShapeGroup
+    from kueuelib.scheduler.pending_queue import PendingQueue, ShapeGroup
 
 
 class Place(Enum):
@@ -81,6 +81,7 @@ class Pending:
 
     Attributes:
         info: what it asks for; replaced when the object changes.
+        queue: the ClusterQueue in which it waits.
         group: the workloads of its shape that it waits with, None when it is on its own.
         aside: what it waits for when it is parked on its own.
         in_flight: whether it is a head of the cycle that runs.
@@ -89,19 +90,22 @@ class Pending:
         turn: the turn of its ClusterQueue in which it was tried last.
         overtaken: whether others had a turn between its last two.
         generation: what its ClusterQueue and cohort were like when it was tried last.
-        since: the cycle in which the current pass over the flavors began.
+        tried: the instant at which its last try began.
+        began: the instant at which its pass over the flavors began; None when it is in none.
         seen: how far the flavors were tried at the end of each try of that pass. The pass is over
             when one comes again: several pod sets may never be through at the same time.
-        came_round: the cycle in which that happened; None when it did not.
-        ended: the version of its scope when its last two passes ended. A third one, while nothing
-            differs, is not worth a cycle: two heads would keep each other searching for ever.
-        lost: whether it lost the flavor that it had chosen to another head in this pass.
+        lost: whether it lost the flavor that it had chosen to another head in that pass.
+        ended: the instant of the last news of its scope when its last pass ended. Another one,
+            while there are no news, is not worth a cycle: two heads would keep each other searching
+            for ever.
+        came_round: whether that pass ended although flavors were left to try.
         promise: what others were told to leave for, None when nobody was.
         reason: what was told about it last, None when nothing was.
         changed: whether it changed while in flight, so that the verdict is void.
     """
 
     info: WorkloadInfo
+    queue: PendingQueue
     group: ShapeGroup | None = None
     aside: Aside | None = None
     in_flight: bool = False
@@ -110,11 +114,12 @@ class Pending:
     turn: int = 0
     overtaken: bool = False
     generation: Generation | None = None
-    since: int | None = None
+    tried: int = 0
+    began: int | None = None
     seen: tuple[Progress, ...] = ()
-    came_round: int | None = None
-    ended: tuple[int, ...] = ()
     lost: bool = False
+    ended: int | None = None
+    came_round: bool = False
     promise: Promise | None = None
     reason: Reason | None = None
     changed: bool = False
@@ -124,7 +129,7 @@ class Pending:
         """Where it is."""
         if self.in_flight:
             return Place.IN_FLIGHT
-        parked = self.group is not None and not self.group.active
+        parked = self.group is not None and self.group.verdict is not None
         return Place.INADMISSIBLE if parked or self.aside is not None else Place.HEAP
 
     def resume(self, generation: Generation) -> Progress:
@@ -145,15 +150,9 @@ class Pending:
         self.promise = None
         self.reason = None
 
-    def begin_anew(self) -> None:
-        """Forgets all that came of its passes over the flavors."""
-        self.start_over()
-        self.ended = ()
-
     def start_over(self) -> None:
         """Lets the next try begin with the first flavor."""
-        self.progress, self.since, self.seen, self.came_round = (), None, (), None
-        self.lost = False
+        self.progress, self.began, self.seen, self.lost = (), None, (), False
 
 
 class Counts(NamedTuple):

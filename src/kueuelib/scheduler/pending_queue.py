@@ -1,111 +1,128 @@
 """The pending workloads of one ClusterQueue, workloads of equal shape kept together.
 
 Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a shape
-that was tried in vain is parked and woken as a whole. The heads come out in the same order as if
-every workload were in the heap on its own (spec/scheduling 3.2, 9.3).
+that was refused is parked and woken as a whole. The heads come out in the same order as if every
+workload were in the heap on its own (spec/scheduling 3.2, 9.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
 import attrs
 
-from kueuelib.api.kueue import ANY, NEVER
+from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
+from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.shapes import (
-    OPEN,
-    STALE_KEPT,
-    Asks,
-    Passing,
-    ShapeGroup,
-    Verdict,
-    what_is_asked,
-)
+from kueuelib.scheduler.waking import NOWHERE, Available, ScopeState, Verdict
 from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
+STALE_KEPT = 64
+"""Entries of a heap that may be out of date before it is cleared of them."""
 
-@attrs.frozen
-class Borrowed:
-    """A ClusterQueue was charged, and uses more than its own quota.
+
+class ShapeGroup:
+    """The workloads of one shape that wait in one ClusterQueue.
 
     Attributes:
-        by: the ClusterQueue.
-        pairs: what it borrows; None: it may lose workloads whatever others ask for.
-        lowest: the lowest priority that holds quota there.
-        cycle: the cycle after which it was charged.
+        verdict: what a try came to, while they are parked; None while they are to be tried.
+        called: whether their turn is to come although they are parked.
+        untold: those about which nothing was reported yet.
     """
 
-    by: str
-    pairs: frozenset[FlavorResource] | None
-    lowest: int
-    cycle: int
+    def __init__(self) -> None:
+        self.verdict: Verdict | None = None
+        self.called = False
+        self.untold: dict[ObjectKey, None] = {}
+        self._orders: dict[ObjectKey, QueueOrder] = {}
+        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether the first one is to have a turn."""
+        return self.verdict is None or self.called
+
+    def join(self, item: Pending) -> None:
+        """Adds a workload."""
+        key = item.info.key
+        self._orders[key] = item.info.order
+        heappush(self._heap, (item.info.order, key))
+        if len(self._heap) > 2 * len(self._orders) + STALE_KEPT:
+            self._heap = [(order, each) for each, order in self._orders.items()]
+            heapify(self._heap)
+        if item.reason is None:
+            self.untold[key] = None
+
+    def leave(self, key: ObjectKey) -> None:
+        """Takes a workload out."""
+        del self._orders[key]
+        self.untold.pop(key, None)
+
+    def first(self) -> tuple[QueueOrder, ObjectKey] | None:
+        """The workload that comes first, None when the group is empty."""
+        while self._heap:
+            order, key = self._heap[0]
+            if self._orders.get(key) == order:
+                return self._heap[0]
+            heappop(self._heap)
+        return None
 
 
 class PendingQueue:
     """What waits in one ClusterQueue; every workload is in one place.
 
     Attributes:
-        name: the ClusterQueue.
-        strict: whether its strategy is StrictFIFO.
+        spec: the ClusterQueue.
+        scope: what happened to it, and to those that influence it.
         active: whether it offers heads.
-        by_age: whether a verdict depends on the age of a workload: the older one has more victims
-            (`LowerOrNewerEqualPriority`).
-        preempts: whether its workloads may preempt anybody at all.
-        reclaims: from whom its workloads may reclaim what the cohort lent (`reclaimWithinCohort`).
-        pairs: the flavors and resources that it has quota of.
-        groups: how many resource groups it has.
-        most_flavors: how many flavors the largest of them has.
         items: all workloads that wait here.
         in_flight: the one that is being tried.
         sticky: the one for which others were told to leave last; it stays first until it leaves
             the queue, so that nothing overtakes it and takes what becomes free.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.strict = False
+    def __init__(self, spec: QueueSpec) -> None:
+        self.spec = spec
+        self.scope = ScopeState(NOWHERE)
         self.active = True
-        self.by_age = False
-        self.preempts = False
-        self.reclaims: str = NEVER
-        self.pairs: Collection[FlavorResource] = ()
-        self.groups = 0
-        self.most_flavors = 0
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self.sticky: ObjectKey | None = None
         self._turns = 0
         self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
         self._groups: dict[Shape, ShapeGroup] = {}
-        self._verdicts: dict[Shape, Verdict] = {}
-        self._open: dict[Shape, None] = {}
-        self._passing = Passing()
         self._asides: dict[Aside, dict[ObjectKey, None]] = {aside: {} for aside in Aside}
+
+    @property
+    def name(self) -> str:
+        """The ClusterQueue."""
+        return self.spec.name
+
+    @property
+    def by_age(self) -> bool:
+        """Whether a verdict depends on the age of a workload: the older one has more victims."""
+        return self.spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
 
     # --- in and out
 
     def join(self, item: Pending) -> bool:
         """Lets a workload wait with others of its shape; whether it is to be tried."""
-        if self.hopeless(item.info) is None and item.info.shape in self._verdicts:
+        group = self._groups.get(item.info.shape)
+        if group is not None and group.verdict is not None and self.refusal(item.info) is None:
             self.go_alone(item)
             return True
         self._settle_in(item)
-        group = self._groups.get(item.info.shape)
-        if group is None:
-            group = self._groups[item.info.shape] = ShapeGroup(
-                active=item.info.shape not in self._verdicts
-            )
-        group.join(item)
-        item.group = group
-        if group.active:
-            self._offer(group)
-        return group.active
+        item.group = self._groups.setdefault(item.info.shape, group or ShapeGroup())
+        item.group.join(item)
+        self._offer(item.group)
+        return item.group.verdict is None
 
     def go_alone(self, item: Pending) -> None:
         """Puts a workload into the heap on its own: its next try differs from its shape's."""
@@ -159,30 +176,28 @@ class PendingQueue:
         return item
 
     def _leave_group(self, item: Pending) -> None:
-        group, key = item.group, item.info.key
+        group, item.group = item.group, None
         assert group is not None
-        item.group = None
-        group.leave(key)
+        group.leave(item.info.key)
         if not group:
             del self._groups[item.info.shape]
-        elif group.active:
+        else:
             self._offer(group)
 
     def _offer(self, group: ShapeGroup) -> None:
+        """Puts the first one of a group into the heap, if the group has a turn to come."""
         first = group.first()
-        if first is not None:
-            self._push(*first)
+        if first is None or not group.has_turn:
+            return
+        self._push(*first)
         sticky = self.items.get(self.sticky) if self.sticky is not None else None
         if sticky is not None and sticky.group is group:
             self._push(sticky.info.order, sticky.info.key)
 
-    @property
-    def offers(self) -> bool:
-        """Whether `pop` is worth a try."""
-        return bool(self._heap) and self.active
+    # --- turns
 
     def first(self) -> Pending | None:
-        """Who comes first of those that are to be tried; None when there is nobody."""
+        """The workload whose turn it is, or None."""
         while self._heap:
             item = self._counts(self._heap[0])
             if item is not None:
@@ -194,197 +209,122 @@ class PendingQueue:
         """The workload that an entry of the heap is for, None when the entry is out of date."""
         waits_its_turn, order, key = entry
         item = self.items.get(key)
-        if item is None or item.info.order != order or item.place is not Place.HEAP:
+        if item is None or item.info.order != order or waits_its_turn is (key == self.sticky):
             return None
-        return None if waits_its_turn is (key == self.sticky) else item
-
-    def pop(self) -> Pending | None:
-        """Takes the head in flight; None when there is none or one is under way already."""
-        item = self.first() if self.in_flight is None else None
-        if item is None:
-            return None
-        heappop(self._heap)
         if item.group is not None:
-            self._leave_group(item)
-        self._turns += 1
-        item.overtaken = self._turns > item.turn + 1
-        item.turn = self._turns
-        item.in_flight, item.changed = True, False
-        self.in_flight = item.info.key
-        return item
+            return item if item.group.has_turn else None
+        return item if item.place is Place.HEAP else None
 
-    # --- turns that pass
+    def take_turn(self, available: Available, now: int) -> tuple[Pending | None, bool]:
+        """Uses up one turn, if there is one.
 
-    @property
-    def has_passing(self) -> bool:
-        """Whether shapes wait for their turn only to let it pass."""
-        return bool(self._passing)
+        The turn of a parked shape passes unless something turned its verdict by now.
 
-    def let_pass(self) -> bool:
-        """Lets the turn of this ClusterQueue pass if it belongs to a shape that nothing can help.
+        Args:
+            available: what a ClusterQueue could use more of a pair, now.
+            now: the present instant.
 
         Returns:
-            Whether it did: no head is to be popped in this cycle.
+            The head, which is in flight from now on, or None; and whether a turn passed.
         """
-        first = self.first()
-        if first is not None and first.info.key == self.sticky:
-            return False
-        if not self._passing.take(None if first is None else first.info.order):
-            return False
+        item = self.first() if self.active and self.in_flight is None else None
+        if item is None:
+            return None, False
+        heappop(self._heap)
         self._turns += 1
-        return True
+        if item.group is not None:
+            if not self._is_to_try(item, available):
+                item.group.called = False
+                return None, True
+            self.revive(item.info.shape)
+            self._leave_group(item)
+        item.overtaken = self._turns > item.turn + 1
+        item.turn, item.tried = self._turns, now
+        item.in_flight, item.changed = True, False
+        self.in_flight = item.info.key
+        return item, False
 
-    def forgo(self) -> None:
-        """Nobody is there for whom it matters who has the turn."""
-        self._passing.clear()
+    def _is_to_try(self, item: Pending, available: Available) -> bool:
+        verdict = None if item.group is None else item.group.verdict
+        return verdict is None or verdict.turned_by_free(self.scope, self.spec, available)
+
+    def any_to_try(self, available: Available) -> bool:
+        """Whether any Workload is left to try: not all turns are going to pass."""
+        return self.active and any(
+            self._is_to_try(item, available)
+            for item in map(self._counts, self._heap)
+            if item is not None
+        )
+
+    def call(self) -> None:
+        """Gives everything that is parked a turn, as today's Kueue does when something moved.
+
+        Without the turns that pass, a change that cannot help a shape would let the workloads
+        behind it get ahead of other ClusterQueues.
+        """
+        for group in self._groups.values():
+            if group.verdict is not None:
+                group.called = True
+                self._offer(group)
+        for key in tuple(self._asides[Aside.MOVE]):
+            self.join(self.items[key])
+
+    def dismiss(self) -> None:
+        """Takes back the turns of what is parked."""
+        for group in self._groups.values():
+            group.called = False
 
     # --- parking and waking
 
-    def give_up(self, item: Pending, reason: Reason, began: int) -> tuple[ObjectKey, ...]:
-        """Parks a workload and all of its shape, also those still to come, until something moves.
+    def park(self, item: Pending, verdict: Verdict) -> tuple[ObjectKey, ...]:
+        """Parks a workload and all of its shape, also those still to come.
 
         Where age counts, older ones are to be tried themselves.
 
-        Args:
-            item: the workload.
-            reason: why.
-            began: the cycle in which its pass over the flavors began, or `OPEN`.
-
         Returns:
-            Those about which nothing was told yet.
+            Those about which nothing was reported yet.
         """
-        info = item.info
-        group, known = self._groups.get(info.shape), self._verdicts.get(info.shape)
-        if self.by_age and group is not None and group.active:
+        shape, queued_at = item.info.shape, item.info.order.queued_at
+        group = self._groups.get(shape)
+        if self.by_age and group is not None and group.verdict is None:
             first = group.first()
-            if first is not None and first[0].queued_at < info.order.queued_at:
+            if first is not None and first[0].queued_at < queued_at:
                 self.set_aside(item, Aside.MOVE)
                 return ()
-        queued_at = info.order.queued_at
-        if known is not None:
-            queued_at = min(queued_at, known.queued_at)
-        if began == OPEN:
-            self._open[info.shape] = None
-        else:
-            self._open.pop(info.shape, None)
-        self._verdicts[info.shape] = Verdict(reason, queued_at, self.asks(info), began)
-        if group is not None:
-            group.active = False
-        self.join(item)
         if group is None:
-            return ()
+            group = self._groups[shape] = ShapeGroup()
+        if group.verdict is not None:
+            queued_at = min(queued_at, group.verdict.queued_at)
+        group.verdict, group.called = attrs.evolve(verdict, queued_at=queued_at), False
+        self.join(item)
         untold = tuple(group.untold)
         group.untold.clear()
         for key in untold:
-            self.items[key].reason = reason
+            self.items[key].reason = verdict.reason
         return untold
 
-    def hopeless(self, info: WorkloadInfo) -> Reason | None:
-        """Why one of its shape was tried in vain, which holds for this workload as well.
+    def refusal(self, info: WorkloadInfo) -> Reason | None:
+        """Why one of its shape was refused, which holds for this workload as well.
 
-        None when none was, when something moved since, or when this one is older and age counts.
+        None when none was, when it is to be tried again, or when this one is older and age counts.
         """
-        known = self._verdicts.get(info.shape)
+        group = self._groups.get(info.shape)
+        known = None if group is None else group.verdict
         if known is None or (self.by_age and info.order.queued_at < known.queued_at):
             return None
         return known.reason
 
     def revive(self, shape: Shape) -> None:
         """Lets a shape be tried again."""
-        self._verdicts.pop(shape, None)
-        self._open.pop(shape, None)
-        self._passing.drop(shape)
         group = self._groups.get(shape)
-        if group is not None and not group.active:
-            group.active = True
+        if group is not None and group.verdict is not None:
+            group.verdict, group.called = None, False
             self._offer(group)
 
-    def move(
-        self,
-        freed: Collection[FlavorResource] | None,
-        available: Callable[[str, FlavorResource], int],
-    ) -> None:
-        """Something moved: everything that it can help is to be tried again.
-
-        The other shapes stay parked, but their turn comes once, and passes: who is behind them in
-        the queue does not get ahead of other ClusterQueues because of what can't help the queue.
-
-        Args:
-            freed: what became free; None when something else moved, which may help all.
-            available: what a ClusterQueue could use now of a flavor and resource.
-        """
-        room = None if freed is None else self._room(freed, available)
-        for shape, known in tuple(self._verdicts.items()):
-            if room is None or self._is_enough(room, known.asks):
-                self.revive(shape)
-            elif (group := self._groups.get(shape)) and (first := group.first()):
-                self._passing.put(shape, first[0])
-        self._rejoin()
-
-    def _room(
-        self,
-        freed: Collection[FlavorResource],
-        available: Callable[[str, FlavorResource], int],
-    ) -> dict[str, int]:
-        """The most that can be used now in one flavor, for each resource that became free."""
-        room: dict[str, int] = {}
-        for pair in freed:
-            if pair in self.pairs:
-                amount = available(self.name, pair)
-                room[pair.resource] = max(amount, room.get(pair.resource, 0))
-        return room
-
-    def _is_enough(self, room: Mapping[str, int], asks: Asks) -> bool:
-        """Whether what became free may be enough; where preemption may follow, a little is."""
-        return any(
-            self.preempts or amount >= asks.least[resource]
-            for resource, amount in room.items()
-            if resource in asks.least
-        )
-
-    @property
-    def has_verdicts(self) -> bool:
-        """Whether any shape is parked."""
-        return bool(self._verdicts)
-
-    def doubtful(self, may_differ: Callable[[Asks, int], bool]) -> list[Shape]:
-        """The parked shapes whose verdict is not the last word.
-
-        Args:
-            may_differ: whether what is asked for may get more than in a pass that began in a cycle.
-        """
-        if self.reclaims == NEVER and self.most_flavors <= 1:
-            return list(self._open)
-        return [
-            shape
-            for shape, verdict in self._verdicts.items()
-            if may_differ(verdict.asks, verdict.began)
-        ]
-
-    def asks(self, info: WorkloadInfo) -> Asks:
-        """What a workload asks for here."""
-        return what_is_asked(info, groups=self.groups, choosy=self.most_flavors > 1)
-
-    def verdict(self, shape: Shape) -> Verdict | None:
-        """What came of trying a shape in vain; None when it was not, or is to be tried again."""
-        return self._verdicts.get(shape)
-
-    def may_reclaim(self, borrowed: Borrowed, asks: Asks) -> bool:
-        """Whether victims may be found in another ClusterQueue that borrows."""
-        if self.reclaims == NEVER or borrowed.by == self.name:
-            return False
-        if self.reclaims != ANY and asks.priority <= borrowed.lowest:
-            return False
-        if borrowed.pairs is None:
-            return True
-        return not self._resources_in(borrowed.pairs).isdisjoint(asks.least)
-
-    def _resources_in(self, pairs: Collection[FlavorResource]) -> set[str]:
-        return {pair.resource for pair in pairs if pair in self.pairs}
-
-    def _rejoin(self) -> None:
-        for key in tuple(self._asides[Aside.MOVE]):
-            self.join(self.items[key])
+    def verdicts(self) -> list[tuple[Shape, Verdict]]:
+        """The parked shapes, and what trying them came to."""
+        found = ((shape, group.verdict) for shape, group in self._groups.items())
+        return [(shape, verdict) for shape, verdict in found if verdict is not None]
 
     def let_in(self, admits: Callable[[str], bool]) -> None:
         """A selector or a namespace changed: those that were shut out are to be tried again.
@@ -402,8 +342,8 @@ class PendingQueue:
         """How many wait."""
         if not self.active:
             return Counts(0, len(self.items))
-        parked = sum(len(found) for found in self._asides.values())
-        parked += sum(len(group) for group in self._groups.values() if not group.active)
+        parked = sum(map(len, self._asides.values()))
+        parked += sum(len(group) for group in self._groups.values() if group.verdict is not None)
         return Counts(len(self.items) - parked, parked)
 
     def in_order(self) -> Iterator[Pending]:

@@ -128,6 +128,11 @@ class QueueSpec:
         """All flavors, in the order of the spec."""
         return tuple(dict.fromkeys(name for group in self.groups for name in group.flavors))
 
+    @property
+    def most_flavors(self) -> int:
+        """How many flavors the largest resource group has."""
+        return max((len(group.flavors) for group in self.groups), default=0)
+
     def group_of(self, resource: str) -> ResourceGroup | None:
         """The group that covers the resource, or None."""
         for group in self.groups:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import heappop, heappush
 
-from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
+from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.pending import (
     Aside,
     Pending,
@@ -27,17 +26,15 @@ from kueuelib.scheduler.pending import (
 from kueuelib.scheduler.pending_queue import PendingQueue
 from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import (
-    BehindHead,
     InvalidResources,
     LimitRangeViolated,
-    NamespaceUnknown,
     NoFlavors,
     Reason,
 )
-from kueuelib.scheduler.scopes import Scope, Scopes
-from kueuelib.scheduler.shapes import OPEN
-from kueuelib.scheduler.silence import Silence
-from kueuelib.scheduler.workload_info import WorkloadInfo, has_verdict, is_outdated
+from kueuelib.scheduler.scopes import Scopes
+from kueuelib.scheduler.silence import Silence, reason_to_report, says_otherwise
+from kueuelib.scheduler.waking import Available, Scope, Verdict, verdict_on
+from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
 class Queues:
@@ -54,17 +51,15 @@ class Queues:
     def __init__(
         self,
         admits: Callable[[str, str], bool],
-        available: Callable[[str, FlavorResource], int],
+        available: Available,
     ) -> None:
         self._admits = admits
         self._available = available
         self._queues: dict[str, PendingQueue] = {}
         self.scopes = Scopes()
-        self._home: dict[ObjectKey, str] = {}
+        self._items: dict[ObjectKey, Pending] = {}
         self._deadlines: list[tuple[float, ObjectKey]] = []
-        self._untold: dict[ObjectKey, None] = {}
         self._silence = Silence()
-        self._came_round: dict[ObjectKey, None] = {}
 
     # --- ClusterQueues
 
@@ -81,21 +76,15 @@ class Queues:
         name = spec.name
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = PendingQueue(name)
+            queue = self._queues[name] = PendingQueue(spec)
         self.scopes.put(queue, scope)
         if active and not queue.active:
             for key in queue.items:
                 self._silence.add(key, now)
-        queue.strict, queue.active = spec.strict, active
-        queue.by_age = spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
-        queue.preempts = not spec.preemption.spares_all
-        queue.reclaims = spec.preemption.reclaim_within_cohort
-        queue.pairs = spec.limits.keys()
-        queue.groups = len(spec.groups)
-        queue.most_flavors = max((len(group.flavors) for group in spec.groups), default=0)
+        queue.spec, queue.active = spec, active
         if spec.strict:
             queue.stick(None)
-        self.scopes.touch(scope)
+        self._touch(queue)
         queue.let_in(partial(self._admits, name))
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
@@ -103,9 +92,9 @@ class Queues:
         queue = self._queues.pop(name, None)
         if queue is None:
             return ()
-        self.scopes.remove(name)
+        self.scopes.remove(queue)
         for key in queue.items:
-            del self._home[key]
+            del self._items[key]
             self._silence.forget(key)
         return tuple(queue.items)
 
@@ -117,12 +106,12 @@ class Queues:
 
     def get(self, key: ObjectKey) -> Pending | None:
         """The workload if it waits in a ClusterQueue."""
-        home = self._home.get(key)
-        return self._queues[home].items[key] if home is not None else None
+        return self._items.get(key)
 
     def home(self, key: ObjectKey) -> str | None:
         """The ClusterQueue in which the workload waits."""
-        return self._home.get(key)
+        item = self._items.get(key)
+        return None if item is None else item.queue.name
 
     def push(self, name: str, info: WorkloadInfo, *, now: float) -> None:
         """Takes over a new or changed pending workload (spec/scheduling 3.4).
@@ -136,57 +125,53 @@ class Queues:
             info: what the workload asks for.
             now: seconds since the epoch.
         """
-        if self._home.get(info.key, name) != name:
-            self.take_out(info.key)
-        queue = self._queues[name]
-        item = queue.items.get(info.key)
-        if item is not None and item.info.asks_the_same(info):
-            item.info = info
-            if self._is_outdated(queue, item):
-                self._silence.add(info.key, now)
-            return
-        if item is not None:
-            self.forgive(info.key)
+        queue, key = self._queues[name], info.key
+        if self.home(key) not in (None, name):
+            self.take_out(key)
+        item = self._items.get(key)
         if item is None:
-            item = Pending(info, not_before=info.not_before)
-            self._home[info.key] = name
-        elif item.in_flight:
-            item.info, item.not_before, item.changed = info, info.not_before, True
-            item.void()
+            item = self._items[key] = Pending(info, queue)
+        elif item.info.asks_the_same(info):
+            item.info = info
+            if says_otherwise(item):
+                self._silence.add(key, now)
             return
         else:
-            queue.take_out(info.key)
-            item.info, item.not_before = info, info.not_before
+            self.forgive(key)
             item.void()
-        self._enter(queue, item, now)
+            item.changed = True
+        if not item.in_flight:
+            queue.take_out(key)
+        item.info, item.not_before = info, info.not_before
+        if not item.in_flight:
+            self._enter(item, now)
 
-    def _enter(self, queue: PendingQueue, item: Pending, now: float) -> None:
+    def _enter(self, item: Pending, now: float) -> None:
         """Lets a workload be tried from the first flavor on, as soon as it may be."""
-        key = item.info.key
+        key, queue = item.info.key, item.queue
         if item.not_before is not None and now < item.not_before:
             queue.set_aside(item, Aside.BACK_OFF)
             heappush(self._deadlines, (item.not_before, key))
             return
-        known = queue.hopeless(item.info)
-        if known is not None and item.reason is None:
-            item.reason = known
-            self._untold[key] = None
-        elif item.reason is None:
-            self._silence.add(key, now)
+        if item.reason is None:
+            item.reason = queue.refusal(item.info)
+            if item.reason is None:
+                self._silence.add(key, now)
+            else:
+                self._silence.break_now(key)
         if queue.join(item):
-            self._touch(queue.name)
+            self._touch(queue)
 
-    def take_out(self, key: ObjectKey) -> Pending | None:
-        """Removes a workload; None when it did not wait."""
-        home = self._home.pop(key, None)
-        if home is None:
-            return None
+    def take_out(self, key: ObjectKey) -> None:
+        """Removes a workload; nothing happens when it did not wait."""
+        item = self._items.pop(key, None)
+        if item is None:
+            return
         self._silence.forget(key)
-        self._touch(home)
-        queue = self._queues[home]
-        if queue.sticky == key:
-            queue.stick(None)
-        return queue.take_out(key)
+        self._touch(item.queue)
+        if item.queue.sticky == key:
+            item.queue.stick(None)
+        item.queue.take_out(key)
 
     def requeue(
         self,
@@ -200,10 +185,8 @@ class Queues:
     ) -> tuple[ObjectKey, ...]:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
-        It returns to the heap if flavors are left to try that were not tried in this pass, or if
-        something that could help moved while it was tried; otherwise its strategy and `why` decide.
-        If something moved earlier in its pass over the flavors, or if it lost a flavor in it, its
-        verdict is in doubt.
+        It returns to the heap if its pass over the flavors is not over, or if quota moved while it
+        was tried. Otherwise the strategy of its ClusterQueue and `why` decide.
 
         Args:
             key: the head; nothing happens when it left meanwhile.
@@ -220,64 +203,57 @@ class Queues:
         item = self.get(key)
         if item is None or not item.in_flight:
             return ()
-        queue = self._queues[self._home[key]]
-        state = self.scopes.of(queue.name)
+        queue, state = item.queue, item.queue.scope
         if item.changed:
-            self._enter(queue, item, now)
+            self._enter(item, now)
             return ()
         self._silence.forget(key)
-        began = self.scopes.cycle if item.since is None else item.since
-        item.reason, item.progress, item.since = reason, progress, None
-        goes_on = is_unfinished(progress) and progress not in item.seen
-        if not goes_on:
-            item.ended = (*item.ended[-1:], state.version)
-        if not is_unfinished(progress):
-            item.seen = ()
-        elif not goes_on:
-            item.came_round = self.scopes.cycle
-            self._came_round[key] = None
+        began = item.tried if item.began is None else item.began
+        item.reason, item.progress, item.began = reason, progress, None
         if why is not Requeue.PENDING_PREEMPTION:
             item.promise = None
-        item.lost = item.lost or why is Requeue.FAILED_AFTER_NOMINATION
-        if why is Requeue.PENDING_PREEMPTION:
-            item.promise = promise or item.promise
-            if not queue.strict:
-                queue.stick(key)
+        if is_unfinished(progress) and progress not in item.seen:
+            item.began, item.seen = began, (*item.seen, progress)
+            item.lost = item.lost or why is Requeue.FAILED_AFTER_NOMINATION
             queue.go_alone(item)
-        elif goes_on:
-            item.since, item.seen = began, (*item.seen, progress)
-            queue.go_alone(item)
-            if item.ended != (state.version, state.version):
+            if item.ended != state.touched:
                 self.scopes.is_due_again(state)
             else:
-                self._leave_open(queue.name)
-        elif state.moved_in >= self.scopes.cycle:
-            item.start_over()
-            self._enter(queue, item, now)
+                self._leave_open(item)
+            return ()
+        complete = not item.lost and not state.moved_since(began)
+        item.start_over()
+        item.ended, item.came_round = state.touched, is_unfinished(progress)
+        if why is Requeue.PENDING_PREEMPTION:
+            item.promise = promise or item.promise
+            if not queue.spec.strict:
+                queue.stick(key)
+            queue.go_alone(item)
+        elif state.moved_since(item.tried):
+            self._enter(item, now)
         elif why is Requeue.FAILED_AFTER_NOMINATION:
             queue.go_alone(item)
-            self._leave_open(queue.name)
+            self._leave_open(item)
         else:
-            moved = state.moved_in >= began or item.lost
-            item.lost = False
-            if why is not Requeue.GENERIC or not queue.strict:
-                return self._park(queue, item, why, reason, OPEN if moved else began)
+            verdict = verdict_on(
+                item.info, reason, queue.spec, began=began, tried=item.tried, complete=complete
+            )
+            if why is not Requeue.GENERIC or not queue.spec.strict:
+                return self._park(item, why, verdict)
             queue.go_alone(item)
-            if moved or state.may_differ(queue, queue.asks(item.info), began):
-                item.start_over()
-                self._leave_open(queue.name)
+            if verdict.turned_by_charge(state, queue.spec):
+                self._leave_open(item)
         return ()
 
-    def _leave_open(self, name: str) -> None:
-        """A head goes back to its heap, and not all that it may get was tried."""
-        state = self.scopes.of(name)
-        state.open[name] = None
-        self.scopes.doubt(state)
+    def _leave_open(self, item: Pending) -> None:
+        """A head went back to its heap, and not all that it may get was tried."""
+        item.start_over()
+        item.queue.scope.unsure = True
+        self.scopes.may_be_stale(item.queue.scope)
 
-    def _park(
-        self, queue: PendingQueue, item: Pending, why: Requeue, reason: Reason, began: int
-    ) -> tuple[ObjectKey, ...]:
-        self._touch(queue.name)
+    def _park(self, item: Pending, why: Requeue, verdict: Verdict) -> tuple[ObjectKey, ...]:
+        queue, reason = item.queue, verdict.reason
+        self._touch(queue)
         if why is Requeue.NAMESPACE_MISMATCH:
             queue.set_aside(item, Aside.NAMESPACE)
         elif why is Requeue.FAILED_CHECKS or isinstance(
@@ -285,10 +261,8 @@ class Queues:
         ):
             queue.set_aside(item, Aside.OWN_CHANGE)
         elif isinstance(reason, NoFlavors) and not reason.in_vain:
-            if began == OPEN:
-                item.start_over()
-            self.scopes.doubt(self.scopes.of(queue.name))
-            alike = queue.give_up(item, reason, began)
+            self.scopes.may_be_stale(queue.scope)
+            alike = queue.park(item, verdict)
             for key in alike:
                 self._silence.forget(key)
             return alike
@@ -298,24 +272,20 @@ class Queues:
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
-        item = self.get(key)
+        item = self._items.get(key)
         if item is not None and item.in_flight:
-            self._enter(self._queues[self._home[key]], item, now)
+            self._enter(item, now)
 
     # --- waking
 
-    def _touch(self, name: str) -> None:
-        state = self.scopes.of(name)
-        self.scopes.touch(state.scope)
+    def _touch(self, queue: PendingQueue) -> None:
+        self.scopes.touch(queue.scope.scope)
 
     def reconsider(self) -> None:
-        """Lets everybody go on as if nothing had ended: also who was through with all flavors."""
-        for key in self._came_round:
-            item, home = self.get(key), self._home.get(key)
-            if item is not None and home is not None:
-                item.came_round = None
-                self._queues[home].revive(item.info.shape)
-        self._came_round.clear()
+        """Requeues all heads, and the workloads whose search for flavors came round."""
+        for item in self._items.values():
+            if item.came_round:
+                item.queue.revive(item.info.shape)
         self.scopes.touch_all()
 
     def rests(self, key: ObjectKey) -> bool:
@@ -324,19 +294,16 @@ class Queues:
         Where it may reclaim, the admission of another can do so: whoever borrows then may lose more
         than it just got.
         """
-        item, home = self.get(key), self._home.get(key)
-        if item is None or home is None or item.place is not Place.INADMISSIBLE:
+        item = self._items.get(key)
+        if item is None or item.place is not Place.INADMISSIBLE:
             return False
-        state = self.scopes.of(home)
-        queue = self._queues[home]
-        known = queue.verdict(item.info.shape)
-        return not (
-            state.woken
-            or state.freed
-            or queue.reclaims != NEVER
-            or (known is not None and known.asks.joint)
-            or (known is not None and state.may_differ(queue, known.asks, known.began))
-        )
+        state, group, spec = item.queue.scope, item.group, item.queue.spec
+        if state.moved or spec.preemption.reclaim_within_cohort != NEVER:
+            return False
+        if group is None or group.verdict is None:
+            return True
+        verdict = group.verdict
+        return not (group.called or verdict.joint or verdict.turned_by_charge(state, spec))
 
     def let_in(self, name: str, namespace: str) -> None:
         """A namespace changed: a ClusterQueue may let its workloads in now."""
@@ -344,16 +311,13 @@ class Queues:
         queue.let_in(lambda found: found == namespace and self._admits(name, found))
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             queue.items[queue.in_flight].changed = True
-        self._touch(name)
+        self._touch(queue)
 
     def _expire(self, now: float) -> None:
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, key = heappop(self._deadlines)
-            item = self.get(key)
-            if item is None or item.not_before != deadline or item.aside is not Aside.BACK_OFF:
-                continue
+        while (deadline := self._end_of_back_off()) is not None and deadline <= now:
+            item = self._items[heappop(self._deadlines)[1]]
             item.not_before = None
-            self._enter(self._queues[self._home[key]], item, now)
+            self._enter(item, now)
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not.
@@ -366,7 +330,7 @@ class Queues:
     def _end_of_back_off(self) -> float | None:
         while self._deadlines:
             deadline, key = self._deadlines[0]
-            item = self.get(key)
+            item = self._items.get(key)
             if item is not None and item.not_before == deadline and item.aside is Aside.BACK_OFF:
                 return deadline
             heappop(self._deadlines)
@@ -375,52 +339,22 @@ class Queues:
     # --- cycles
 
     def has_work(self, now: float) -> bool:
-        """Whether a cycle could find a head, or a verdict is to be told."""
+        """Whether a cycle could find a head, or a verdict is to be reported."""
         self._expire(now)
-        return bool(self._untold) or self.scopes.any_due() or self._ends_silence(now)
+        return self._silence.is_over or self.scopes.any_due() or self._silence.end(now, self._known)
 
-    def _ends_silence(self, now: float) -> bool:
-        """Whether some workload waited long enough for a cycle to report its verdict."""
-        self._untold.update(dict.fromkeys(self._silence.take(now, self._has_reason)))
-        return bool(self._untold)
-
-    def _has_reason(self, key: ObjectKey) -> bool:
-        return self._reason(key) is not None
-
-    def _reason(self, key: ObjectKey) -> Reason | None:
-        """Why a workload waits at rest; None when a cycle is going to try it, or it left."""
-        item, home = self.get(key), self._home.get(key)
-        if item is None or home is None or not self._queues[home].active:
-            return None
-        if item.place is Place.INADMISSIBLE or self._is_outdated(self._queues[home], item):
-            return item.reason
-        if has_verdict(item.info.workload):
-            return None  # from before a restart, perhaps: better than the name of a head
-        first = self._queues[home].first() if item.place is Place.HEAP else None
-        return None if first is None or first is item else BehindHead(first.info.key, home)
-
-    @staticmethod
-    def _is_outdated(queue: PendingQueue, item: Pending) -> bool:
-        """Whether the object says something else than the last verdict.
-
-        An older report was stored late: its answer was lost, and the newer one was not written
-        because nothing seemed to differ.
-        """
-        reason = item.reason
-        if reason is None or isinstance(reason, NamespaceUnknown):
-            return False
-        tried = item.place is not Place.HEAP or queue.first() is item
-        return is_outdated(item.info.workload, reason, tried=tried)
+    def _known(self, key: ObjectKey) -> bool:
+        item = self._items.get(key)
+        return item is not None and reason_to_report(item) is not None
 
     def take_untold(self) -> Iterator[tuple[Pending, Reason]]:
         """Workloads to report without a cycle of their own, each with the reason.
 
-        They are parked because one of their shape was tried in vain, or wait behind a blocked head.
+        They are parked because one of their shape was refused, or wait behind a blocked head.
         """
-        keys = tuple(self._untold)
-        self._untold.clear()
-        for key in keys:
-            item, reason = self.get(key), self._reason(key)
+        for key in self._silence.take():
+            item = self._items.get(key)
+            reason = None if item is None else reason_to_report(item)
             if item is not None and reason is not None:
                 yield item, reason
 
@@ -439,41 +373,29 @@ class Queues:
         heads: list[tuple[str, Pending]] = []
         passed = False
         for state in self.scopes.begin_cycle():
-            if state.woken or state.freed:
-                state.move(self._available)
-            skipping = state.passing_turns() if state.passing else frozenset()
-            if skipping:
+            taken, passing = state.take_turns(self._available, self.scopes.now)
+            heads += taken
+            if passing:
                 passed = True
                 self.scopes.is_due_again(state)
-            ended = state.ended_call()
-            for name, queue in state.members.items():
-                item = queue.pop() if queue.offers and name not in skipping else None
-                if item is not None:
-                    came_round = item.came_round is not None and state.moved_in >= item.came_round
-                    if came_round or (item.since is not None and item.since >= ended):
-                        item.start_over()
-                    heads.append((name, item))
-            if state.later:
-                state.begin_later()
-                self.scopes.is_due_again(state)
-        if not heads and not passed and not self._untold:
+        if not heads and not passed and not self._silence.is_over:
             return None
         return tuple(sorted(heads, key=lambda head: head[0]))
 
     def preempts(self, key: ObjectKey) -> None:
         """A workload that waits makes others leave."""
-        home = self._home.get(key)
-        if home is not None:
-            counts = self.scopes.of(home).preempted
+        item = self._items.get(key)
+        if item is not None:
+            counts = item.queue.scope.preempted
             counts[key] = counts.get(key, 0) + 1
 
     def forgive(self, key: ObjectKey) -> None:
         """What a workload made others leave for is over: it changed, or is gone."""
-        home = self._home.get(key)
-        if home is not None:
-            self.scopes.of(home).preempted.pop(key, None)
+        item = self._items.get(key)
+        if item is not None:
+            item.queue.scope.preempted.pop(key, None)
 
     def preemptions(self, key: ObjectKey) -> int:
         """How often a workload that waits made others leave since quota moved from outside."""
-        home = self._home.get(key)
-        return 0 if home is None else self.scopes.of(home).preempted.get(key, 0)
+        item = self._items.get(key)
+        return 0 if item is None else item.queue.scope.preempted.get(key, 0)

@@ -1,16 +1,19 @@
-"""Workloads about which nothing was reported yet, and when to do it without a cycle of their own.
+"""Workloads to report without a cycle of their own, and when.
 
 A workload behind a blocked head is never a head itself, so no cycle says why it waits; and when a
 stopped ClusterQueue goes on, its workloads still say that it is stopped. After a while at rest they
 are reported anyway. This is paced and happens only when no cycle is due, so that the writes never
-delay an admission.
+delay an admission. A workload that joins others that were refused is reported at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.pending import Pending, Place
+from kueuelib.scheduler.reasons import BehindHead, NamespaceUnknown, Reason
+from kueuelib.scheduler.workload_info import has_verdict, is_outdated
 
 PATIENCE = 1.0
 """Seconds that a workload waits for a cycle to report its verdict."""
@@ -25,6 +28,7 @@ class Silence:
 
     def __init__(self) -> None:
         self._since: dict[ObjectKey, float] = {}
+        self._over: dict[ObjectKey, None] = {}
         self._not_before = float("-inf")
 
     def __len__(self) -> int:
@@ -34,26 +38,38 @@ class Silence:
         """Nothing that was reported about a workload holds any more."""
         self._since.setdefault(key, now)
 
+    def break_now(self, key: ObjectKey) -> None:
+        """A workload is to be reported at once, because its verdict is known."""
+        self._over[key] = None
+
     def forget(self, key: ObjectKey) -> None:
         """A workload left its queue, or its verdict was reported."""
         self._since.pop(key, None)
 
     def deadline(self) -> float | None:
-        """When `take` is worth a call; None when nothing waits for it."""
+        """When time alone makes something to report; None when it does not."""
         first = next(iter(self._since.values()), None)
         return None if first is None else max(first + PATIENCE, self._not_before)
 
-    def take(self, now: float, has_reason: Callable[[ObjectKey], bool]) -> Iterator[ObjectKey]:
-        """Removes the workloads whose turn has come, a limited number at a time.
+    @property
+    def is_over(self) -> bool:
+        """Whether any workload is to be reported."""
+        return bool(self._over)
+
+    def end(self, now: float, has_reason: Callable[[ObjectKey], bool]) -> bool:
+        """Ends the silence about those that waited long enough, a limited number at a time.
 
         Args:
             now: the present.
             has_reason: whether there is something to report about a workload; the others are
                 removed as well: a cycle is going to report them.
+
+        Returns:
+            Whether any workload is to be reported.
         """
         deadline = self.deadline()
         if deadline is None or deadline > now:
-            return
+            return self.is_over
         count = 0
         for key, since in tuple(self._since.items()):
             if since + PATIENCE > now or count == AT_ONCE:
@@ -61,6 +77,40 @@ class Silence:
             del self._since[key]
             if has_reason(key):
                 count += 1
-                yield key
+                self._over[key] = None
         if count:
             self._not_before = now + PAUSE
+        return self.is_over
+
+    def take(self) -> tuple[ObjectKey, ...]:
+        """The workloads to report, which are removed."""
+        taken = tuple(self._over)
+        self._over.clear()
+        return taken
+
+
+def reason_to_report(item: Pending) -> Reason | None:
+    """Why a workload waits at rest; None when a cycle is going to try it."""
+    if not item.queue.active:
+        return None
+    if item.place is Place.INADMISSIBLE or says_otherwise(item):
+        return item.reason
+    if has_verdict(item.info.workload):
+        return None  # from before a restart, perhaps: better than the name of a head
+    first = item.queue.first() if item.place is Place.HEAP else None
+    if first is None or first is item:
+        return None
+    return BehindHead(first.info.key, item.queue.name)
+
+
+def says_otherwise(item: Pending) -> bool:
+    """Whether the object says something else than the last verdict.
+
+    An older report was stored late: its answer was lost, and the newer one was not written because
+    nothing seemed to differ.
+    """
+    reason = item.reason
+    if reason is None or isinstance(reason, NamespaceUnknown):
+        return False
+    tried = item.place is not Place.HEAP or item.queue.first() is item
+    return is_outdated(item.info.workload, reason, tried=tried)

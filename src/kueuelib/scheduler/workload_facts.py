@@ -23,7 +23,6 @@ from kueuelib.scheduler.reasons import (
     LocalQueueMissing,
     LocalQueueStopped,
 )
-from kueuelib.scheduler.scopes import Scope
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.state import State
@@ -245,33 +244,34 @@ class WorkloadFacts:
         ready = self._state.cache.all_ready
         before = self._state.cache.hold(holder)
         self._state.effects.cluster_queues.add(holder.cluster_queue)
-        scope = self._state.scope(holder.cluster_queue)
-        if scope is not None and (before is None or before.usage != holder.usage):
-            self._state.queues.scopes.charged(scope)
-            self._note_borrowing(scope, holder)
-        if before is not None and _gives_back(before, holder):
-            self._state.effects.cluster_queues.add(before.cluster_queue)
-            self._state.wake(before.cluster_queue, self._freed(before))
+        same = before is not None and before.cluster_queue == holder.cluster_queue
+        known = before.usage if before is not None and same else {}
+        self._note_charge(holder, _more(holder.usage, known))
         if before is not None:
+            freed = _more(before.usage, holder.usage if same else {})
+            if freed:
+                self._state.effects.cluster_queues.add(before.cluster_queue)
+                self._state.wake(before.cluster_queue, self._to_others(freed))
             self._policy_may_differ(before, holder)
         self._when_all_ready(ready)
 
-    def _note_borrowing(self, scope: Scope, holder: Holder) -> None:
+    def _note_charge(self, holder: Holder, charged: list[FlavorResource]) -> None:
         """Who borrows may be preempted by those who may reclaim."""
-        state = self._state.cache.state(holder.cluster_queue)
-        if state is None or not state.spec.cohort or state.priorities.lowest is None:
-            return
         name = holder.cluster_queue
-        pairs: list[FlavorResource] | None
-        pairs = [pair for pair in holder.usage if self._state.cache.forest.borrows(name, pair)]
-        if pairs:
-            lowest = state.priorities.lowest
+        scope, state = self._state.scope(name), self._state.cache.state(name)
+        if not charged or scope is None or state is None:
+            return
+        borrowed: list[FlavorResource | None] = []
+        lowest = state.priorities.lowest or 0
+        if state.spec.cohort:
+            forest = self._state.cache.forest
+            borrowed += [pair for pair in charged if forest.borrows(name, pair)]
             if state.spec.cohort != self._state.cache.root_of(name):
                 # Its cohort borrows: those beside it that borrow from it may be preempted as well.
                 lowest = LOWEST_PRIORITY
-            if self._settings.fair_sharing:
-                pairs, lowest = None, LOWEST_PRIORITY
-            self._state.queues.scopes.borrows(scope, holder.cluster_queue, pairs, lowest)
+        if borrowed and self._settings.fair_sharing:
+            borrowed, lowest = [None], LOWEST_PRIORITY
+        self._state.queues.scopes.charged(scope, name, borrowed, lowest)
 
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
         ready = self._state.cache.all_ready
@@ -281,17 +281,17 @@ class WorkloadFacts:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
             from_outside = ended or not holder.evicted
-            freed = self._freed(holder)
+            freed = self._to_others(_more(holder.usage, {}))
             self._state.wake(holder.cluster_queue, freed, from_outside=from_outside)
         self._when_all_ready(ready)
 
-    def _freed(self, holder: Holder) -> Amounts | None:
-        """What a workload leaves to others; None when that may help whatever they ask for.
+    def _to_others(self, freed: list[FlavorResource]) -> list[FlavorResource] | None:
+        """What became free, as far as it matters what others ask for; None when it does not.
 
         Shares count all flavors of all resources, so with fair sharing every release may decide who
         can be preempted.
         """
-        return None if self._settings.fair_sharing else holder.usage
+        return None if self._settings.fair_sharing else freed
 
     def _when_all_ready(self, before: bool) -> None:
         if self._settings.block_admission and self._state.cache.all_ready and not before:
@@ -359,8 +359,6 @@ class WorkloadFacts:
             self._state.wake(holder.cluster_queue, from_outside=False)
 
 
-def _gives_back(before: Holder, after: Holder) -> bool:
-    """Whether a new charge leaves anything of the old one to others."""
-    if before.cluster_queue != after.cluster_queue:
-        return True
-    return any(amount > after.usage.get(pair, 0) for pair, amount in before.usage.items())
+def _more(one: Amounts, other: Amounts) -> list[FlavorResource]:
+    """What there is more of in one of two charges."""
+    return [pair for pair, amount in one.items() if amount > other.get(pair, 0)]

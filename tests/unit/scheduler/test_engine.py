@@ -109,9 +109,10 @@ def cluster() -> Cluster:
 
 
 def holding(name: str, queue: str, gpu: int, *conditions: dict[str, str], **more: Any) -> Workload:
+    flavor = more.pop("flavor", "f")
     admission = {
         "clusterQueue": queue,
-        "podSetAssignments": [make_assignment({"gpu": gpu}, "f")],
+        "podSetAssignments": [make_assignment({"gpu": gpu}, flavor)],
     }
     return make_workload(
         name,
@@ -407,6 +408,19 @@ def test_quota_freed_behind_a_search_that_moved_on_is_not_missed(cluster: Cluste
     cluster.tell(events.WorkloadGone(key("first")))
     assert cluster.cycle() == ["second"]
     assert cluster.cycle() == ["+second"]
+
+
+def test_quota_freed_in_the_course_of_a_search_is_not_missed(cluster: Cluster) -> None:
+    """With the driver in `g` the workers find no room; the search has passed the driver's `f`."""
+    two_flavors(cluster, "q", 3, 3)
+    cluster.tell(events.WorkloadSet(holding("stays", "q", 2)))
+    cluster.tell(events.WorkloadSet(holding("ends", "q", 3, flavor="g")))
+    both = [make_pod_set({"gpu": 1}, "driver", 1), make_pod_set({"gpu": 3}, "workers", 1)]
+    cluster.submit("w", "q", pod_sets=both)
+    assert cluster.cycle() == ["w"]
+    cluster.tell(events.WorkloadGone(key("ends")))
+    assert cluster.cycle() == ["w"]
+    assert cluster.cycle() == ["+w"]
 
 
 @pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])

@@ -18,13 +18,12 @@ from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
-from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.pending_queue import PendingQueue, ShapeGroup
 from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.queues import Queues
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
 from kueuelib.scheduler.scopes import Scopes, ScopeState
-from kueuelib.scheduler.shapes import Passing, ShapeGroup
 from kueuelib.scheduler.state import EffectsBuilder, State
 from kueuelib.scheduler.workload_facts import WorkloadFacts
 
@@ -41,7 +40,6 @@ _MUTABLE = frozenset(
         History,
         Ledger,
         Pending,
-        Passing,
         PendingQueue,
         Priorities,
         QueueState,

@@ -1,0 +1,258 @@
+"""What wakes a Workload that waits without quota: one rule.
+
+A refused Workload is tried again when something happened since that its verdict names as able to
+change it, and not before.
+
+`ScopeState` is what happened, `Verdict` is what a try came to and reads it:
+
+- `turned_by_free`: quotas changed, or enough became free of what the Workload asks for. All parked
+  Workloads of the scope then get a turn. In its turn a Workload is tried if this still holds, and
+  otherwise its turn passes.
+- `turned_by_charge`: quota was taken, which may add victims or change a choice of flavors; or the
+  verdict never covered all flavors. The Workload is tried when no other Workload of the scope is
+  left to try (`ScopeState.wake_at_rest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+
+from kueuelib.api.kueue import ANY, NEVER
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.workload_info import WorkloadInfo
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.pending import Pending
+    from kueuelib.scheduler.pending_queue import PendingQueue
+
+Available = Callable[[str, FlavorResource], int]
+"""What a ClusterQueue could use more of a flavor and resource, now."""
+
+EVERYBODY_AT_REST = (False, True, False)
+"""For each round at rest, whether it requeues all shapes, or only those whose verdicts may not
+hold."""
+
+
+class Scope(NamedTuple):
+    """The ClusterQueues that can influence each other: one tree, or one ClusterQueue alone."""
+
+    root: str
+    cluster_queue: str
+
+
+NOWHERE = Scope("", "")
+"""The scope of a ClusterQueue that was not put into any yet."""
+
+
+def scope_of(root: str, cluster_queue: str) -> Scope:
+    """The scope of a ClusterQueue, by the topmost cohort above it, empty for none."""
+    return Scope(root, "") if root else Scope("", cluster_queue)
+
+
+@attrs.define(eq=False)
+class ScopeState:
+    """What happened in one scope. Instants count what happened anywhere.
+
+    Attributes:
+        scope: which one.
+        members: its ClusterQueues.
+        touched: when anything happened that a head may notice.
+        changed: when quotas, policies, flavors, checks or members changed.
+        freed: when some of a flavor and resource became free, since `changed`.
+        charged: when a ClusterQueue used more than before.
+        borrowed: when a ClusterQueue was charged and borrowed then, since `changed`, by its name
+            and by what it borrowed, with the lowest priority that held quota there.
+        moved: whether parked workloads have yet to get the turn that follows a change.
+        unsure: whether a head went back to its heap although not all flavors were tried.
+        rested: when the last round at rest began.
+        rounds: how many rounds at rest there were since usage or quotas changed.
+        preempted: how often each workload made others leave since quota moved from outside.
+    """
+
+    scope: Scope
+    members: dict[str, PendingQueue] = attrs.field(factory=dict)
+    touched: int = 0
+    changed: int = 0
+    freed: dict[FlavorResource, int] = attrs.field(factory=dict)
+    charged: int = 0
+    borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
+    moved: bool = False
+    unsure: bool = False
+    rested: int = -1
+    rounds: int = 0
+    preempted: dict[ObjectKey, int] = attrs.field(factory=dict)
+
+    def free(self, freed: Iterable[FlavorResource] | None, now: int) -> None:
+        """Something became free; None when something else happened, which may help everybody."""
+        self.moved = True
+        if freed is None:
+            self.changed = now
+            self.freed.clear()
+            self.borrowed.clear()
+            return
+        queues = [queue.spec.limits for queue in self.members.values()]
+        self.freed.update((pair, now) for pair in freed if any(pair in each for each in queues))
+
+    def charge(
+        self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest: int, now: int
+    ) -> None:
+        """A ClusterQueue uses more than before.
+
+        Args:
+            borrower: the ClusterQueue.
+            borrowed: what it borrows; others may find victims in it. None: whatever they ask for.
+            lowest: the lowest priority that holds quota in it.
+            now: the present instant.
+        """
+        self.charged = now
+        for pair in borrowed:
+            self.borrowed[borrower, pair] = (now, lowest)
+
+    def moved_since(self, instant: int) -> bool:
+        """Whether quotas changed, or anything became free."""
+        return self.changed > instant or any(when > instant for when in self.freed.values())
+
+    def take_turns(self, available: Available, now: int) -> tuple[list[tuple[str, Pending]], bool]:
+        """Uses up one turn of every ClusterQueue.
+
+        Args:
+            available: what a ClusterQueue could use more of a pair, now.
+            now: the present instant.
+
+        Returns:
+            The heads with their ClusterQueues, and whether another cycle is needed because a turn
+            passed while Workloads are left to try.
+        """
+        heads, passed = [], False
+        for name, queue in self.members.items():
+            if self.moved:
+                queue.call()
+            item, passes = queue.take_turn(available, now)
+            passed = passed or passes
+            if item is not None:
+                heads.append((name, item))
+        self.moved = False
+        if passed and not any(queue.any_to_try(available) for queue in self.members.values()):
+            for queue in self.members.values():
+                queue.dismiss()
+            passed = False
+        return heads, passed
+
+    def wake_at_rest(self, now: int) -> bool:
+        """Requeues the shapes whose verdicts may not hold, because nothing else is left to try.
+
+        If verdicts remain that may not hold, because heads kept meeting at the same flavors, the
+        scope does what a new engine would do: it requeues all shapes, and then once more those
+        whose verdicts may not hold. After that it waits for the next change.
+
+        Args:
+            now: the present instant.
+
+        Returns:
+            Whether there is anything to try.
+        """
+        parked = [
+            (queue, shape, verdict)
+            for queue in self.members.values()
+            for shape, verdict in queue.verdicts()
+        ]
+        stale = [each for each in parked if each[2].turned_by_charge(self, each[0].spec)]
+        if self.charged > self.rested or self.moved_since(self.rested):
+            self.rounds = 0
+        if self.rounds == len(EVERYBODY_AT_REST) or not (stale or self.unsure):
+            return False
+        for queue, shape, _ in parked if EVERYBODY_AT_REST[self.rounds] else stale:
+            queue.revive(shape)
+        self.rounds += 1
+        self.rested = self.touched = now
+        self.unsure = False
+        return True
+
+
+@attrs.frozen
+class Verdict:
+    """What trying a Workload came to, for all of its shape in its ClusterQueue.
+
+    Attributes:
+        reason: why it was refused.
+        queued_at: the age of the oldest Workload that was tried.
+        asks: per resource the least that a pod set asks for; less cannot help without preemption.
+        priority: its priority.
+        joint: whether one choice of flavors depends on another. Not all combinations are tried, so
+            a charge may lead to a choice that was not made.
+        began: the instant at which its pass over the flavors began.
+        tried: the instant at which the last try of that pass began.
+        complete: whether that pass refused every flavor: none was lost to another head, and nothing
+            became free in the course of it.
+    """
+
+    reason: Reason
+    queued_at: float
+    asks: Mapping[str, int]
+    priority: int
+    joint: bool
+    began: int
+    tried: int
+    complete: bool
+
+    def turned_by_free(self, scope: ScopeState, queue: QueueSpec, available: Available) -> bool:
+        """Whether what happened since the last try may be enough.
+
+        Where the ClusterQueue may preempt, any amount is, because victims may add the rest.
+        """
+        return scope.changed > self.tried or any(
+            when > self.tried
+            and self._wants(pair, queue)
+            and (
+                not queue.preemption.spares_all
+                or available(queue.name, pair) >= self.asks[pair.resource]
+            )
+            for pair, when in scope.freed.items()
+        )
+
+    def turned_by_charge(self, scope: ScopeState, queue: QueueSpec) -> bool:
+        """Whether the verdict may not hold, although too little became free, or nothing."""
+        policy = queue.preemption.reclaim_within_cohort
+        return (
+            not self.complete
+            or (self.joint and scope.charged > self.began)
+            or any(
+                when > self.began
+                and borrower != queue.name
+                and self._wants(pair, queue)
+                and (policy == ANY or (policy != NEVER and self.priority > lowest))
+                for (borrower, pair), (when, lowest) in scope.borrowed.items()
+            )
+        )
+
+    def _wants(self, pair: FlavorResource | None, queue: QueueSpec) -> bool:
+        return pair is None or (pair.resource in self.asks and pair in queue.limits)
+
+
+def verdict_on(
+    info: WorkloadInfo, reason: Reason, queue: QueueSpec, *, began: int, tried: int, complete: bool
+) -> Verdict:
+    """What a try came to.
+
+    Args:
+        info: the Workload.
+        reason: why it was refused.
+        queue: its ClusterQueue.
+        began: the instant at which its pass over the flavors began.
+        tried: the instant at which its last try began.
+        complete: whether the pass refused every flavor.
+    """
+    asks: dict[str, int] = {}
+    for found in info.pod_sets:
+        fewest = found.count if found.min_count is None else min(found.count, found.min_count)
+        for resource, amount in found.requests(fewest, count_pods=True).items():
+            asks[resource] = min(amount, asks.get(resource, amount))
+    joint = queue.most_flavors > 1 and (len(queue.groups) > 1 or len(info.pod_sets) > 1)
+    queued_at = info.order.queued_at
+    return Verdict(reason, queued_at, asks, info.priority, joint, began, tried, complete)
