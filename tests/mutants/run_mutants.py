@@ -24,6 +24,7 @@ TESTS = (
     "tests/unit/scheduler",
     "tests/properties/test_scheduler_preemption.py",
     "tests/properties/test_scheduler_rest.py",
+    "tests/properties/test_scheduler_waking.py",
     "tests/properties/test_scheduler_histories.py",
     "tests/properties/test_scheduler_plans.py",
     "tests/properties/test_quota_trees.py",
