@@ -22,6 +22,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "FrozenQueue.holders": "the last snapshot of a cohort stays until the next one replaces it",
     "FrozenQueue.ranked": "the same",
     "PendingQueue._heap": "what left is dropped at the top, or once it is most of the heap",
+    "ShapeGroup._heap": "what left is dropped at the top, or once it is most of the heap",
 }
 """Places that may know the gone, with the reason: each has a bound of its own."""
 
