@@ -224,6 +224,22 @@ def _drain(engine: Engine) -> list[float]:
         spent.append(time.thread_time() - start)
 
 
+def _changes(engine: Engine, count: int) -> list[float]:
+    """Lets a running Workload leave and come back; seconds of each such change and its cycle."""
+    changed = running("r-0-0", "q0000", 1)
+    spent = []
+    for _ in range(count):
+        start = time.thread_time()
+        engine.observe(events.WorkloadGone(changed.key), 1.0)
+        engine.observe(events.WorkloadSet(changed), 1.0)
+        found = cycle(engine, 1.0)
+        spent.append(time.thread_time() - start)
+        assert found is not None
+        assert not found[0].admissions
+        assert not found[0].preemptions
+    return spent
+
+
 def plant(engine: Engine, queues: int) -> None:
     """Puts the cohorts of ten ClusterQueues each into a tree: ten of them below each of ten."""
     for number in range(queues // 10):
@@ -246,16 +262,7 @@ def test_time_per_cycle_after_one_change(where: str) -> None:
                 engine.observe(events.WorkloadSet(found), 0.0)
         engine.observe(events.WorkloadSet(make_workload("head", "q0000", {"cpu": 5})), 0.0)
         _drain(engine)
-        changed = running("r-0-0", "q0000", 1)
-        spent = []
-        for _ in range(200):
-            start = time.thread_time()
-            engine.observe(events.WorkloadGone(changed.key), 1.0)
-            engine.observe(events.WorkloadSet(changed), 1.0)
-            found_cycle = cycle(engine, 1.0)
-            spent.append(time.thread_time() - start)
-            assert found_cycle is not None
-            assert not found_cycle[0].admissions
+        spent = _changes(engine, 200)
         rows.append((f"{queues:,} ClusterQueues", _spread(spent)))
     show(f"scheduler: one change and the cycle after it, a blocked head, {where}", rows)
 
@@ -276,16 +283,7 @@ def test_time_per_cycle_with_fair_sharing(where: str) -> None:
                 engine.observe(events.WorkloadSet(found), 0.0)
         engine.observe(events.WorkloadSet(make_workload("head", "q0001", {"cpu": 3})), 0.0)
         _drain(engine)
-        changed = running("r-0-0", "q0000", 1)
-        blocked = []
-        for _ in range(50):
-            start = time.thread_time()
-            engine.observe(events.WorkloadGone(changed.key), 1.0)
-            engine.observe(events.WorkloadSet(changed), 1.0)
-            found_cycle = cycle(engine, 1.0)
-            blocked.append(time.thread_time() - start)
-            assert found_cycle is not None
-            assert not found_cycle[0].preemptions
+        blocked = _changes(engine, 50)
         rows.append((f"{queues:,} ClusterQueues, a blocked head", _spread(blocked)))
         for queue in range(0, queues, 2):
             name = f"q{queue:04}"
