@@ -32,13 +32,12 @@ class OwnedSeries:
     def __init__(self) -> None:
         self._series: dict[str, set[tuple[_Series, tuple[str, ...]]]] = {}
 
-    def set(self, owner: str, gauge: object, labels: tuple[str, ...], value: float) -> None:
+    def set(self, owner: str, gauge: _Series, labels: tuple[str, ...], value: float) -> None:
         """Sets one series of an object."""
-        series: _Series = gauge  # type: ignore[assignment]
-        series.labels(*labels).set(value)
-        self._series.setdefault(owner, set()).add((series, labels))
+        gauge.labels(*labels).set(value)
+        self._series.setdefault(owner, set()).add((gauge, labels))
 
-    def replace(self, owner: str, gauge: object, values: Values) -> None:
+    def replace(self, owner: str, gauge: _Series, values: Values) -> None:
         """Sets the series of one gauge by their labels, and drops those of others.
 
         The gauge must not be used for another object with the same labels.
@@ -88,7 +87,7 @@ class QueueMetrics:
             "The share of borrowed quota; NaN for a queue that borrows with weight 0.",
             (*queue, "cohort"),
         )
-        self._resources: dict[str, object] = {}
+        self._resources: dict[str, _Series] = {}
         if resources:
             labels = ("cohort", "cluster_queue", "flavor", "resource")
             for name, text in (

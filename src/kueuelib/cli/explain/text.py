@@ -21,14 +21,6 @@ from kueuelib.scheduler.reasons import LocalQueueMissing, NoFlavors, condition_r
 WIDTH = 120
 """Columns where the output is no terminal."""
 MOST_NAMES = 5
-_COLOURS = {
-    Verdict.WAITS: "yellow",
-    Verdict.PREEMPTS: "cyan",
-    Verdict.ADMITTED: "green",
-    Verdict.HOLDS_QUOTA: "green",
-    Verdict.FINISHED: "green",
-    Verdict.UNKNOWN: "red",
-}
 
 
 def show(answers: Sequence[Answer]) -> None:

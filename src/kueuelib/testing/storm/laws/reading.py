@@ -17,7 +17,6 @@ EVENTS = "events"
 LEASES = "leases.coordination.k8s.io"
 
 PREFIX = "kueue.x-k8s.io"
-QUEUE_NAME = f"{PREFIX}/queue-name"
 GATE = f"{PREFIX}/admission"
 GROUP = f"{PREFIX}/pod-group-name"
 POD_FINALIZER = f"{PREFIX}/managed"
