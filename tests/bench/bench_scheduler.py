@@ -21,8 +21,8 @@ from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import DEFAULTS, FairSharing, Settings
-from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

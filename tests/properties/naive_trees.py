@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from quota_model import Node
 
 from kueuelib.api.kueue import ClusterQueue, Cohort, ResourceGroup
-from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import FlavorResource
 
 MILLI = 1000
 """Units of cpu."""

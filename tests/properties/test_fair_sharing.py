@@ -15,12 +15,12 @@ from quota_model import World
 from tree_worlds import STRATEGIES, tree_world
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.search import find_victims
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing
-from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.testing.scenario_facts import facts, settings_of
 from kueuelib.testing.scenarios import run
 

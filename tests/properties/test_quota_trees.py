@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quota_model import Node
 
-from kueuelib.scheduler.amounts import FlavorResource, Limits
-from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.node import cohort_key
-from kueuelib.scheduler.snapshot import Frozen, FrozenQueue, FrozenTree, Snapshot
+from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, FrozenTree, Snapshot
 
 CPU, GPU = PAIRS = (FlavorResource("f", "cpu"), FlavorResource("f", "gpu"))
 QUEUES = ("a", "b", "c", "d", "e")

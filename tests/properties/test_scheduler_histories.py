@@ -23,11 +23,11 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.holders import rank_of
 from kueuelib.scheduler.pending import Aside, Place
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
+from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.partial import search
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo
 from kueuelib.testing.builders import (
     make_assignment,

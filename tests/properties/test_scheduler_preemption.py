@@ -9,14 +9,14 @@ from preemption_worlds import PAIRS, QUEUES, Replay, worlds
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.candidates import Borrowing, Candidates, Preemptor
 from kueuelib.scheduler.preemption.search import Search, find_victims
 from kueuelib.scheduler.preemption.victims import Path
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 # --- one search, against the formulas of the specification
 

@@ -15,8 +15,8 @@ from kueuelib.api.kueue import Workload
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import decide
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

@@ -14,12 +14,12 @@ from preemption_worlds import QUEUES, Replay, wild_world
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.pending import Pending, Place
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.waking import ScopeState
 
 Usage = Counter[tuple[str, FlavorResource]]

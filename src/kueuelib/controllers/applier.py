@@ -23,8 +23,8 @@ from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyR
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.cycle import Admit, Wait
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.guard import PolicyFault
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload import states
 from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone
 from kueuelib.workload.states import IllegalTransition, Phase

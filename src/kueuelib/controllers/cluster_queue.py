@@ -21,7 +21,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.informer import Informer
-from kueuelib.scheduler.activity import Activity
+from kueuelib.scheduler.quota.activity import Activity
 from kueuelib.scheduler.status import QueueStatus
 
 if TYPE_CHECKING:

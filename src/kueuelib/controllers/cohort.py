@@ -15,7 +15,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.optional import OptionalInformer
-from kueuelib.scheduler.amounts import Amounts
+from kueuelib.scheduler.quota.amounts import Amounts
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder

@@ -22,7 +22,7 @@ from kueuelib.api.names import (
     REASON_READY,
     REASON_STOPPED,
 )
-from kueuelib.scheduler.activity import Activity
+from kueuelib.scheduler.quota.activity import Activity
 from kueuelib.scheduler.status import LocalQueueStatus, QueueStatus
 
 MESSAGE_LIMIT = 32768

@@ -18,7 +18,7 @@ from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
-from kueuelib.scheduler.activity import Activity
+from kueuelib.scheduler.quota.activity import Activity
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.workload import states
 from kueuelib.workload.checks import may_preempt, named_checks, required_checks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.scheduler.amounts import Amounts, total_of
-from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.weighted_share import share_of_cohort
+from kueuelib.scheduler.quota.amounts import Amounts, total_of
+from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.weighted_share import share_of_cohort
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from __future__ import annotations
 from kueuelib.scheduler.nomination import Entry, nominate
 from kueuelib.scheduler.plan import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.preemption.guard import Judge
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.turn_order import in_turn
 from kueuelib.scheduler.turns import Turns
 

@@ -16,18 +16,20 @@ from collections.abc import Iterable
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.activity import UNKNOWN, Activity
-from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.cluster_queue import Tally
 from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue
 from kueuelib.scheduler.preemption.guard import Judge, PolicyFault
 from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
+from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
+from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cluster_queue import Tally
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
+from kueuelib.scheduler.quota.weighted_share import share_of_queue
 from kueuelib.scheduler.reasons import (
     BackingOff,
     ClusterQueueInactive,
@@ -38,7 +40,6 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.scheduler.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.snapshot import Frozen, Snapshot
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (
     LocalQueueStatus,
@@ -46,7 +47,6 @@ from kueuelib.scheduler.status import (
     local_queue_status,
     queue_status,
 )
-from kueuelib.scheduler.weighted_share import share_of_queue
 from kueuelib.scheduler.workload_info import WorkloadInfo, holder_of
 
 SOONEST = 1.0

@@ -17,7 +17,6 @@ import attrs
 from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.tolerations import untolerated
-from kueuelib.scheduler.amounts import PODS, FlavorResource, added, in_flavors
 from kueuelib.scheduler.blockers import (
     AffinityMismatch,
     Blocker,
@@ -34,9 +33,10 @@ from kueuelib.scheduler.blockers import (
 from kueuelib.scheduler.pending import Progress
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.outlook import Simulation, simulate
-from kueuelib.scheduler.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, added, in_flavors
+from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
 
 

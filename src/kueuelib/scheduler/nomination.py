@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.blockers import Mode, Together
 from kueuelib.scheduler.flavors import Assignment, assign
 from kueuelib.scheduler.ordering import EntryOrder, entry_order
@@ -22,6 +21,8 @@ from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.preemption.policy import Asking, Protected
 from kueuelib.scheduler.preemption.search import find_victims
 from kueuelib.scheduler.preemption.victims import Search, Victim
+from kueuelib.scheduler.quota.amounts import PODS
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import (
     ChecksFailed,
     ClusterQueueInactive,
@@ -31,7 +32,6 @@ from kueuelib.scheduler.reasons import (
     Reason,
 )
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 INSISTS_AFTER = 3
 """How often a workload makes others leave, while no quota moves from outside, until it insists on

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from kueuelib.scheduler.cluster_queue import Generation
+from kueuelib.scheduler.quota.cluster_queue import Generation
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import WorkloadInfo
 

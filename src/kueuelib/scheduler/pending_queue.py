@@ -16,7 +16,7 @@ from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
-from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.waking import NOWHERE, Available, ScopeState, Verdict
 from kueuelib.scheduler.workload_info import Shape, WorkloadInfo

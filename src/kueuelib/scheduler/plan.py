@@ -12,9 +12,9 @@ from kueuelib.scheduler.pending import Progress, Promise, Requeue
 from kueuelib.scheduler.preemption.guard import PolicyFault
 from kueuelib.scheduler.preemption.history import NOTHING, Past
 from kueuelib.scheduler.preemption.victims import Preemption
+from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.snapshot import Frozen
 from kueuelib.scheduler.workload_info import WorkloadInfo
 
 

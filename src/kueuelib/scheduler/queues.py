@@ -24,7 +24,7 @@ from kueuelib.scheduler.pending import (
     is_unfinished,
 )
 from kueuelib.scheduler.pending_queue import PendingQueue
-from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import (
     InvalidResources,
     LimitRangeViolated,

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.preemption.policy import Asking
 from kueuelib.scheduler.preemption.search import find_victims
 from kueuelib.scheduler.preemption.victims import Victim
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
 from kueuelib.scheduler.settings import FairSharing
-from kueuelib.scheduler.snapshot import Frozen, FrozenQueue, Snapshot
 
 
 def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kueuelib.scheduler.cycle import CycleInput, Plan, decide_on
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.quota.snapshot import Snapshot
 
 
 class Rounds:

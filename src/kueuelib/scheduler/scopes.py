@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.waking import Scope, ScopeState, scope_of
 
 __all__ = ["Scope", "ScopeState", "Scopes", "scope_of"]

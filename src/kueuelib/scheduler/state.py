@@ -8,12 +8,12 @@ import attrs
 
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.cache import Cache
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.queues import Queues
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.scopes import Scope, scope_of
 
 

@@ -8,10 +8,10 @@ import attrs
 
 from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage, ResourceUsage
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.cluster_queue import Tally
 from kueuelib.scheduler.pending import Counts
-from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.cluster_queue import Tally
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 NOTHING = Tally()
 

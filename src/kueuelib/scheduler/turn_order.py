@@ -15,8 +15,8 @@ from kueuelib.scheduler.ordering import EntryOrder
 from kueuelib.scheduler.quota.bracket import Bracket
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.share import NOTHING, Share, borrowed, weigh
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.snapshot import Snapshot
 
 
 def in_turn(entries: Sequence[Entry], shown: Snapshot, settings: Settings) -> Iterator[Entry]:

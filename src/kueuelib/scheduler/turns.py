@@ -17,15 +17,16 @@ from kueuelib.api import conditions, names
 from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.blockers import Mode
-from kueuelib.scheduler.check_rules import entries_of, passed_all, preempts_early
 from kueuelib.scheduler.nomination import Entry, asking_of, gave_up, propose
 from kueuelib.scheduler.pending import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.preemption.policy import PolicyError
 from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
+from kueuelib.scheduler.quota.check_rules import entries_of, passed_all, preempts_early
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
     NoFlavors,
@@ -34,7 +35,6 @@ from kueuelib.scheduler.reasons import (
     Preempting,
     Reason,
 )
-from kueuelib.scheduler.snapshot import Snapshot
 
 
 class Turns:

@@ -22,8 +22,8 @@ import attrs
 
 from kueuelib.api.kueue import ANY, NEVER
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.workload_info import WorkloadInfo
 

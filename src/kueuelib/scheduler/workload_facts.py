@@ -13,10 +13,10 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.preemption.policy import KUEUE
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.reasons import (
     ClusterQueueMissing,
     Inactive,

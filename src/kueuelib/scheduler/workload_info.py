@@ -25,7 +25,9 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import amount_of
-from kueuelib.scheduler.amounts import (
+from kueuelib.scheduler.limit_ranges import LimitSummary
+from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
+from kueuelib.scheduler.quota.amounts import (
     PODS,
     FlavorResource,
     Requests,
@@ -34,9 +36,7 @@ from kueuelib.scheduler.amounts import (
     times,
     total_of,
 )
-from kueuelib.scheduler.holders import Holder
-from kueuelib.scheduler.limit_ranges import LimitSummary
-from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import (
     PENDING_EVALUATION,
     VERDICTS,

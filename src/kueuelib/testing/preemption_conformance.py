@@ -14,9 +14,9 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.preemption.victims import Preemption
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.preemption_worlds import START, Objects, World, random_world

@@ -40,6 +40,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending import Place
+from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,
     FitsAfterPreemptions,
@@ -51,7 +52,6 @@ from kueuelib.scheduler.reasons import (
     Preempting,
 )
 from kueuelib.scheduler.rounds import Rounds
-from kueuelib.scheduler.weighted_share import share_of_cohort, share_of_queue
 from kueuelib.testing.builders import make_condition
 from kueuelib.testing.scenario_facts import facts, namespace_of, pending, pod_sets, settings_of
 from kueuelib.testing.scenario_form import check

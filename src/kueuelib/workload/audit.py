@@ -15,7 +15,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
-from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload.orders import OrderBook
 
 GRACE = 15.0

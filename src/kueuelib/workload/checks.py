@@ -10,8 +10,8 @@ from typing import Any
 
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.scheduler import check_rules
-from kueuelib.scheduler.check_rules import Entry, RequiredCheck
+from kueuelib.scheduler.quota import check_rules
+from kueuelib.scheduler.quota.check_rules import Entry, RequiredCheck
 from kueuelib.workload.editing import with_status
 from kueuelib.workload.phases import has_quota, is_finished, status_of
 

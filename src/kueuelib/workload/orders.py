@@ -60,8 +60,8 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.quota.holders import Holder
 
 REFUSALS = 5
 """After how many refusals by the server an order is given up."""

@@ -30,7 +30,7 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
     REQUEUED,
 )
-from kueuelib.scheduler.activity import UNKNOWN, Activity
+from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,

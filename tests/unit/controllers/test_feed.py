@@ -131,7 +131,7 @@ def test_a_selector_that_cannot_be_read_is_reported_too() -> None:
     engine, recorder, informer, feed = setup(sources.CLUSTER_QUEUES)
 
     def observe(event: Any, now: float) -> Effects:
-        from kueuelib.scheduler.queue_spec import queue_spec
+        from kueuelib.scheduler.quota.queue_spec import queue_spec
 
         if isinstance(event, events.ClusterQueueSet):
             queue_spec(event.cluster_queue)

@@ -12,8 +12,8 @@ from kueuelib.api.names import (
     REASON_STOPPED,
     REASON_TERMINATING,
 )
-from kueuelib.scheduler.activity import activity_of
-from kueuelib.scheduler.queue_spec import flavor_of, queue_spec
+from kueuelib.scheduler.quota.activity import activity_of
+from kueuelib.scheduler.quota.queue_spec import flavor_of, queue_spec
 from kueuelib.testing.builders import make_cluster_queue, make_flavor
 
 FLAVORS = {"f": flavor_of(make_flavor("f"))}

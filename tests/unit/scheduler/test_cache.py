@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.holders import Holder, Priorities
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.queue_spec import QueueSpec, flavor_of, queue_spec
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.holders import Holder, Priorities
+from kueuelib.scheduler.quota.queue_spec import QueueSpec, flavor_of, queue_spec
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.testing.builders import make_cluster_queue, make_flavor
 
 GPU = FlavorResource("f", "gpu")

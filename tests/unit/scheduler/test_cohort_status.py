@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource, Limits
-from kueuelib.scheduler.cache import Cache
 from kueuelib.scheduler.cohort_status import CohortStatus
 from kueuelib.scheduler.cohort_status import cohort_status as numbers_of
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
+from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
 
 CPU = FlavorResource("f", "cpu")
 

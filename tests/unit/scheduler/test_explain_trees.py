@@ -8,7 +8,6 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.guess import Guess, Tree
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
@@ -17,6 +16,7 @@ from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.tree_changes import RaiseWeight
 from kueuelib.scheduler.explain.trial import Verdict, outcome
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import (
     make_assignment,

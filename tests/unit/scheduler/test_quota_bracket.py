@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kueuelib.scheduler.queue_spec import QueueSpec
 from kueuelib.scheduler.quota.bracket import Bracket
 from kueuelib.scheduler.quota.node import QuotaNode, leaf
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 
 def cohort(name: str, above: QuotaNode | None = None) -> QuotaNode:

@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
 from kueuelib.scheduler.revalidation import missing_quota, withdrawn_flavor
 from kueuelib.testing.builders import make_cluster_queue

@@ -10,8 +10,8 @@ import pytest
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.nomination import Entry, nominate
 from kueuelib.scheduler.preemption.guard import Judge
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.scheduler.snapshot import Snapshot
 from kueuelib.scheduler.turn_order import in_turn
 from kueuelib.testing.scenario_facts import facts
 

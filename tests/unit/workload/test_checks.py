@@ -9,8 +9,8 @@ import pytest
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj
-from kueuelib.scheduler import check_rules
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota import check_rules
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.workload.checks import may_preempt, named_checks, passed_all, required_checks
 
 STATES = ("Pending", "PreemptionRequired", "Ready", "Retry", "")

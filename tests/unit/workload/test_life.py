@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Obj, format_time, parse_time
-from kueuelib.scheduler.activity import ACTIVE
+from kueuelib.scheduler.quota.activity import ACTIVE
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy, pods_are_ready
 from kueuelib.workload.patches import status_writes

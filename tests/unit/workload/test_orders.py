@@ -11,10 +11,10 @@ from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending import Requeue
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.builders import make_workload
 from kueuelib.workload.orders import (

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
-from kueuelib.scheduler.activity import ACTIVE, UNKNOWN, Activity
+from kueuelib.scheduler.quota.activity import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
 from kueuelib.workload.checks import passed_all, required_checks

@@ -24,7 +24,7 @@ from kueuelib.errors import (
 from kueuelib.jobs.priority import PriorityClasses
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 QUEUEING = (

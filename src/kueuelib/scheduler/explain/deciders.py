@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kueuelib.api.kueue import CHECK_READY, Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.check_rules import entries_of
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.check_rules import entries_of
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 
 def deciders_of(world: World, key: ObjectKey, outcome: Outcome) -> tuple[str, ...]:

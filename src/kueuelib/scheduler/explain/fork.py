@@ -11,17 +11,17 @@ from __future__ import annotations
 from types import MethodType
 from typing import Any, TypeVar
 
-from kueuelib.scheduler.cache import Cache
-from kueuelib.scheduler.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.grouping import Grouping
-from kueuelib.scheduler.holders import Priorities
 from kueuelib.scheduler.pending import Pending
 from kueuelib.scheduler.pending_queue import PendingQueue, ShapeGroup
 from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.queues import Queues
+from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
+from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
 from kueuelib.scheduler.scopes import Scopes, ScopeState
 from kueuelib.scheduler.state import EffectsBuilder, State

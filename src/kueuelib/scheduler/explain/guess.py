@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import attrs
 
-from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, Place
 from kueuelib.scheduler.explain.sizes import bisect
 from kueuelib.scheduler.explain.trial import Usage
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec, cohort_spec, queue_spec
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.quota.node import cohort_key
+from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec, cohort_spec, queue_spec
 
 _Node = QueueSpec | CohortSpec
 

@@ -13,7 +13,7 @@ from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, Reason
 from kueuelib.scheduler.workload_info import workload_info
 

@@ -25,7 +25,7 @@ from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.sizes import MOST, Sizes, gallop, grains_of
 from kueuelib.scheduler.explain.trial import Outcome, Trials
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 Test = Callable[[Sizes], Outcome]
 

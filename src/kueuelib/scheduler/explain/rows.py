@@ -7,12 +7,12 @@ from enum import Enum
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import PODS, FlavorResource
 from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.flavors import mismatch_of
+from kueuelib.scheduler.quota.amounts import PODS, FlavorResource
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.workload_info import PodSetInfo
 
 
@@ -29,7 +29,7 @@ class Fit(Enum):
 
 @attrs.frozen
 class Row:
-    """One resource of one pod set in one flavor; amounts as in `kueuelib.scheduler.amounts`.
+    """One resource of one pod set in one flavor; amounts as in `kueuelib.scheduler.quota.amounts`.
 
     Attributes:
         pod_set: the pod set.

@@ -49,7 +49,7 @@ from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, Se
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.workload_info import holds_quota
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from kueuelib.scheduler.amounts import PODS
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.amounts import PODS
+from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
 
 MOST = 2**62
 """More than any cluster has of anything, in the units of amounts: 4 EiB."""

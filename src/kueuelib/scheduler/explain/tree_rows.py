@@ -8,19 +8,19 @@ from collections.abc import Iterable
 import attrs
 
 from kueuelib.api.quantity import MAX_AMOUNT
-from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT
 from kueuelib.scheduler.explain.rows import Row
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.arithmetic import Step, available_along
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.share import share_of
-from kueuelib.scheduler.snapshot import Snapshot, Usage
+from kueuelib.scheduler.quota.snapshot import Snapshot, Usage
 
 
 @attrs.frozen
 class TreeRow:
-    """One resource in one flavor at one place; amounts as in `kueuelib.scheduler.amounts`.
+    """One resource in one flavor at one place; amounts as in `kueuelib.scheduler.quota.amounts`.
 
     Attributes:
         kind: `ClusterQueue` or `Cohort`.

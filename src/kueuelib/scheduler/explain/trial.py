@@ -15,7 +15,6 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.budget import (
@@ -28,6 +27,7 @@ from kueuelib.scheduler.explain.budget import (
 from kueuelib.scheduler.explain.changes import Change, Whole
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.world import World, difference
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.scheduler.standing import Where
 

@@ -21,7 +21,7 @@ from kueuelib.api.quotas import ONE
 from kueuelib.api.struct import Struct, json_name
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.queue_spec import queue_spec
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 _TOPOLOGY: Final = "topology-aware scheduling"
 _SLICES: Final = "elastic jobs by workload slices"

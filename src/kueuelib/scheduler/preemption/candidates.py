@@ -22,14 +22,14 @@ from typing import NamedTuple
 import attrs
 
 from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.preemption.guard import Guard
 from kueuelib.scheduler.preemption.victims import Path
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FairSharing
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 
 @attrs.frozen(eq=False)

@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Ranked, rank_of
 from kueuelib.scheduler.preemption.candidates import Preemptor, allowed
 from kueuelib.scheduler.preemption.guard import Guard
 from kueuelib.scheduler.preemption.victims import MOST_NAMED, Path, Search, Victim
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.bracket import Bracket
+from kueuelib.scheduler.quota.holders import Ranked, rank_of
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.share import borrowed, share_of, weigh
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FINAL_SHARE, FairSharing
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot
 
 
 def find_fairly(

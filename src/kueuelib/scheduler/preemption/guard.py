@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.holders import Holder, Ranked
 from kueuelib.scheduler.preemption.history import NOTHING, Past
 from kueuelib.scheduler.preemption.policy import (
     KUEUE,
@@ -28,6 +27,7 @@ from kueuelib.scheduler.preemption.policy import (
     checked_order,
     checked_refusal,
 )
+from kueuelib.scheduler.quota.holders import Holder, Ranked
 
 T = TypeVar("T")
 

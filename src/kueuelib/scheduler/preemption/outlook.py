@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.blockers import Mode, Outlook
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.search import find_victims
 from kueuelib.scheduler.preemption.victims import Path, Search, home_of
 from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.snapshot import Snapshot, Usage
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.snapshot import Snapshot, Usage
 
 
 @attrs.frozen(eq=False)

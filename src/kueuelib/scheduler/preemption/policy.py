@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import ObjectKey, format_time
-from kueuelib.scheduler.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import FlavorResource
 
 
 @attrs.frozen

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Holder
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.arithmetic import Step
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.node import QuotaNode
-from kueuelib.scheduler.snapshot import FrozenQueue, Snapshot, Usage
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot, Usage
 
 
 class Room:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.preemption.candidates import Borrowing, Candidate, Candidates, Preemptor
 from kueuelib.scheduler.preemption.fair import find_fairly
 from kueuelib.scheduler.preemption.policy import PolicyError
 from kueuelib.scheduler.preemption.room import Room
 from kueuelib.scheduler.preemption.victims import MOST_NAMED, Search, Victim
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.snapshot import Snapshot
 
 
 def find_victims(

@@ -10,8 +10,8 @@ import attrs
 from kueuelib.api import names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.holders import Holder
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.holders import Holder
 
 
 class Path(Enum):

@@ -1,1 +1,1 @@
-"""Who owns, lends and borrows how much in a tree of cohorts (KEP-79)."""
+"""How much there is, and who holds it: trees of cohorts (KEP-79), the cache, and frozen parts of it."""

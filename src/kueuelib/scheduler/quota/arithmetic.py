@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource, Limits
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 
 
 class Step(NamedTuple):

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-from kueuelib.scheduler.amounts import Amounts, FlavorResource, Limits
-from kueuelib.scheduler.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource, Limits
 from kueuelib.scheduler.quota.ledger import Ledger, Spot
 from kueuelib.scheduler.quota.node import CohortRow, QuotaTree, cohort_key
-from kueuelib.scheduler.snapshot import FrozenQueue, FrozenTree
+from kueuelib.scheduler.quota.queue_spec import CohortSpec, QueueSpec
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, FrozenTree
 
 
 class Forest:

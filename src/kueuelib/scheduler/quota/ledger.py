@@ -12,10 +12,10 @@ from typing import Final
 
 import attrs
 
-from kueuelib.scheduler.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.quota.arithmetic import Step
-from kueuelib.scheduler.snapshot import FrozenTree
+from kueuelib.scheduler.quota.snapshot import FrozenTree
 
 
 @attrs.define(eq=False)

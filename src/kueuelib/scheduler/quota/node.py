@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import attrs
 
-from kueuelib.scheduler.amounts import FlavorResource, Limits
-from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.arithmetic import Step, potential, steps_up
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 
 def cohort_key(name: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.arithmetic import Used
 from kueuelib.scheduler.quota.node import QuotaNode
 

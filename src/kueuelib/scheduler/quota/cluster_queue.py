@@ -1,7 +1,7 @@
 """The mutable side of the cache: the workloads that hold quota in one ClusterQueue right now.
 
-Only `kueuelib.scheduler.cache` writes here. Sums are kept as running totals, frozen parts are made
-when a cycle asks for them and thrown away by the next change (spec/scheduling 2.1, 2.4, 9.3).
+Only `kueuelib.scheduler.quota.cache` writes here. Sums are kept as running totals, frozen parts are
+made when a cycle asks for them and thrown away by the next change (spec/scheduling 2.1, 2.4, 9.3).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from bisect import bisect_left, insort
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.activity import ACTIVE
-from kueuelib.scheduler.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.holders import Holder, Priorities, Ranked, rank_of
-from kueuelib.scheduler.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.activity import ACTIVE
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.forest import Forest
-from kueuelib.scheduler.snapshot import FrozenQueue
+from kueuelib.scheduler.quota.holders import Holder, Priorities, Ranked, rank_of
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.snapshot import FrozenQueue
 
 Generation = tuple[int, str, int]
 """Equal as long as nobody left a ClusterQueue and no quota of its tree changed."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kueuelib.scheduler.cache import Cache
+from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.share import share_of
-from kueuelib.scheduler.snapshot import Snapshot
+from kueuelib.scheduler.quota.snapshot import Snapshot
 
 
 def share_of_queue(cache: Cache, name: str) -> float:

@@ -16,8 +16,8 @@ from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.meta import LabelSelector
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
-from kueuelib.scheduler.amounts import FlavorResource, Limits
-from kueuelib.scheduler.check_rules import RequiredCheck, required
+from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
+from kueuelib.scheduler.quota.check_rules import RequiredCheck, required
 
 
 @attrs.frozen

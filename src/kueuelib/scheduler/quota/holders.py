@@ -12,8 +12,8 @@ from typing import NamedTuple
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import FlavorResource
 from kueuelib.scheduler.ordering import QueueOrder
+from kueuelib.scheduler.quota.amounts import FlavorResource
 
 LOWEST_PRIORITY = -(2**31)
 """No workload has a lower one: the API stores priorities in 32 bits."""

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
-from kueuelib.scheduler.holders import Holder, Ranked
-from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
 from kueuelib.scheduler.quota.arithmetic import Used
+from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
+from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 
 
 @attrs.frozen(eq=False)

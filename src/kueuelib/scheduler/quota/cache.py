@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.activity import Activity, activity_of
-from kueuelib.scheduler.amounts import FlavorResource
-from kueuelib.scheduler.cluster_queue import QueueState
-from kueuelib.scheduler.holders import Holder
-from kueuelib.scheduler.queue_spec import CohortSpec, Flavor, QueueSpec
+from kueuelib.scheduler.quota.activity import Activity, activity_of
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.cluster_queue import QueueState
 from kueuelib.scheduler.quota.forest import Forest
-from kueuelib.scheduler.snapshot import Frozen, FrozenQueue, FrozenTree
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.queue_spec import CohortSpec, Flavor, QueueSpec
+from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, FrozenTree
 
 
 class Cache:

@@ -19,7 +19,7 @@ from kueuelib.api.names import (
     REASON_STOPPED,
     REASON_TERMINATING,
 )
-from kueuelib.scheduler.queue_spec import Flavor, QueueSpec
+from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 
 
 @attrs.frozen
