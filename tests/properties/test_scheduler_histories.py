@@ -25,7 +25,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.pending import Aside, Place
+from kueuelib.scheduler.pending.item import Aside, Place
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import FairSharing, Settings

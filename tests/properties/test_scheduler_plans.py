@@ -17,9 +17,9 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.partial import search
+from kueuelib.scheduler.pending.workload_info import PodSetInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.workload_info import PodSetInfo
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

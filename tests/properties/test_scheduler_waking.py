@@ -16,11 +16,11 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.pending import Pending, Place
+from kueuelib.scheduler.pending.item import Pending, Place
+from kueuelib.scheduler.pending.waking import ScopeState
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.waking import ScopeState
 
 Usage = Counter[tuple[str, FlavorResource]]
 

@@ -18,7 +18,7 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.cycle import Wait
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import judge

@@ -20,7 +20,8 @@ from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
-from kueuelib.scheduler.pending import Aside, Pending, Place, Progress, Requeue
+from kueuelib.scheduler.pending.item import Aside, Pending, Place, Progress, Requeue
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo, holder_of
 from kueuelib.scheduler.preemption.guard import Judge, PolicyFault
 from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
@@ -47,7 +48,6 @@ from kueuelib.scheduler.status import (
     local_queue_status,
     queue_status,
 )
-from kueuelib.scheduler.workload_info import WorkloadInfo, holder_of
 
 SOONEST = 1.0
 """Seconds after which a preemption policy may be asked again at the earliest, so that one that is

@@ -30,14 +30,14 @@ from kueuelib.scheduler.blockers import (
     ResourceUncovered,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.pending import Progress
+from kueuelib.scheduler.pending.item import Progress
+from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, added, in_flavors
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.workload_info import PodSetInfo, WorkloadInfo
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ from kueuelib.scheduler.blockers import Mode, Together
 from kueuelib.scheduler.flavors import Assignment, assign
 from kueuelib.scheduler.ordering import EntryOrder, entry_order
 from kueuelib.scheduler.partial import can_shrink, search
-from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.plan import Head, Wait
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.preemption.guard import Judge

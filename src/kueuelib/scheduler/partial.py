@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from kueuelib.scheduler.workload_info import PodSetInfo
+from kueuelib.scheduler.pending.workload_info import PodSetInfo
 
 T = TypeVar("T")
 

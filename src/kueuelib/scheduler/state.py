@@ -10,11 +10,11 @@ from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.grouping import Grouping
+from kueuelib.scheduler.pending.queues import Queues
+from kueuelib.scheduler.pending.scopes import Scope, scope_of
 from kueuelib.scheduler.preemption.history import History
-from kueuelib.scheduler.queues import Queues
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
-from kueuelib.scheduler.scopes import Scope, scope_of
 
 
 @attrs.define

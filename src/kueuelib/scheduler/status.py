@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage, ResourceUsage
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.pending import Counts
+from kueuelib.scheduler.pending.item import Counts
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.cluster_queue import Tally
 from kueuelib.scheduler.quota.queue_spec import QueueSpec

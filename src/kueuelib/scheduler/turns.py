@@ -19,7 +19,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.blockers import Mode
 from kueuelib.scheduler.nomination import Entry, asking_of, gave_up, propose
-from kueuelib.scheduler.pending import Promise, Requeue
+from kueuelib.scheduler.pending.item import Promise, Requeue
 from kueuelib.scheduler.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.preemption.policy import PolicyError

@@ -13,7 +13,14 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.pending.workload_info import (
+    WorkloadInfo,
+    holder_of,
+    holds_quota,
+    is_finished,
+    workload_info,
+)
 from kueuelib.scheduler.preemption.policy import KUEUE
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
@@ -26,13 +33,6 @@ from kueuelib.scheduler.reasons import (
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.state import State
-from kueuelib.scheduler.workload_info import (
-    WorkloadInfo,
-    holder_of,
-    holds_quota,
-    is_finished,
-    workload_info,
-)
 
 
 class WorkloadFacts:

@@ -39,7 +39,7 @@ from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.pending import Place
+from kueuelib.scheduler.pending.item import Place
 from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
 from kueuelib.scheduler.reasons import (
     ClusterQueueInactive,

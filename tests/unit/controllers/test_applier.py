@@ -24,7 +24,7 @@ from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
-from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.preemption.guard import PolicyFault
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.quota.holders import Holder

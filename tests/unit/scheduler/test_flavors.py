@@ -13,13 +13,13 @@ from kueuelib.scheduler.blockers import (
     UntoleratedTaint,
 )
 from kueuelib.scheduler.flavors import Assignment, assign, mismatch_of
-from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.pending.workload_info import workload_info
 from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.queue_spec import Flavor, flavor_of, queue_spec
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.workload_info import workload_info
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,

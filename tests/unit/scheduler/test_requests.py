@@ -6,8 +6,8 @@ import pytest
 
 from kueuelib.api.codec import decode
 from kueuelib.api.core import LimitRange, PodTemplateSpec, RuntimeClass
-from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
-from kueuelib.scheduler.requests import (
+from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.pending.requests import (
     PodRequest,
     excessive_requests,
     limit_range_violations,

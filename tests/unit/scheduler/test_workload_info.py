@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from kueuelib.api.kueue import Workload
-from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES
-from kueuelib.scheduler.workload_info import (
+from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
     charge,
     holder_of,

@@ -12,7 +12,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.cycle import Admit, Wait
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
-from kueuelib.scheduler.pending import Requeue
+from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NotEvaluated

@@ -10,8 +10,8 @@ import attrs
 from kueuelib.api.codec import decode
 from kueuelib.api.core import LimitRange, PodSpec, RuntimeClass
 from kueuelib.api.meta import Obj
-from kueuelib.scheduler.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
-from kueuelib.scheduler.requests import pod_request
+from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
+from kueuelib.scheduler.pending.requests import pod_request
 
 
 @attrs.frozen

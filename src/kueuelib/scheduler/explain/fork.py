@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.grouping import Grouping
-from kueuelib.scheduler.pending import Pending
-from kueuelib.scheduler.pending_queue import PendingQueue, ShapeGroup
+from kueuelib.scheduler.pending.item import Pending
+from kueuelib.scheduler.pending.queue import PendingQueue, ShapeGroup
+from kueuelib.scheduler.pending.queues import Queues
+from kueuelib.scheduler.pending.scopes import Scopes, ScopeState
 from kueuelib.scheduler.preemption.history import History
-from kueuelib.scheduler.queues import Queues
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
-from kueuelib.scheduler.scopes import Scopes, ScopeState
 from kueuelib.scheduler.state import EffectsBuilder, State
 from kueuelib.scheduler.workload_facts import WorkloadFacts
 

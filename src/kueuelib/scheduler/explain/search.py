@@ -49,8 +49,8 @@ from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, Se
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
-from kueuelib.scheduler.workload_info import holds_quota
 
 T = TypeVar("T")
 

@@ -25,8 +25,8 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.workload_info import holds_quota, is_finished, order_of
 
 
 @attrs.frozen(eq=False)

@@ -22,14 +22,14 @@ import attrs
 
 from kueuelib.api.kueue import ANY, NEVER
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.workload_info import WorkloadInfo
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending import Pending
-    from kueuelib.scheduler.pending_queue import PendingQueue
+    from kueuelib.scheduler.pending.item import Pending
+    from kueuelib.scheduler.pending.queue import PendingQueue
 
 Available = Callable[[str, FlavorResource], int]
 """What a ClusterQueue could use more of a flavor and resource, now."""

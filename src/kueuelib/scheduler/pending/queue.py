@@ -15,11 +15,11 @@ import attrs
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.pending import Aside, Counts, Pending, Place
+from kueuelib.scheduler.pending.item import Aside, Counts, Pending, Place
+from kueuelib.scheduler.pending.waking import NOWHERE, Available, ScopeState, Verdict
+from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.waking import NOWHERE, Available, ScopeState, Verdict
-from kueuelib.scheduler.workload_info import Shape, WorkloadInfo
 
 STALE_KEPT = 64
 """Entries of a heap that may be out of date before it is cleared of them."""

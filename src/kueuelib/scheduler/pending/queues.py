@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.pending import (
+from kueuelib.scheduler.pending.item import (
     Aside,
     Pending,
     Place,
@@ -23,7 +23,11 @@ from kueuelib.scheduler.pending import (
     Requeue,
     is_unfinished,
 )
-from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.pending.queue import PendingQueue
+from kueuelib.scheduler.pending.scopes import Scopes
+from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_otherwise
+from kueuelib.scheduler.pending.waking import Available, Scope, Verdict, verdict_on
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import (
     InvalidResources,
@@ -31,10 +35,6 @@ from kueuelib.scheduler.reasons import (
     NoFlavors,
     Reason,
 )
-from kueuelib.scheduler.scopes import Scopes
-from kueuelib.scheduler.silence import Silence, reason_to_report, says_otherwise
-from kueuelib.scheduler.waking import Available, Scope, Verdict, verdict_on
-from kueuelib.scheduler.workload_info import WorkloadInfo
 
 
 class Queues:

@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.core import Container, PodSpec, RuntimeClass
 from kueuelib.api.quantity import Quantity, amount_of
-from kueuelib.scheduler.limit_ranges import Bounds, LimitSummary, Nanos, nanos_of
+from kueuelib.scheduler.pending.limit_ranges import Bounds, LimitSummary, Nanos, nanos_of
 
 _ALWAYS = "Always"
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.cluster_queue import Generation
 from kueuelib.scheduler.reasons import Reason
-from kueuelib.scheduler.workload_info import WorkloadInfo
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending_queue import PendingQueue, ShapeGroup
+    from kueuelib.scheduler.pending.queue import PendingQueue, ShapeGroup
 
 
 class Place(Enum):

@@ -25,8 +25,14 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import amount_of
-from kueuelib.scheduler.limit_ranges import LimitSummary
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
+from kueuelib.scheduler.pending.limit_ranges import LimitSummary
+from kueuelib.scheduler.pending.requests import (
+    PodRequest,
+    excessive_requests,
+    limit_range_violations,
+    pod_request,
+)
 from kueuelib.scheduler.quota.amounts import (
     PODS,
     FlavorResource,
@@ -45,12 +51,6 @@ from kueuelib.scheduler.reasons import (
     Reason,
     condition_reason,
     render,
-)
-from kueuelib.scheduler.requests import (
-    PodRequest,
-    excessive_requests,
-    limit_range_violations,
-    pod_request,
 )
 
 _GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kueuelib.scheduler.pending_queue import PendingQueue
+from kueuelib.scheduler.pending.queue import PendingQueue
+from kueuelib.scheduler.pending.waking import Scope, ScopeState, scope_of
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.waking import Scope, ScopeState, scope_of
 
 __all__ = ["Scope", "ScopeState", "Scopes", "scope_of"]
 
