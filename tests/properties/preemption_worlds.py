@@ -11,9 +11,9 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.decide.cycle import Plan, decide
+from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.scheduler.settings import Settings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Change

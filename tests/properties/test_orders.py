@@ -19,7 +19,7 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Admit, decide
+from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.testing.builders import (
     make_cluster_queue,

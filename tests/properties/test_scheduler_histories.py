@@ -23,7 +23,7 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.pending.item import Aside, Place
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.decide.partial import search
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.partial import search
 from kueuelib.scheduler.pending.workload_info import PodSetInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot

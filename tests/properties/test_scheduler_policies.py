@@ -9,7 +9,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kueuelib.scheduler.preemption.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.testing.preemption_conformance import check_preemption_policy
 
 

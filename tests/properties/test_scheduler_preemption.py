@@ -9,10 +9,10 @@ from preemption_worlds import PAIRS, QUEUES, Replay, worlds
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.preemption.candidates import Borrowing, Candidates, Preemptor
+from kueuelib.scheduler.decide.preemption.search import Search, find_victims
+from kueuelib.scheduler.decide.preemption.victims import Path
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.preemption.candidates import Borrowing, Candidates, Preemptor
-from kueuelib.scheduler.preemption.search import Search, find_victims
-from kueuelib.scheduler.preemption.victims import Path
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot

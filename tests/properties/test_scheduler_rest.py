@@ -13,7 +13,7 @@ from preemption_worlds import PAIRS, QUEUES, Replay, wild_world, worlds
 
 from kueuelib.api.kueue import Workload
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings

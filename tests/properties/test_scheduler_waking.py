@@ -14,7 +14,7 @@ from preemption_worlds import QUEUES, Replay, wild_world
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import CycleInput, Head, Plan, decide
+from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.pending.item import Pending, Place
 from kueuelib.scheduler.pending.waking import ScopeState

@@ -18,7 +18,7 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
 from kueuelib.workload import states

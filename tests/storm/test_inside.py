@@ -16,7 +16,7 @@ from kueuelib.machinery.learning import Scope
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.scheduler.cycle import Wait
+from kueuelib.scheduler.decide.cycle import Wait
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.reasons import NotEvaluated

@@ -17,7 +17,7 @@ import attrs
 
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.importing import loaded
-from kueuelib.scheduler.preemption.policy import KUEUE, PreemptionPolicy
+from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 
 GROUP = "kueuelib.preemption"
 

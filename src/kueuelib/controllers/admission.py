@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Engine, Settled

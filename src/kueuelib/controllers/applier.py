@@ -22,8 +22,8 @@ from kueuelib.controllers.orders import Orders
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
-from kueuelib.scheduler.cycle import Admit, Wait
-from kueuelib.scheduler.preemption.guard import PolicyFault
+from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload import states
 from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone

@@ -2,7 +2,7 @@
 
     engine.observe(event, now)            for every change that a watch shows
     found = engine.next_cycle(now)        None when nothing can have changed since the last cycle
-    plan = decide(found, now)             pure, in `kueuelib.scheduler.cycle`
+    plan = decide(found, now)             pure, in `kueuelib.scheduler.decide.cycle`
     settled = engine.settle(plan, now)    charges the admissions, queues the rest again
 
 Everything is synchronous and belongs to one writer. Between `next_cycle` and `settle` events may be
@@ -17,14 +17,15 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
-from kueuelib.scheduler.cycle import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault
+from kueuelib.scheduler.decide.preemption.history import History
+from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
+from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.pending.item import Aside, Pending, Place, Progress, Requeue
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, holder_of
-from kueuelib.scheduler.preemption.guard import Judge, PolicyFault
-from kueuelib.scheduler.preemption.history import History
-from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import Tally
@@ -39,7 +40,6 @@ from kueuelib.scheduler.reasons import (
     QuotaWithdrawn,
     Reason,
 )
-from kueuelib.scheduler.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (

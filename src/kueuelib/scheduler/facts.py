@@ -11,9 +11,9 @@ from typing import Any
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
 from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.pending.scopes import Scope
-from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.state import State

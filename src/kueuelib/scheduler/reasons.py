@@ -14,7 +14,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity, Together
-from kueuelib.scheduler.preemption.policy import Protected
+from kueuelib.scheduler.policy import Protected
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"

@@ -8,7 +8,7 @@ that were admitted after it was taken. So heads that may preempt get a fresh one
 
 from __future__ import annotations
 
-from kueuelib.scheduler.cycle import CycleInput, Plan, decide_on
+from kueuelib.scheduler.decide.cycle import CycleInput, Plan, decide_on
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.snapshot import Snapshot
 
@@ -25,7 +25,7 @@ class Rounds:
         self.snapshots = 0
 
     def decide(self, found: CycleInput, now: float) -> Plan:
-        """Decides one round, as `kueuelib.scheduler.cycle.decide` would.
+        """Decides one round, as `kueuelib.scheduler.decide.cycle.decide` would.
 
         Args:
             found: the heads, and the state for the case that a snapshot is needed.

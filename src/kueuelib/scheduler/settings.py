@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.scheduler.ordering import EVICTION
-from kueuelib.scheduler.preemption.policy import KUEUE, PreemptionPolicy
+from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 """Without the victim, its side still has at least the share of the preemptor's side."""

@@ -8,11 +8,11 @@ import attrs
 
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.grouping import Grouping
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope, scope_of
-from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 

@@ -21,7 +21,7 @@ from kueuelib.scheduler.pending.workload_info import (
     is_finished,
     workload_info,
 )
-from kueuelib.scheduler.preemption.policy import KUEUE
+from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.reasons import (

@@ -12,10 +12,10 @@ from random import Random
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.decide.cycle import Plan, decide
+from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.preemption.policy import Asking, PreemptionPolicy, Refusal, Running
-from kueuelib.scheduler.preemption.victims import Preemption
+from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.scheduler.settings import Settings

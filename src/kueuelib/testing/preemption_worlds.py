@@ -19,8 +19,8 @@ from kueuelib.api.names import (
     REASON_PREEMPTED,
 )
 from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Settled
-from kueuelib.scheduler.preemption.victims import Victim
 from kueuelib.scheduler.settings import BOTH_STRATEGIES, FINAL_SHARE, FairSharing
 from kueuelib.testing.builders import (
     make_assignment,

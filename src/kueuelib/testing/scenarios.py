@@ -37,7 +37,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Admit, CycleInput, Plan, Wait, decide
+from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.item import Place
 from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue

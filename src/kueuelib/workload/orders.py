@@ -58,9 +58,9 @@ from collections.abc import Iterator
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.cycle import Admit, Wait
+from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
-from kueuelib.scheduler.preemption.victims import Preemption, Victim
 from kueuelib.scheduler.quota.holders import Holder
 
 REFUSALS = 5

@@ -13,13 +13,13 @@ from kueuelib.app.configuration import Configuration, load_configuration, parse_
 from kueuelib.app.preemption import GROUP
 from kueuelib.app.wiring import engine_settings
 from kueuelib.errors import ConfigError
-from kueuelib.scheduler.preemption.policy import KUEUE
+from kueuelib.scheduler.policy import KUEUE
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "preemption_policies"
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 
 SOURCE = """
-from kueuelib.scheduler.preemption.policy import PreemptionPolicy
+from kueuelib.scheduler.policy import PreemptionPolicy
 
 class Policy(PreemptionPolicy):
     def __init__(self, name, remembers=0.0):

@@ -13,7 +13,7 @@ from kueuelib.controllers import admission
 from kueuelib.controllers.admission import LAST_PAUSE, AdmissionLoop
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.scheduler.cycle import Plan
+from kueuelib.scheduler.decide.cycle import Plan
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects
 

@@ -20,13 +20,13 @@ from kueuelib.controllers.orders import Orders
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.scheduler.cycle import Admit, Wait
+from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.preemption.guard import PolicyFault
+from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending.item import Requeue
-from kueuelib.scheduler.preemption.guard import PolicyFault
-from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import ClusterQueueMissing
 from kueuelib.workload import states

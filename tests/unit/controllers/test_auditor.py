@@ -16,7 +16,7 @@ from kueuelib.controllers.orders import Orders
 from kueuelib.errors import TransportError
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.testing.builders import (
     make_cluster_queue,

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from kueuelib.scheduler.preemption.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "preemption_policies"))

@@ -11,7 +11,7 @@ from kueuelib.api.core import LimitRange
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Admit, Wait, decide
+from kueuelib.scheduler.decide.cycle import Admit, Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.reasons import (
     ChecksFailed,

@@ -11,7 +11,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import CycleInput
+from kueuelib.scheduler.decide.cycle import CycleInput
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.budget import Budget, OutOfStepsError, most_steps

@@ -12,10 +12,10 @@ from kueuelib.scheduler.blockers import (
     QuotaInUse,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.flavors import Assignment, assign, mismatch_of
+from kueuelib.scheduler.decide.flavors import Assignment, assign, mismatch_of
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import workload_info
-from kueuelib.scheduler.preemption.candidates import Preemptor
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.queue_spec import Flavor, flavor_of, queue_spec

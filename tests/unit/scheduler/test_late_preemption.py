@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
 from kueuelib.testing.builders import (

@@ -12,9 +12,9 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
-from kueuelib.scheduler.cycle import Wait, decide
+from kueuelib.scheduler.decide.cycle import Wait, decide
+from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.preemption.victims import Path, Preemption
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.standing import Where

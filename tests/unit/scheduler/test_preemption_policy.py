@@ -13,9 +13,9 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Plan, decide
+from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import SOONEST, Engine, Settled
-from kueuelib.scheduler.preemption.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import (
     make_assignment,

@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.decide.revalidation import missing_quota, withdrawn_flavor
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
-from kueuelib.scheduler.revalidation import missing_quota, withdrawn_flavor
 from kueuelib.testing.builders import make_cluster_queue
 
 GPU = FlavorResource("f", "gpu")

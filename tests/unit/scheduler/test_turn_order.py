@@ -7,12 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
+from kueuelib.scheduler.decide.nomination import Entry, nominate
+from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.turn_order import in_turn
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.nomination import Entry, nominate
-from kueuelib.scheduler.preemption.guard import Judge
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.scheduler.turn_order import in_turn
 from kueuelib.testing.scenario_facts import facts
 
 FAIR = Settings(fair_sharing=FairSharing())

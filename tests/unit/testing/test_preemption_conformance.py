@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.preemption.policy import (
+from kueuelib.scheduler.policy import (
     KUEUE,
     Asking,
     PreemptionPolicy,

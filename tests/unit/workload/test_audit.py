@@ -8,10 +8,10 @@ import pytest
 
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.cycle import Admit
+from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
-from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.testing.builders import make_workload
 from kueuelib.workload.audit import GRACE, Audit, Claim

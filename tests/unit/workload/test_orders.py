@@ -9,11 +9,11 @@ import pytest
 
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.cycle import Admit, Wait
+from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending.item import Requeue
-from kueuelib.scheduler.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.builders import make_workload

@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import MethodType
 from typing import Any, TypeVar
 
+from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts import Facts
 from kueuelib.scheduler.grouping import Grouping
@@ -18,7 +19,6 @@ from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.queue import PendingQueue, ShapeGroup
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scopes, ScopeState
-from kueuelib.scheduler.preemption.history import History
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest

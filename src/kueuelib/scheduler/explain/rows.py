@@ -8,8 +8,8 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
+from kueuelib.scheduler.decide.flavors import mismatch_of
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.flavors import mismatch_of
 from kueuelib.scheduler.pending.workload_info import PodSetInfo
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot

@@ -15,7 +15,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.cycle import Admit, decide
+from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.budget import (
     COPIED_PER_STEP,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.scheduler.blockers import Mode, Outlook
-from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.search import find_victims
-from kueuelib.scheduler.preemption.victims import Path, Search, home_of
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor
+from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.victims import Path, Search, home_of
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot, Usage

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.preemption.history import NOTHING, Past
-from kueuelib.scheduler.preemption.policy import (
+from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
+from kueuelib.scheduler.policy import (
     KUEUE,
     Asking,
     PolicyError,

@@ -11,12 +11,12 @@ Nothing is remembered between calls.
 
 from __future__ import annotations
 
-from kueuelib.scheduler.nomination import Entry, nominate
-from kueuelib.scheduler.plan import Admit, CycleInput, Head, Plan, Wait
-from kueuelib.scheduler.preemption.guard import Judge
+from kueuelib.scheduler.decide.nomination import Entry, nominate
+from kueuelib.scheduler.decide.plan import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.turn_order import in_turn
+from kueuelib.scheduler.decide.turns import Turns
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.turn_order import in_turn
-from kueuelib.scheduler.turns import Turns
 
 __all__ = ["Admit", "CycleInput", "Head", "Plan", "Wait", "decide", "decide_on"]
 

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.scheduler.blockers import Mode, Together
-from kueuelib.scheduler.flavors import Assignment, assign
+from kueuelib.scheduler.decide.flavors import Assignment, assign
+from kueuelib.scheduler.decide.partial import can_shrink, search
+from kueuelib.scheduler.decide.plan import Head, Wait
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor
+from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.victims import Search, Victim
 from kueuelib.scheduler.ordering import EntryOrder, entry_order
-from kueuelib.scheduler.partial import can_shrink, search
 from kueuelib.scheduler.pending.item import Requeue
-from kueuelib.scheduler.plan import Head, Wait
-from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.guard import Judge
-from kueuelib.scheduler.preemption.policy import Asking, Protected
-from kueuelib.scheduler.preemption.search import find_victims
-from kueuelib.scheduler.preemption.victims import Search, Victim
+from kueuelib.scheduler.policy import Asking, Protected
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import (

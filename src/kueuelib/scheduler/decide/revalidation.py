@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.guard import Judge
-from kueuelib.scheduler.preemption.policy import Asking
-from kueuelib.scheduler.preemption.search import find_victims
-from kueuelib.scheduler.preemption.victims import Victim
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor
+from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.victims import Victim
+from kueuelib.scheduler.policy import Asking
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import attrs
 
 from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
-from kueuelib.scheduler.preemption.guard import Guard
-from kueuelib.scheduler.preemption.victims import Path
+from kueuelib.scheduler.decide.preemption.guard import Guard
+from kueuelib.scheduler.decide.preemption.victims import Path
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder, Ranked

@@ -18,12 +18,12 @@ from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.blockers import Mode
-from kueuelib.scheduler.nomination import Entry, asking_of, gave_up, propose
+from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, propose
+from kueuelib.scheduler.decide.plan import Admit, CycleInput, Wait
+from kueuelib.scheduler.decide.preemption.guard import Judge
+from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.pending.item import Promise, Requeue
-from kueuelib.scheduler.plan import Admit, CycleInput, Wait
-from kueuelib.scheduler.preemption.guard import Judge
-from kueuelib.scheduler.preemption.policy import PolicyError
-from kueuelib.scheduler.preemption.victims import Preemption, Victim, home_of
+from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.check_rules import entries_of, passed_all, preempts_early
 from kueuelib.scheduler.quota.snapshot import Snapshot

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kueuelib.scheduler.preemption.candidates import Preemptor, allowed
-from kueuelib.scheduler.preemption.guard import Guard
-from kueuelib.scheduler.preemption.victims import MOST_NAMED, Path, Search, Victim
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor, allowed
+from kueuelib.scheduler.decide.preemption.guard import Guard
+from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Path, Search, Victim
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.bracket import Bracket

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kueuelib.scheduler.nomination import Entry
+from kueuelib.scheduler.decide.nomination import Entry
 from kueuelib.scheduler.ordering import EntryOrder
 from kueuelib.scheduler.quota.bracket import Bracket
 from kueuelib.scheduler.quota.node import QuotaNode

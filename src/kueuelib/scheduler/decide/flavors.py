@@ -30,10 +30,10 @@ from kueuelib.scheduler.blockers import (
     ResourceUncovered,
     UntoleratedTaint,
 )
+from kueuelib.scheduler.decide.preemption.candidates import Preemptor
+from kueuelib.scheduler.decide.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
-from kueuelib.scheduler.preemption.candidates import Preemptor
-from kueuelib.scheduler.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, added, in_flavors
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup

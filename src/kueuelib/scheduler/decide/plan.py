@@ -8,11 +8,11 @@ import attrs
 
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.decide.preemption.guard import PolicyFault
+from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
+from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
-from kueuelib.scheduler.preemption.guard import PolicyFault
-from kueuelib.scheduler.preemption.history import NOTHING, Past
-from kueuelib.scheduler.preemption.victims import Preemption
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings

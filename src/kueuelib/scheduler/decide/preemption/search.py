@@ -1,21 +1,25 @@
 """The search for a minimal set of victims (KEP-83 "Preemption", spec/scheduling 6.4).
 
-With fair sharing, shares decide who has to leave: `kueuelib.scheduler.preemption.fair`. Otherwise
-priorities and ownership do. A round then removes candidates in their order until the preemptor
-fits, and brings them back in the reverse order as long as it still fits. What remains is minimal:
-without any one of the victims the preemptor does not fit. One or two rounds are tried, with and
-without borrowing in the end.
-"""
+With fair sharing, shares decide who has to leave: `kueuelib.scheduler.decide.preemption.fair`.
+Otherwise priorities and ownership do. A round then removes candidates in their order until the
+preemptor fits, and brings them back in the reverse order as long as it still fits. What remains is
+minimal: without any one of the victims the preemptor does not fit. One or two rounds are tried,
+with and without borrowing in the end."""
 
 from __future__ import annotations
 
 import attrs
 
-from kueuelib.scheduler.preemption.candidates import Borrowing, Candidate, Candidates, Preemptor
-from kueuelib.scheduler.preemption.fair import find_fairly
-from kueuelib.scheduler.preemption.policy import PolicyError
-from kueuelib.scheduler.preemption.room import Room
-from kueuelib.scheduler.preemption.victims import MOST_NAMED, Search, Victim
+from kueuelib.scheduler.decide.preemption.candidates import (
+    Borrowing,
+    Candidate,
+    Candidates,
+    Preemptor,
+)
+from kueuelib.scheduler.decide.preemption.fair import find_fairly
+from kueuelib.scheduler.decide.preemption.room import Room
+from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Search, Victim
+from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 
