@@ -25,11 +25,11 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.pending.item import Aside, Place
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_cohort,

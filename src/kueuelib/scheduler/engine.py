@@ -23,7 +23,8 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
-from kueuelib.scheduler.facts import Facts
+from kueuelib.scheduler.facts.standing import Standing, Where
+from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.pending.item import Aside, Pending, Place, Progress, Requeue
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, holder_of
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
@@ -41,7 +42,6 @@ from kueuelib.scheduler.reasons import (
     Reason,
 )
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.standing import Standing, Where
 from kueuelib.scheduler.status import (
     LocalQueueStatus,
     QueueStatus,

@@ -13,6 +13,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, Wait, decide
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.reasons import (
     ChecksFailed,
     ClusterQueueInactive,
@@ -28,7 +29,6 @@ from kueuelib.scheduler.reasons import (
     PodsNotReady,
 )
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,

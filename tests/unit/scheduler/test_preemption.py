@@ -15,9 +15,9 @@ from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.decide.cycle import Wait, decide
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.standing import Where
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

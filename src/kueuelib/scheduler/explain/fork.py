@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.facts import Facts
-from kueuelib.scheduler.grouping import Grouping
+from kueuelib.scheduler.facts.grouping import Grouping
+from kueuelib.scheduler.facts.state import EffectsBuilder, State
+from kueuelib.scheduler.facts.table import Facts
+from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.queue import PendingQueue, ShapeGroup
 from kueuelib.scheduler.pending.queues import Queues
@@ -24,8 +26,6 @@ from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
-from kueuelib.scheduler.state import EffectsBuilder, State
-from kueuelib.scheduler.workload_facts import WorkloadFacts
 
 T = TypeVar("T")
 

@@ -27,9 +27,9 @@ from kueuelib.scheduler.explain.budget import (
 from kueuelib.scheduler.explain.changes import Change, Whole
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.world import World, difference
+from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
-from kueuelib.scheduler.standing import Where
 
 Usage = Mapping[str, Mapping[FlavorResource, int]]
 """What every ClusterQueue uses."""

@@ -4,7 +4,8 @@ With fair sharing, shares decide who has to leave: `kueuelib.scheduler.decide.pr
 Otherwise priorities and ownership do. A round then removes candidates in their order until the
 preemptor fits, and brings them back in the reverse order as long as it still fits. What remains is
 minimal: without any one of the victims the preemptor does not fit. One or two rounds are tried,
-with and without borrowing in the end."""
+with and without borrowing in the end.
+"""
 
 from __future__ import annotations
 

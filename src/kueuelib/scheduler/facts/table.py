@@ -1,6 +1,6 @@
 """Which fact changes what: the table of all events, and the facts about queues, flavors and checks.
 
-spec/scheduling 2.2 and 3.6; facts about workloads are in `kueuelib.scheduler.workload_facts`.
+spec/scheduling 2.2 and 3.6; facts about workloads are in `kueuelib.scheduler.facts.workloads`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects, Event
+from kueuelib.scheduler.facts.state import State
+from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.state import State
-from kueuelib.scheduler.workload_facts import WorkloadFacts
 
 
 class Facts:

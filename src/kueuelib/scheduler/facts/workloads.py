@@ -13,6 +13,8 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import NONE, Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
+from kueuelib.scheduler.facts.standing import Standing, Where
+from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
@@ -31,8 +33,6 @@ from kueuelib.scheduler.reasons import (
     LocalQueueStopped,
 )
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.standing import Standing, Where
-from kueuelib.scheduler.state import State
 
 
 class WorkloadFacts:

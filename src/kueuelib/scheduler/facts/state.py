@@ -10,7 +10,7 @@ from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects
-from kueuelib.scheduler.grouping import Grouping
+from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope, scope_of
 from kueuelib.scheduler.quota.amounts import FlavorResource
