@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol, Self
 
 import aiohttp
@@ -110,7 +112,7 @@ class Transport:
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-        timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - handed to aiohttp
+        timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - a deadline for the whole call
         verb: str = "",
     ) -> Response:
         """One call. It is sent once more only when the credentials turned out to be stale.
@@ -134,13 +136,14 @@ class Transport:
         started = time.monotonic()
         code, received, host = "<error>", 0, ""
         try:
-            lease = await self._send(method, path, params, body, content_type, accept, timeout)
-            response = lease.response
-            host = response.url.authority
-            try:
-                data = await _read(response)
-            finally:
-                await lease.release()
+            async with self._within(timeout, path):
+                lease = await self._send(method, path, params, body, content_type, accept)
+                response = lease.response
+                host = response.url.authority
+                try:
+                    data = await _read(response)
+                finally:
+                    await lease.release()
             code, received = str(response.status), len(data)
         finally:
             if self.observer is not None:
@@ -176,7 +179,8 @@ class Transport:
             TransportError: there was no answer in time.
         """
         query = [*params, ("watch", "true"), ("timeoutSeconds", str(max(int(timeout), 1)))]
-        lease = await self._send("GET", path, query, None, "", "application/json", None, watch=True)
+        async with self._within(REQUEST_TIMEOUT, path):
+            lease = await self._send("GET", path, query, None, "", "application/json", watch=True)
         response = lease.response
         try:
             await _check_watch(response)
@@ -206,6 +210,22 @@ class Transport:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @asynccontextmanager
+    async def _within(self, seconds: float, path: str) -> AsyncIterator[None]:
+        """A deadline for a call.
+
+        aiohttp has one of its own, but loses a cancellation that comes at the same moment.
+
+        Raises:
+            TransportError: the time is over.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            server = self._endpoint.url if self._endpoint else ""
+            raise TransportError(server + path, in_words(error)) from error
+
     async def _send(
         self,
         method: str,
@@ -214,7 +234,6 @@ class Transport:
         body: bytes | None,
         content_type: str,
         accept: str,
-        timeout: float | None,  # noqa: ASYNC109 - handed to aiohttp
         *,
         watch: bool = False,
     ) -> _Lease:
@@ -227,7 +246,7 @@ class Transport:
             sessions.join()
             try:
                 response = await self._open(
-                    session, endpoint, method, url, body, content_type, accept, timeout
+                    session, endpoint, method, url, body, content_type, accept
                 )
             except BaseException:
                 await sessions.leave()
@@ -254,26 +273,23 @@ class Transport:
         body: bytes | None,
         content_type: str,
         accept: str,
-        timeout: float | None,  # noqa: ASYNC109 - handed to aiohttp
     ) -> aiohttp.ClientResponse:
         headers = [("Accept", accept), ("User-Agent", self._user_agent), *endpoint.headers]
         if endpoint.authorization:
             headers.append(("Authorization", endpoint.authorization))
         if body is not None:
             headers.append(("Content-Type", content_type))
-        waiting = asyncio.timeout(REQUEST_TIMEOUT if timeout is None else None)
         try:
-            async with waiting:
-                return await session.request(
-                    method,
-                    url,
-                    data=payload(body),
-                    headers=headers,
-                    proxy=endpoint.proxy,
-                    server_hostname=endpoint.server_hostname,
-                    allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT),
-                )
+            return await session.request(
+                method,
+                url,
+                data=payload(body),
+                headers=headers,
+                proxy=endpoint.proxy,
+                server_hostname=endpoint.server_hostname,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            )
         except aiohttp.ClientSSLError as error:
             raise TransportError(str(url.origin()), in_words(error)) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

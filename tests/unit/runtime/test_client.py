@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import anyio
@@ -349,3 +350,28 @@ async def test_connections_are_closed_when_the_scope_around_them_is_cancelled(se
             scope.cancel()
     assert sessions.calls.closed
     assert sessions.watches.closed
+
+
+@pytest.mark.parametrize("call", ["get", "watch"])
+async def test_a_cancellation_at_the_moment_of_the_deadline_is_not_lost(serve, call, monkeypatch):
+    """As after a pause of the process: what was due meanwhile happens in one turn of the loop."""
+    monkeypatch.setattr("kueuelib.runtime.transport.REQUEST_TIMEOUT", 0.2)
+    arrived = asyncio.Event()
+
+    async def silent(_: web.Request) -> web.Response:
+        arrived.set()
+        await asyncio.sleep(60)
+        return web.Response()
+
+    async with Transport(Endpoint(url=await serve(silent))) as transport:
+        asking = (
+            transport.request("GET", "/version", timeout=0.2)
+            if call == "get"
+            else transport.watch("/version", timeout=60)
+        )
+        task = asyncio.create_task(asking)
+        await arrived.wait()
+        asyncio.get_running_loop().call_later(0.0, task.cancel)
+        time.sleep(0.4)
+        with pytest.raises(asyncio.CancelledError):
+            await task

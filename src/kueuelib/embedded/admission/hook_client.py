@@ -83,14 +83,18 @@ class HookClient:
         context = self._context(client.get("caBundle") or "")
         session = self._session_for(client, url)
         try:
-            async with session.post(
-                url,
-                data=orjson.dumps(body),
-                headers={"Content-Type": "application/json", "Accept": "application/json"},
-                ssl=context,
-                timeout=aiohttp.ClientTimeout(total=seconds),
-                allow_redirects=False,
-            ) as response:
+            # The deadline of aiohttp loses a cancellation that comes at the same moment.
+            async with (
+                asyncio.timeout(seconds),
+                session.post(
+                    url,
+                    data=orjson.dumps(body),
+                    headers={"Content-Type": "application/json", "Accept": "application/json"},
+                    ssl=context,
+                    timeout=aiohttp.ClientTimeout(total=None),
+                    allow_redirects=False,
+                ) as response,
+            ):
                 raw = await response.content.read(ANSWER_LIMIT + 1)
                 while not response.content.at_eof() and len(raw) <= ANSWER_LIMIT:
                     raw += await response.content.read(ANSWER_LIMIT)
