@@ -64,7 +64,9 @@ def _spec_and_status(obj: Obj) -> object:
 
 
 def _workload(obj: Obj) -> object:
-    return _spec_and_status(obj), labels_of(obj), annotations_of(obj)
+    """Admissions are for one generation of the spec, also when it changed back meanwhile."""
+    generation = obj["metadata"].get("generation")
+    return _spec_and_status(obj), labels_of(obj), annotations_of(obj), generation
 
 
 def _workload_event(obj: Obj) -> Event:

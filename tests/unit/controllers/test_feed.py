@@ -149,3 +149,18 @@ def test_namespaces_are_told_by_their_labels() -> None:
     space = {"metadata": {"name": "ns", "uid": "u", "labels": {"a": "b"}}}
     informer.tell(Delta(DeltaKind.ADDED, ObjectKey("", "ns"), None, space))
     assert engine.seen == [events.NamespaceSet("ns", {"a": "b"})]
+
+
+def test_a_workload_whose_spec_changed_back_is_told_with_its_new_generation() -> None:
+    engine, _, informer, _ = setup(sources.WORKLOADS)
+    old = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "ns", "uid": "u", "generation": 1},
+        "spec": {"podSets": []},
+    }
+    new = {**old, "metadata": {**old["metadata"], "generation": 3}}
+    key = ObjectKey("ns", "w")
+    informer.tell(Delta(DeltaKind.ADDED, key, None, old))
+    informer.tell(Delta(DeltaKind.UPDATED, key, old, new))
+    assert [event.workload.metadata.generation for event in engine.seen] == [1, 3]
