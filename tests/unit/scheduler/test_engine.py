@@ -229,6 +229,17 @@ def test_edited_workload_is_tried_again(cluster: Cluster) -> None:
     assert cluster.rest() == ["big"]
 
 
+def test_workload_that_changes_its_queue_counts_in_the_new_one_only(cluster: Cluster) -> None:
+    cluster.queue("a", 1)
+    cluster.queue("b", 1)
+    cluster.submit("w", "a", 2)
+    cluster.rest()
+    moved = make_workload("w", "b", {"gpu": 2})
+    effects = cluster.engine.observe(events.WorkloadSet(moved), cluster.now)
+    assert set(effects.local_queues) == {key("a"), key("b")}
+    assert set(effects.cluster_queues) == {"a", "b"}
+
+
 def test_finished_workload_wakes_its_cohort_only(cluster: Cluster) -> None:
     for name, cohort in (("a", "c"), ("b", "c"), ("x", "d")):
         cluster.queue(name, 1, cohort=cohort)

@@ -144,6 +144,7 @@ class WorkloadFacts:
             self._forget_workload(key)
             self._outside[key] = Standing(Where.FINISHED)
             return
+        self._note(key)  # the LocalQueue that it leaves, if it does
         self._workloads[key] = workload
         self._state.local_queue_of.put(key, ObjectKey(key.namespace, workload.spec.queue_name))
         self._state.in_namespace.put(key, key.namespace)
