@@ -250,7 +250,7 @@ class StormLoop(asyncio.BaseEventLoop):
 
     def resume(self, owner: Owner) -> None:
         """End the pause of a process: what became ready meanwhile runs."""
-        owner.paused = False
+        owner.paused, owner.woken_at = False, self.now
         held, owner.held = owner.held, []
         self._queue.extend(held)
 

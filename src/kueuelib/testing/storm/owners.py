@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import math
 import random
 from typing import Any
 
@@ -31,6 +32,7 @@ class Owner:
         alive: False once it was killed: nothing of it runs any more.
         paused: whether its callbacks are held back.
         held: what waits for the end of the pause, in the order in which it became ready.
+        woken_at: when its last pause ended, in seconds since the beginning of the world.
         rate: seconds of its clocks in one second of the world.
         offset: seconds by which its wall clock is ahead.
         chance: where its random numbers come from.
@@ -44,6 +46,7 @@ class Owner:
         self.alive = True
         self.paused = False
         self.held: list[asyncio.Handle] = []
+        self.woken_at = -math.inf
         self.rate = 1.0
         self.offset = 0.0
         self.chance = random.Random(0)

@@ -13,8 +13,10 @@ from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.storage import Change
+from kueuelib.errors import StopTimeout
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.manager import STOP_DEADLINE
 from kueuelib.runtime.transport import Transport
 from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
@@ -233,7 +235,8 @@ class World:
                 why = "stopped"
             except Exception as error:  # noqa: BLE001 - a program that ends is reported
                 why = f"{type(error).__name__}: {error}"
-                self.endings.append(f"{name}: {why}")
+                if not (isinstance(error, StopTimeout) and _overslept(running.owner, self.now)):
+                    self.endings.append(f"{name}: {why}")
             self.tell(f"{name} ended: {why}")
             await asyncio.sleep(RESPAWN_SECONDS)
 
@@ -427,6 +430,11 @@ class World:
 
     def _logged(self, line: str) -> None:
         self.tell(f"{OWNER.get().name}: {line}")
+
+
+def _overslept(owner: Owner, now: float) -> bool:
+    """Whether a process that had to stop may have missed its deadline because it was paused."""
+    return now - owner.woken_at <= STOP_DEADLINE
 
 
 async def _until_ready(world: World, running: Running, limit: float) -> None:
