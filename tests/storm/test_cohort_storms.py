@@ -99,20 +99,9 @@ def tree(draws, profile):
     )
 
 
-def is_whole(cluster):
-    """Whether users could set the tree right: they cannot while the webhook is away."""
-    found = {each["metadata"]["name"]: each["spec"] for each in cluster.objects(COHORTS)}
-    company, research = found.get("company", {}), found.get("research", {})
-    return (
-        research.get("parentName") == "company"
-        and "parentName" not in company
-        and company.get("resourceGroups") == quota("2")
-    )
-
-
 def every_job_has_run(cluster):
     """Quota that is there in the end is used."""
-    for job in cluster.objects("jobs.batch") if is_whole(cluster) else ():
+    for job in cluster.objects("jobs.batch"):
         conditions = job.get("status", {}).get("conditions", ())
         if not any(one["type"] == "Complete" and one["status"] == "True" for one in conditions):
             yield f"{job['metadata']['name']} is not complete"
@@ -120,11 +109,11 @@ def every_job_has_run(cluster):
 
 def what_is_shown_is_true(cluster):
     """The queue is active, and nobody borrows any more."""
-    for queue in cluster.objects(CLUSTER_QUEUES) if is_whole(cluster) else ():
+    for queue in cluster.objects(CLUSTER_QUEUES):
         conditions = queue.get("status", {}).get("conditions", ())
         if not any(one["type"] == "Active" and one["status"] == "True" for one in conditions):
             yield f"{queue['metadata']['name']} is not active"
-    for resource in (COHORTS, CLUSTER_QUEUES) if is_whole(cluster) else ():
+    for resource in (COHORTS, CLUSTER_QUEUES):
         for obj in cluster.objects(resource):
             if obj.get("status", {}).get("fairSharing") != {"weightedShare": 0}:
                 yield f"{obj['kind']} {obj['metadata']['name']} shows {obj.get('status')}"

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from dice import Dice, Family
 
-from kueuelib.errors import ApiError, Conflict, NotFound, ServerError
+from kueuelib.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError
 from kueuelib.testing.storm.users import Act, insist, meddle, perform, scenario
 from kueuelib.testing.storm.users.acts import ANSWER, VERBS
 from kueuelib.testing.storm.users.meddling import WAYS
@@ -112,6 +112,37 @@ async def test_a_user_who_insists_tries_again_while_the_server_fails(
 
     assert await insist(act("delete"), api, sleep) == outcome
     assert len(pauses) == failures
+
+
+async def restored(existing: bool, *failures: ApiError) -> tuple[str, list[str]]:
+    """The outcome of a user who insists on an object, and the calls, which fail in this order."""
+    waiting = list(failures)
+
+    class Failing(Memory):
+        async def _call(self, *call: Any) -> dict[str, Any]:
+            if call[0] == "create" and not waiting:
+                self.failure = AlreadyExists("it is there") if existing else None
+            else:
+                self.failure = waiting.pop(0) if waiting else None
+            return await super()._call(*call)
+
+    async def sleep(_seconds: float) -> None:
+        pass
+
+    api = Failing()
+    outcome = await insist(act("restore", {"metadata": {}, "spec": {}}), api, sleep)
+    return outcome, [call[0] for call in api.calls]
+
+
+async def test_what_is_restored_is_created_as_soon_as_the_webhook_is_back() -> None:
+    away = ServerError("the webhook is away")
+    assert await restored(False, away, away) == ("done", ["create", "create", "create"])
+
+
+async def test_what_is_there_is_changed_and_what_goes_meanwhile_is_created() -> None:
+    there, gone = AlreadyExists("it is there"), NotFound("it is gone")
+    assert await restored(True) == ("done", ["create", "patch"])
+    assert await restored(False, there, gone) == ("done", ["create", "patch", "create"])
 
 
 async def test_a_user_does_not_insist_on_what_is_refused() -> None:

@@ -27,6 +27,7 @@ from .plan import Plan, Report, tolerance
 from .settings import LEASE_SECONDS
 from .users import FAILING, Act, Api, insist, meddle
 from .users import perform as perform_act
+from .users.acts import RESTORE
 from .wire import Witness
 
 __all__ = ["LIMIT", "QUIET", "WATCHES", "LawBook", "Theatre", "storm"]
@@ -303,7 +304,7 @@ class _Run:
         for act in self._plan.scenario.calm:
             outcome = await insist(act, user, world.sleep)
             self._note(f"calm: {act.label}: {outcome}")
-            if outcome in FAILING:
+            if outcome in FAILING or (act.verb == RESTORE and outcome != "done"):
                 self._accuse("the storm itself works", act.label, outcome)
 
     async def _come_to_rest(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from kueuelib.errors import ApiError
+from kueuelib.errors import AlreadyExists, ApiError
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act
@@ -68,11 +68,13 @@ async def insist(act: Act, api: Api, sleep: Callable[[float], Awaitable[None]]) 
         sleep: waits for some seconds.
 
     Returns:
-        the outcome as `perform`; one of `FAILING` if no try succeeded.
+        the outcome as `perform`; one of `FAILING` if no try succeeded. An object may go between
+        the two calls that restore it, so that a restored object is tried again, too.
     """
+    again = FAILING | {"NotFound"} if act.verb == acts.RESTORE else FAILING
     for _ in range(TRIES):
         outcome = await perform(act, api)
-        if outcome not in FAILING:
+        if outcome not in again:
             break
         await sleep(PAUSE)
     return outcome
@@ -107,7 +109,7 @@ async def _restore(act: Act, api: Api) -> str:
     spec = {key: value for key, value in body["spec"].items() if value is not None}
     try:
         await api.create(act.resource, {**body, "spec": spec})
-    except ApiError:
+    except AlreadyExists:
         await api.patch(act.resource, act.namespace, act.name, {"spec": body["spec"]})
     return "done"
 
