@@ -9,6 +9,8 @@ from typing import Any
 import attrs
 import pytest
 
+from kueuelib.api import kueue
+from kueuelib.api.codec import decode
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import Workload
@@ -16,6 +18,7 @@ from kueuelib.machinery.learning import Scope
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Wait
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.item import Requeue
@@ -27,6 +30,8 @@ from kueuelib.testing.storm.inside.walk import found_in, names_in
 from kueuelib.workload.orders import OrderBook
 
 WORKLOADS = "workloads.kueue.x-k8s.io"
+API = "kueue.x-k8s.io/v1beta2"
+COHORTS = "cohorts.kueue.x-k8s.io"
 QUEUES = "clusterqueues.kueue.x-k8s.io"
 
 
@@ -149,6 +154,36 @@ def test_quota_that_the_engine_does_not_count_is_reported() -> None:
         },
     }
     assert laws_broken(Root(Engine()), {WORKLOADS: [held]}) == {"engine-equals-objects"}
+
+
+def node(name: str, kind: str, parent: str = "", nominal: int = 0) -> dict[str, Any]:
+    row = {"name": "cpu", "nominalQuota": str(nominal)}
+    flavors = [{"name": "main", "resources": [row]}]
+    spec = {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]}
+    above = {"cohortName" if kind == "ClusterQueue" else "parentName": parent} if parent else {}
+    return {**obj(name, ""), "apiVersion": API, "kind": kind, "spec": {**spec, **above}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "broken"),
+    [
+        ([node("top", "Cohort", nominal=2), node("low", "Cohort", "top")], False),
+        ([node("top", "Cohort", nominal=1), node("low", "Cohort", "top")], True),
+        ([node("top", "Cohort", nominal=2), node("low", "Cohort")], True),
+        ([node("top", "Cohort", "low", nominal=2), node("low", "Cohort", "top")], True),
+        ([node("top", "Cohort", nominal=2)], True),
+    ],
+)
+def test_a_tree_that_the_engine_knows_otherwise_is_reported(
+    stored: list[dict[str, Any]], *, broken: bool
+) -> None:
+    engine = Engine()
+    queue = node("queue", "ClusterQueue", "low", 1)
+    for cohort in (node("top", "Cohort", nominal=2), node("low", "Cohort", "top")):
+        engine.observe(events.CohortChanged(decode(kueue.Cohort, cohort)), 0.0)
+    engine.observe(events.ClusterQueueSet(decode(kueue.ClusterQueue, queue)), 0.0)
+    expected = {"engine-trees-equal-objects"} if broken else set()
+    assert laws_broken(Root(engine), {QUEUES: [queue], COHORTS: stored}) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kueuelib.testing.storm.laws import Laws, Tolerance, Violation
 KUEUE = "kueue.x-k8s.io"
 WORKLOADS = f"workloads.{KUEUE}"
 CLUSTER_QUEUES = f"clusterqueues.{KUEUE}"
+COHORTS = f"cohorts.{KUEUE}"
 LOCAL_QUEUES = f"localqueues.{KUEUE}"
 FLAVORS = f"resourceflavors.{KUEUE}"
 CHECKS = f"admissionchecks.{KUEUE}"
@@ -118,6 +119,14 @@ def cluster_queue(
     return thing(name, "", spec=raw, status=status or {})
 
 
+def cohort(
+    name: str, *flavors: Obj, parent: str = "", status: Obj | None = None, **spec: Any
+) -> Obj:
+    groups = [{"coveredResources": ["cpu"], "flavors": list(flavors)}] if flavors else []
+    above = {"parentName": parent} if parent else {}
+    return thing(name, "", spec={"resourceGroups": groups, **above, **spec}, status=status or {})
+
+
 def local_queue(name: str = "team", queue: str = "cq", **status: Any) -> Obj:
     return thing(name, spec={"clusterQueue": queue}, status=status)
 
@@ -187,6 +196,7 @@ def judged(**objects: list[Obj]) -> list[Violation]:
         "workloads": WORKLOADS,
         "queues": CLUSTER_QUEUES,
         "local_queues": LOCAL_QUEUES,
+        "cohorts": COHORTS,
         "flavors": FLAVORS,
         "checks": CHECKS,
         "jobs": JOBS,

@@ -8,6 +8,7 @@ import pytest
 from histories import (
     ADMITTED,
     cluster_queue,
+    cohort,
     conditions,
     job,
     leaving,
@@ -45,6 +46,7 @@ def counts(reserving: int = 0, admitted: int = 0, pending: int = 0, **status: An
         "reservingWorkloads": reserving,
         "admittedWorkloads": admitted,
         "pendingWorkloads": pending,
+        "conditions": conditions(Active=True),
         **status,
     }
 
@@ -108,6 +110,33 @@ def test_a_quiet_cluster_breaks_nothing() -> None:
 FINISHED = workload(owner(job()), **ADMITTED, Finished=True)
 COMPLETE = with_status(job(suspend=False), conditions=conditions(Complete=True))
 GROUPED = {"name": "grp", "group": True, "cpu": 2}
+
+INACTIVE = counts() | {"conditions": conditions(Active=False)}
+
+
+def shared(share: int) -> Obj:
+    return {"fairSharing": {"weightedShare": share}}
+
+
+def borrowing(shown: int, **weight: Any) -> dict[str, list[Obj]]:
+    """A queue without quota uses 2 CPUs of the 8 of its tree, whose middle lends 3 of its 5."""
+    used = usage(2, 2, borrowed=2)
+    return running() | {
+        "jobs": [job(suspend=False)],
+        "workloads": [workload(owner(job()), cpu=2, **ADMITTED)],
+        "queues": [
+            cluster_queue(
+                nominal=0, cohort="low", status=counts(1, 1, **used, **shared(shown)), **weight
+            )
+        ],
+        "local_queues": [local_queue(**counts(1, 1, **used))],
+        "cohorts": [
+            cohort("low", parent="top", status=shared(250)),
+            cohort("middle", quota(5, lendingLimit=3), parent="top", status=shared(0)),
+            cohort("top", quota(5), status=shared(0)),
+        ],
+    }
+
 
 WRONG: list[tuple[str, dict[str, list[Obj]]]] = [
     ("admitted-runs", running() | {"jobs": [job()]}),
@@ -216,6 +245,16 @@ WRONG: list[tuple[str, dict[str, list[Obj]]]] = [
         running() | {"local_queues": [local_queue(**counts(1, 1, **usage(0, 1)))]},
     ),
     ("admissible-runs", waiting(cpu=4)),
+    ("queues-say-if-they-admit", world() | {"flavors": []}),
+    ("queues-say-if-they-admit", world(queues=[cluster_queue(status=INACTIVE)])),
+    (
+        "queues-say-if-they-admit",
+        world(
+            queues=[cluster_queue(cohort="left", status=counts())],
+            cohorts=[cohort("left", parent="right"), cohort("right", parent="left")],
+        ),
+    ),
+    ("shares-are-right", borrowing(shown=99)),
 ]
 
 
@@ -242,6 +281,23 @@ def test_an_evicted_pod_of_a_group_may_stay_until_it_is_replaced() -> None:
         "annotations": {"kueue.x-k8s.io/is-group-workload": "true"},
     }
     assert "no-leaked-finalizers" not in names(world(pods=members, workloads=[parent]))
+
+
+@pytest.mark.parametrize(
+    ("weight", "shown"), [("1", 250), ("0.3", 834), ("2", 125), (0, 2**63 - 1)]
+)
+def test_a_share_is_what_is_borrowed_by_weight(weight: Any, shown: int) -> None:
+    assert judged(borrowing(shown, fairSharing={"weight": weight})) == []
+    assert names(borrowing(shown + 2, fairSharing={"weight": weight})) == {"shares-are-right"}
+
+
+def test_shares_are_shown_everywhere_or_nowhere() -> None:
+    stored = borrowing(250)
+    del stored["cohorts"][0]["status"]["fairSharing"]
+    assert names(stored) == {"shares-are-right"}
+    for obj in (*stored["queues"], *stored["cohorts"]):
+        obj["status"].pop("fairSharing", None)
+    assert judged(stored) == []
 
 
 # ---- the oracle
@@ -321,7 +377,7 @@ def test_only_the_head_of_a_strict_queue_has_to_be_admitted() -> None:
     assert [one.object for one in found] == ["workloads.kueue.x-k8s.io ns/one"]
 
 
-def cohort(*, nominal: int = 2, **own: Any) -> list[Obj]:
+def members(*, nominal: int = 2, **own: Any) -> list[Obj]:
     return [
         cluster_queue("cq", quota(nominal, **own.pop("limits", {})), cohort="all", **own),
         cluster_queue("other", quota(4), cohort="all"),
@@ -340,13 +396,13 @@ def cohort(*, nominal: int = 2, **own: Any) -> list[Obj]:
 def test_what_is_borrowed_counts_as_free_if_nobody_else_waits(
     cpu: int, limits: dict[str, int], waits: bool
 ) -> None:
-    assert about_admission(waiting(cpu, queues=cohort(limits=limits))) is waits
+    assert about_admission(waiting(cpu, queues=members(limits=limits))) is waits
 
 
 def test_a_head_of_another_queue_may_hold_back_what_could_be_borrowed() -> None:
     blocked = workload(name="blocked", cpu=9, local="others", **WAITS)
-    assert not about_admission(waiting(6, queues=cohort(), others=(blocked,)))
-    assert about_admission(waiting(2, queues=cohort(), others=(blocked,)))
+    assert not about_admission(waiting(6, queues=members(), others=(blocked,)))
+    assert about_admission(waiting(2, queues=members(), others=(blocked,)))
 
 
 @pytest.mark.parametrize(
@@ -367,6 +423,6 @@ def test_a_lower_priority_does_not_keep_a_higher_one_waiting(
     [(2, "Any", True), (3, "Any", False), (2, "LowerPriority", False), (2, "Never", False)],
 )
 def test_the_own_quota_can_be_reclaimed(cpu: int, reclaim: str, waits: bool) -> None:
-    queues = cohort(preemption={"reclaimWithinCohort": reclaim})
+    queues = members(preemption={"reclaimWithinCohort": reclaim})
     stored = waiting(cpu, queues=queues, others=(held("h", 6, "other"),))
     assert about_admission(stored) is waits

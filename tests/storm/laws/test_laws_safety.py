@@ -9,6 +9,7 @@ from histories import (
     ADMITTED,
     CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     EVENTS,
     JOBS,
     LEASES,
@@ -17,6 +18,7 @@ from histories import (
     WORKLOADS,
     Story,
     cluster_queue,
+    cohort,
     conditions,
     job,
     lease,
@@ -30,6 +32,7 @@ from histories import (
     workload,
 )
 
+from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.laws import LAWS
 from kueuelib.testing.storm.laws.law import COMMIT
 
@@ -279,6 +282,18 @@ def admitted_before_the_victims_have_left(story: Story) -> None:
         story.put(WORKLOADS, ready)
 
 
+CYCLE = (cohort("left", parent="right"), cohort("right", parent="left"))
+
+
+@breaks("no-quota-in-a-cycle")
+def quota_below_a_cycle(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(CLUSTER_QUEUES, cluster_queue(cohort="left"), "user")
+    for one in CYCLE:
+        story.put(COHORTS, one, "user")
+    story.put(WORKLOADS, workload(mine, QuotaReserved=True))
+
+
 @breaks("usage-is-what-pods-request")
 def quota_for_one_pod_of_two(story: Story) -> None:
     found = workload(story.submit(job()), cpu=2, QuotaReserved=True)
@@ -445,6 +460,57 @@ def test_a_quota_cut_excuses_what_was_decided_before(seconds: float, broken: boo
     story.put(CLUSTER_QUEUES, cluster_queue(nominal=1), "user", after=100)
     story.put(WORKLOADS, workload(mine, cpu=2, **ADMITTED), after=seconds)
     assert ("quota-not-exceeded" in story.names) is broken
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(20, False), (40, True)])
+def test_a_cycle_excuses_what_was_decided_before(seconds: float, broken: bool) -> None:
+    story = Story(lag=30)
+    mine = story.submit(job())
+    story.put(CLUSTER_QUEUES, cluster_queue(cohort="left"), "user")
+    for one in CYCLE:
+        story.put(COHORTS, one, "user", after=100)
+    story.put(WORKLOADS, workload(mine, **ADMITTED), after=seconds)
+    assert ("no-quota-in-a-cycle" in story.names) is broken
+
+
+@pytest.mark.parametrize("change", [quota(1), None])
+def test_a_change_of_a_cohort_excuses_what_was_decided_before(change: Obj | None) -> None:
+    story = Story(lag=30)
+    mine = story.submit(job())
+    story.put(CLUSTER_QUEUES, cluster_queue(nominal=0, cohort="all"), "user")
+    story.put(COHORTS, cohort("all", quota(4)), "user", after=100)
+    if change is None:
+        story.drop(COHORTS, cohort("all"), "user", after=100)
+    else:
+        story.put(COHORTS, cohort("all", change), "user", after=100)
+    story.put(WORKLOADS, workload(mine, cpu=2, **ADMITTED), after=20)
+    assert story.broken == []
+    story.put(WORKLOADS, workload(mine, name="wl2", cpu=2, **ADMITTED), after=40)
+    assert "quota-not-exceeded" in story.names
+
+
+@pytest.mark.parametrize(
+    ("middle", "sibling", "most"),
+    [
+        (quota(0), {}, 6),
+        (quota(0, borrowingLimit=2), {}, 3),
+        (quota(1, borrowingLimit=2), {}, 4),
+        (quota(0), {"lendingLimit": 1}, 4),
+        (quota(0), {"lendingLimit": 0}, 3),
+    ],
+)
+def test_a_node_takes_no_more_from_its_parent_than_limits_permit(
+    middle: Obj, sibling: dict[str, int], most: int
+) -> None:
+    """A queue of 1 CPU below a Cohort, whose parent owns 2 and has a Cohort of 3 beside it."""
+    for cpu in (most, most + 1):
+        story = Story()
+        story.put(COHORTS, cohort("top", quota(2)), "user")
+        story.put(COHORTS, cohort("middle", middle, parent="top"), "user")
+        story.put(COHORTS, cohort("sibling", quota(3, **sibling), parent="top"), "user")
+        story.put(CLUSTER_QUEUES, cluster_queue(nominal=1, cohort="middle"), "user")
+        story.put(WORKLOADS, workload(story.submit(job()), cpu=cpu, **ADMITTED))
+        assert ("quota-not-exceeded" in story.names) is (cpu > most), story.broken
 
 
 def test_the_job_of_another_uid_is_no_excuse_however_late() -> None:

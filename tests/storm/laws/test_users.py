@@ -11,10 +11,11 @@ import pytest
 from dice import Dice, Family
 
 from kueuelib.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError
-from kueuelib.testing.storm.users import Act, insist, meddle, perform, scenario
+from kueuelib.testing.storm.users import Act, Scenario, insist, meddle, perform, scenario
 from kueuelib.testing.storm.users.acts import ANSWER, VERBS
 from kueuelib.testing.storm.users.meddling import WAYS
 from kueuelib.testing.storm.users.performing import TRIES
+from kueuelib.testing.storm.users.queues import COHORTS
 
 SEEDS = range(60)
 
@@ -64,6 +65,54 @@ def test_a_scenario_is_well_formed(seed: int) -> None:
     assert json.loads(json.dumps(attrs.asdict(found))) == json.loads(
         json.dumps(attrs.asdict(scenario(Dice(seed), Family())))
     )
+
+
+def treed() -> list[Scenario]:
+    found = [scenario(Dice(seed), Family()) for seed in range(120)]
+    return [one for one in found if one.resources]
+
+
+def test_a_quarter_of_the_scenarios_has_trees_and_half_of_these_share_fairly() -> None:
+    found = treed()
+    assert 20 <= len(found) <= 40
+    assert 0.3 <= sum(bool(one.settings) for one in found) / len(found) <= 0.7
+
+
+def test_users_change_trees_in_every_way() -> None:
+    every = [act for one in treed() for act in one.acts if act.resource == COHORTS]
+    fields = {field for act in every if act.verb == "patch" for field in (act.body or {})["spec"]}
+    assert fields == {"parentName", "resourceGroups", "fairSharing"}
+    assert {act.verb for act in every} == {"patch", "delete", "create"}
+
+
+def test_cycles_are_closed_and_what_was_done_to_a_tree_is_undone_in_the_calm() -> None:
+    closed = 0
+    for one in treed():
+        made = {act.name: act for act in one.setup if act.resource == COHORTS}
+        calm = {act.name: act for act in one.calm if act.resource == COHORTS}
+        assert made.keys() == calm.keys()
+        for name, act in calm.items():
+            assert act.body is not None
+            assert act.body["spec"].keys() == {"parentName", "resourceGroups", "fairSharing"}
+            kept = {key: value for key, value in act.body["spec"].items() if value is not None}
+            assert {**act.body, "spec": kept} == made[name].body
+        parents = {name: _parent(act) for name, act in made.items()}
+        for act in one.acts:
+            if act.resource == COHORTS and act.verb == "patch" and _parent(act):
+                closed += _endless({**parents, act.name: _parent(act)}, act.name)
+    assert closed > 10
+
+
+def _parent(act: Act) -> str:
+    return (act.body or {})["spec"].get("parentName") or ""
+
+
+def _endless(parents: dict[str, str], name: str) -> bool:
+    seen: set[str] = set()
+    while name and name not in seen:
+        seen.add(name)
+        name = parents.get(name, "")
+    return bool(name)
 
 
 def test_a_scenario_without_hostile_users_has_submissions_and_approvals_only() -> None:

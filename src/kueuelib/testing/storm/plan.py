@@ -86,12 +86,14 @@ def plan_of(
     """
     family = PROFILES[profile]
     draws = Draws(seed)
-    drawn = weather(draws.stream("weather"), family, resources=resources, replicas=replicas)
+    acts = users(draws.stream("users"), family)
+    focus = (*resources, *acts.resources)
+    drawn = weather(draws.stream("weather"), family, resources=focus, replicas=replicas)
     return Plan(
         seed=seed,
         profile=family,
         weather=drawn,
-        scenario=users(draws.stream("users"), family),
+        scenario=acts,
         disasters=disasters(draws.stream("disasters"), drawn),
         only=only,
         fifo=fifo,

@@ -138,6 +138,8 @@ def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[Re
             replicas=trial.replicas,
         )
         world.reseed(plan.seed, plan.disorder)
+        if plan.scenario.settings and trial.variant is not None:
+            world.run(world.replace_program(trial.variant(plan.scenario.settings)))
         laws = trial.laws(world.objects, tolerance(plan.weather))
         report: Report = world.run(
             storm(

@@ -14,6 +14,7 @@ from .laws import Laws, Tolerance
 from .profiles import RESOURCES, Profile
 from .program import Program
 from .run import LIMIT, WATCHES, LawBook
+from .settings import CONFIGURATION
 from .users import Scenario, scenario
 from .warm import warm_up
 
@@ -39,6 +40,7 @@ class Trial:
         limit: Seconds of calm within which everything has to be right.
         replicas: The largest number of managers.
         conduct: Whether the calls of managers have to keep the laws of the bundled manager.
+        variant: The program with further settings, which a scenario may ask for.
         prepare: Done once in the booted world, of which each storm gets a copy.
     """
 
@@ -50,7 +52,12 @@ class Trial:
     limit: float = WATCHES
     replicas: int = 2
     conduct: bool = False
+    variant: Callable[[Mapping[str, Any]], Program] | None = None
     prepare: Callable[[World], Coroutine[Any, Any, None]] | None = None
+
+
+def _with(settings: Mapping[str, Any]) -> Program:
+    return BundledManager({**CONFIGURATION, **settings})
 
 
 def _laws(objects: Objects, tolerance: Tolerance) -> LawBook:
@@ -65,6 +72,7 @@ BUNDLED: Final = Trial(
     resources=RESOURCES,
     limit=LIMIT,
     conduct=True,
+    variant=_with,
     prepare=warm_up,
 )
 """The bundled manager, hostile users of queues, and the laws of queueing."""

@@ -301,6 +301,14 @@ class World:
         self.kill(name)
         return bool(done)
 
+    async def replace_program(self, program: Program) -> None:
+        """Stop every manager, and start it with another program."""
+        self.program = program
+        for name in tuple(self.managers):
+            await self.stop_manager(name)
+            await self.start_manager(name)
+            await self.ready(name)
+
     async def restart_server(self, *, history: bool, down: float = 0.5) -> None:
         """Break all connections of the server, and take none for a while.
 

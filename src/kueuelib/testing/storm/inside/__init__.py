@@ -15,6 +15,7 @@ from kueuelib.testing.storm.laws.law import REST, Law, Violation
 
 from .knowledge import caches_are_fresh, engine_is_right, nothing_is_assumed
 from .leaks import ALLOWED, gone_of, leaks
+from .trees import trees_are_right
 from .walk import Found, found_in
 
 __all__ = ["ALLOWED", "INSIDE_LAWS", "judge"]
@@ -26,6 +27,7 @@ Check = Callable[[Sequence[Found], Objects], Iterator[tuple[str, str]]]
 _CHECKS: Final[Mapping[str, Check]] = {
     "caches-equal-a-fresh-list": caches_are_fresh,
     "engine-equals-objects": engine_is_right,
+    "engine-trees-equal-objects": trees_are_right,
     "nothing-is-assumed-at-rest": nothing_is_assumed,
 }
 _LEAKS: Final = Law("no-leaks", REST, "No container of a manager keeps a name of what is gone.")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
+import attrs
+
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.laws.amounts import (
     ZERO,
@@ -21,8 +23,9 @@ from kueuelib.testing.storm.laws.amounts import (
     reclaimed,
     usage_of,
 )
+from kueuelib.testing.storm.laws.ledger import Ledger
 from kueuelib.testing.storm.laws.quota_law import preempts_late
-from kueuelib.testing.storm.laws.quotas import Ledger, Pair, Queue
+from kueuelib.testing.storm.laws.quotas import Node, Pair
 from kueuelib.testing.storm.laws.reading import (
     WORKLOADS,
     condition,
@@ -121,7 +124,7 @@ def _times(workload: Obj) -> tuple[float, float]:
 # ---- what it needs
 
 
-def _need(workload: Obj, queue: Queue) -> Need | None:
+def _need(workload: Obj, queue: Node) -> Need | None:
     """What its pod sets ask for; None if that, or the choice of flavors, is not certain."""
     done = reclaimed(workload)
     found: Need = []
@@ -143,7 +146,7 @@ def _need(workload: Obj, queue: Queue) -> Need | None:
     return found
 
 
-def _groups(queue: Queue) -> list[tuple[list[str], list[str]]]:
+def _groups(queue: Node) -> list[tuple[list[str], list[str]]]:
     """Resources and flavors of each resource group, for a resource is in one group only."""
     flavors: dict[str, list[str]] = {}
     for flavor, resource in queue.quotas:
@@ -154,7 +157,7 @@ def _groups(queue: Queue) -> list[tuple[list[str], list[str]]]:
     return [(resources, list(names)) for names, resources in found.items()]
 
 
-def _fits(need: Need, queue: Queue, room: Room) -> bool:
+def _fits(need: Need, queue: Node, room: Room) -> bool:
     """Whether every pod set finds a flavor."""
     taken: Usage = {}
     for asked in need:
@@ -179,8 +182,8 @@ def _no_room(_pair: Pair) -> Fraction:
     return Fraction(-1)
 
 
-def _free_room(rest: Rest, queue: Queue) -> Room:
-    """What is free now, less what the heads of other queues of the cohort may hold back."""
+def _free_room(rest: Rest, queue: Node) -> Room:
+    """What is free now, less what the heads of other queues of the tree may hold back."""
     ledger = rest.ledger
     if _alone(rest, queue):
         return lambda pair: ledger.free(queue, pair)
@@ -192,8 +195,9 @@ def _free_room(rest: Rest, queue: Queue) -> Room:
 def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
     """What is free once all that surely may be preempted has left.
 
-    Own Workloads of lower priority leave. With `reclaimWithinCohort: Any` nobody in the cohort
-    keeps anything beyond its nominal quota, so all of the own nominal quota can be had.
+    Own Workloads of lower priority leave. With `reclaimWithinCohort: Any` nobody in the tree keeps
+    anything beyond its nominal quota, so all of the own nominal quota can be had. That is certain
+    only if it suffices while the own Workloads stay: beyond it, shares decide who leaves.
     """
     queue = rest.ledger.queues[name(raw)]
     members = [rest.queues[one.name] for one in rest.ledger.members(queue)]
@@ -212,29 +216,23 @@ def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
     usage = {key: dict(amounts) for key, amounts in rest.ledger.usage.items()}
     for one in victims:
         add(usage[queue.name], usage_of(one), -1)
-    after = Ledger(rest.ledger.queues, usage)
-
-    def own(pair: Pair) -> Fraction:
-        return queue.quota(pair).nominal - after.used(queue, pair)
-
-    if queue.cohort and policy.get("reclaimWithinCohort") == "Any":
-        return own
-    if victims and not queue.cohort:
-        return own
+    after = attrs.evolve(rest.ledger, usage=usage)
     if victims and _nobody_borrows(rest.ledger, queue):
-        return own
+        return lambda pair: queue.quota(pair).nominal - after.used(queue, pair)
+    if queue.parent and policy.get("reclaimWithinCohort") == "Any":
+        return lambda pair: queue.quota(pair).nominal - rest.ledger.used(queue, pair)
     return _no_room
 
 
-def _alone(rest: Rest, queue: Queue) -> bool:
-    """Whether nobody waits in another queue of the cohort and holds quota back."""
+def _alone(rest: Rest, queue: Node) -> bool:
+    """Whether nobody waits in another queue of the tree and holds quota back."""
     members = {one.name for one in rest.ledger.members(queue)} - {queue.name}
     waiting = [rest.queue(other) for other in rest.pending()]
     return not any(found is not None and name(found) in members for found in waiting)
 
 
-def _nobody_borrows(ledger: Ledger, queue: Queue) -> bool:
-    """Whether every other queue of the cohort stays within its nominal quota."""
+def _nobody_borrows(ledger: Ledger, queue: Node) -> bool:
+    """Whether every other queue of the tree stays within its nominal quota."""
     return all(
         used <= one.quota(pair).nominal
         for one in ledger.members(queue)

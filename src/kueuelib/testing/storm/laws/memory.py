@@ -9,9 +9,12 @@ import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.law import Tolerance
+from kueuelib.testing.storm.laws.ledger import Ledger
+from kueuelib.testing.storm.laws.quotas import cohort_of_raw, queue_of_raw
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     FLAVORS,
     JOBS,
     LEASES,
@@ -27,6 +30,7 @@ from kueuelib.testing.storm.laws.reading import (
     job_end,
     leaving,
     may_run,
+    name,
     reserving,
     spec,
     status,
@@ -106,14 +110,15 @@ class Memory:
         admissions: by the subject of `reading.subject_of`.
         by_owner: live Workloads by the UID of their controller.
         reserved_by: who wrote the reservation of a Workload that holds one, and when, by UID.
-        cut: when the quota of a ClusterQueue or cohort may last have shrunk. Keys are
-            `queue:NAME`, `cohort:NAME`, and `all` for changes of flavors and checks.
+        cut: when the quota of a ClusterQueue or Cohort may last have shrunk, or their tree
+            changed. Keys are `queue:NAME`, `cohort:NAME`, and `all` for changes of flavors and
+            checks.
         required: when the checks that a ClusterQueue requires last changed, by name.
         terms: the leader by Lease.
         leaderless: when a Lease was given up, by Lease.
         renewed: when a Lease was written last, by Lease.
         busy: since when pods of a job, or a pod, have been running, by UID.
-        turns: changes of queues, flavors and checks by users.
+        turns: changes of queues, Cohorts, flavors and checks by users.
         budgets: steps of managers since a Workload last reserved quota, by subject.
         changed: when the spec of a Workload or a queue changed, or its deletion was requested.
         recent: instants of recent commits of managers by object.
@@ -147,6 +152,12 @@ class Memory:
         """All stored objects of a kind."""
         return list(self.objects[resource].values())
 
+    def ledger(self) -> Ledger:
+        """All ClusterQueues and Cohorts as they are stored, without usage."""
+        queues = {name(raw): queue_of_raw(raw) for raw in self.all(CLUSTER_QUEUES)}
+        cohorts = {name(raw): cohort_of_raw(raw) for raw in self.all(COHORTS)}
+        return Ledger(queues, {}, cohorts)
+
     def within_lag(self, then: float, now: float) -> bool:
         """Whether a decision made before `then` may still be committed `now`."""
         lag = self.tolerance.lag
@@ -178,9 +189,11 @@ class Memory:
             self._learn_activity(commit)
         elif resource == CLUSTER_QUEUES:
             self._learn_queue(commit)
+        elif resource == COHORTS:
+            self._learn_quota(commit, "cohort", "parentName")
         elif resource == LEASES and ours:
             self._learn_lease(commit)
-        if not ours and resource in (CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS, CHECKS):
+        if not ours and resource in (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, CHECKS):
             self.turns += 1
             if resource in (FLAVORS, CHECKS):
                 self.cut["all"] = commit.at
@@ -253,17 +266,20 @@ class Memory:
             self.busy.setdefault(identity, commit.at)
 
     def _learn_queue(self, commit: Commit) -> None:
+        self._learn_quota(commit, "queue", "cohortName")
         before, after = spec(commit.old or {}), spec(commit.new or {})
-        if before == after:
-            return
-        parts = ("resourceGroups", "cohortName")
-        if commit.old is None or any(before.get(part) != after.get(part) for part in parts):
-            self.cut[f"queue:{commit.name}"] = commit.at
-            for state in (before, after):
-                if cohort := state.get("cohortName"):
-                    self.cut[f"cohort:{cohort}"] = commit.at
         if before.get("admissionChecksStrategy") != after.get("admissionChecksStrategy"):
             self.required[commit.name] = commit.at
+
+    def _learn_quota(self, commit: Commit, kind: str, parent: str) -> None:
+        before, after = spec(commit.old or {}), spec(commit.new or {})
+        same = all(before.get(part) == after.get(part) for part in ("resourceGroups", parent))
+        if same and commit.old is not None and commit.new is not None:
+            return
+        self.cut[f"{kind}:{commit.name}"] = commit.at
+        for state in (before, after):
+            if cohort := state.get(parent):
+                self.cut[f"cohort:{cohort}"] = commit.at
 
     def _learn_lease(self, commit: Commit) -> None:
         key = (commit.namespace, commit.name)

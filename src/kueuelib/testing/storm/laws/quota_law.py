@@ -1,13 +1,16 @@
-"""The law about quota: no reservation that is written exceeds it."""
+"""Laws about quota: no reservation that is written exceeds it, and none is made in a cycle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.amounts import usage_of
+from kueuelib.testing.storm.laws.ledger import Ledger
 from kueuelib.testing.storm.laws.memory import Memory, is_manager
-from kueuelib.testing.storm.laws.quotas import Ledger, Queue, queue_of_raw, usage_by_queue
+from kueuelib.testing.storm.laws.quotas import Node, usage_by_queue
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -35,37 +38,51 @@ def quota_not_exceeded(memory: Memory, commit: Commit) -> Iterator[str]:
     old, new = commit.old, commit.new
     if new is None or not is_manager(commit.actor) or not reserving(new):
         return
-    queues = {name(raw): queue_of_raw(raw) for raw in memory.all(CLUSTER_QUEUES)}
-    queue = queues.get(queue_of(new))
-    if queue is None:
+    ledger = memory.ledger()
+    queue = ledger.queues.get(queue_of(new))
+    if queue is None or ledger.endless(queue):
         return
-    members = Ledger(queues, {}).members(queue)
+    members = ledger.members(queue)
     checks = memory.all(CHECKS)
     late = any(preempts_late(memory.get(CLUSTER_QUEUES, "", one.name), checks) for one in members)
     counts = admitted if late else reserving
     if not counts(new) or counts(old):
         return
     holders = [workload for workload in memory.all(WORKLOADS) if counts(workload)]
-    if not _has_excess(queues, queue, holders, new) or _cut(memory, commit, members):
+    if not _has_excess(ledger, queue, holders, new) or _cut(memory, commit, ledger, members):
         return
     if late and any(_writer(memory, commit, one) != commit.actor for one in holders):
         return  # it is known who reserved, but not who admitted, and when
     known = [one for one in holders if one is new or not _news(memory, commit, one)]
-    yield from _excess(queues, queue, known, new)
+    yield from _excess(ledger, queue, known, new)
 
 
-def _excess(queues: dict[str, Queue], queue: Queue, holders: list[Obj], new: Obj) -> Iterator[str]:
-    return Ledger(queues, usage_by_queue(holders)).excess(queue, usage_of(new))
+def no_quota_in_a_cycle(memory: Memory, commit: Commit) -> Iterator[str]:
+    """Nothing reserves quota while the parents of its Cohort form a cycle."""
+    old, new = commit.old, commit.new
+    if new is None or not is_manager(commit.actor) or not reserving(new) or reserving(old):
+        return
+    ledger = memory.ledger()
+    queue = ledger.queues.get(queue_of(new))
+    if queue is None or not ledger.endless(queue) or _cut(memory, commit, ledger, [queue]):
+        return
+    way = " -> ".join(cohort.name for cohort in ledger.chain(queue))
+    yield f"it reserved quota of {queue.name}, above which the Cohorts form a cycle: {way}"
 
 
-def _has_excess(queues: dict[str, Queue], queue: Queue, holders: list[Obj], new: Obj) -> bool:
-    return next(_excess(queues, queue, holders, new), None) is not None
+def _excess(ledger: Ledger, queue: Node, holders: list[Obj], new: Obj) -> Iterator[str]:
+    used = attrs.evolve(ledger, usage=usage_by_queue(holders))
+    return used.excess(queue, usage_of(new))
 
 
-def _cut(memory: Memory, commit: Commit, members: list[Queue]) -> bool:
-    """Whether quota was cut, and the writer could not know it yet."""
+def _has_excess(ledger: Ledger, queue: Node, holders: list[Obj], new: Obj) -> bool:
+    return next(_excess(ledger, queue, holders, new), None) is not None
+
+
+def _cut(memory: Memory, commit: Commit, ledger: Ledger, members: list[Node]) -> bool:
+    """Whether quota was cut or the tree changed, and the writer could not know it yet."""
     causes = {"all", *(f"queue:{one.name}" for one in members)}
-    causes |= {f"cohort:{one.cohort}" for one in members if one.cohort}
+    causes |= {f"cohort:{cohort.name}" for one in members for cohort in ledger.chain(one)}
     cuts = [memory.cut[cause] for cause in causes if cause in memory.cut]
     return any(memory.within_lag(cut, commit.at) for cut in cuts)
 

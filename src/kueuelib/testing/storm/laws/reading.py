@@ -9,6 +9,7 @@ from kueuelib.testing.storm.history import Obj
 WORKLOADS = "workloads.kueue.x-k8s.io"
 CLUSTER_QUEUES = "clusterqueues.kueue.x-k8s.io"
 LOCAL_QUEUES = "localqueues.kueue.x-k8s.io"
+COHORTS = "cohorts.kueue.x-k8s.io"
 FLAVORS = "resourceflavors.kueue.x-k8s.io"
 CHECKS = "admissionchecks.kueue.x-k8s.io"
 JOBS = "jobs.batch"

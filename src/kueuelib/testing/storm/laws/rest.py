@@ -44,5 +44,7 @@ REST_LAWS = (
     _law("stopped-queues-are-respected", waiting.stopped_queues),
     _law("cluster-queue-status", statuses.cluster_queue_status),
     _law("local-queue-status", statuses.local_queue_status),
+    _law("queues-say-if-they-admit", statuses.queues_say_if_they_admit),
+    _law("shares-are-right", statuses.shares),
 )
 """In the order in which they are asked."""

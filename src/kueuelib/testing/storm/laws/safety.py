@@ -62,6 +62,7 @@ SAFETY = (
     _law("one-start-per-admission", starts.one_start_per_admission, JOBS),
     _law("quota-is-kept-while-pods-run", starts.quota_is_kept_while_pods_run, WORKLOADS),
     _law("quota-not-exceeded", quota_law.quota_not_exceeded, WORKLOADS),
+    _law("no-quota-in-a-cycle", quota_law.no_quota_in_a_cycle, WORKLOADS),
     _law("usage-is-what-pods-request", placement.usage_is_what_pods_request, WORKLOADS),
     _law("reserved-from-its-queue", placement.reserved_from_its_queue, WORKLOADS),
     _law("reserved-only-if-allowed", placement.reserved_only_if_allowed, WORKLOADS),

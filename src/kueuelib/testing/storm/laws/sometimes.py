@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kueuelib.testing.storm.history import Commit
+import attrs
+
+from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.memory import Memory, is_manager
-from kueuelib.testing.storm.laws.quotas import queue_of_raw
+from kueuelib.testing.storm.laws.quotas import Node, cohort_of_raw, queue_of_raw
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
+    COHORTS,
     JOBS,
     LEASES,
     PODS,
@@ -42,6 +45,7 @@ SITUATIONS = (
     "admitted again",
     "evicted",
     "preempted",
+    "preempted to share fairly",
     "check failed",
     "queue drained",
     "deactivated",
@@ -54,6 +58,10 @@ SITUATIONS = (
     "workload deleted by a user",
     "quota changed while it was used",
     "queue deleted while it was used",
+    "admitted below a Cohort",
+    "cohort changed while it was used",
+    "cycle of Cohorts closed",
+    "cycle of Cohorts opened",
     "leader changed",
 )
 """All that are known; a run that never reaches one of them tests less than it seems to."""
@@ -67,6 +75,8 @@ def situations(memory: Memory, commit: Commit) -> Iterator[str]:
         yield from _of_job(memory, commit)
     elif commit.resource == CLUSTER_QUEUES:
         yield from _of_queue(memory, commit)
+    elif commit.resource == COHORTS:
+        yield from _of_cohort(memory, commit)
     elif commit.resource == LEASES and is_manager(commit.actor):
         term = memory.terms.get((commit.namespace, commit.name))
         holder = spec(commit.new or {}).get("holderIdentity")
@@ -92,6 +102,8 @@ def _of_workload(memory: Memory, commit: Commit) -> Iterator[str]:
         queue = memory.get(CLUSTER_QUEUES, "", queue_of(new))
         if queue is not None and _borrows(queue):
             yield "admitted while borrowing"
+        if queue is not None and memory.get(COHORTS, "", queue_of_raw(queue).parent) is not None:
+            yield "admitted below a Cohort"
     if holds(new, "Evicted") and not holds(old, "Evicted"):
         yield "evicted"
         named = {
@@ -101,6 +113,8 @@ def _of_workload(memory: Memory, commit: Commit) -> Iterator[str]:
         }
         if found := named.get(str(condition(new, "Evicted").get("reason"))):
             yield found
+        if condition(new, "Preempted").get("reason") == "InCohortFairSharing":
+            yield "preempted to share fairly"
     if old is not None and active(old) and not active(new):
         yield "deactivated"
     if reserving(old) and not reserving(new) and not admitted(old) and not finished(new):
@@ -146,6 +160,33 @@ def _of_queue(memory: Memory, commit: Commit) -> Iterator[str]:
         yield "queue deleted while it was used"
     elif queue_of_raw(old) != queue_of_raw(new):
         yield "quota changed while it was used"
+
+
+def _of_cohort(memory: Memory, commit: Commit) -> Iterator[str]:
+    old = commit.old
+    if is_manager(commit.actor):
+        return
+    after = memory.ledger()
+    cohorts = {key: one for key, one in after.cohorts.items() if key != commit.name}
+    if old is not None:
+        cohorts[commit.name] = cohort_of_raw(old)
+    before = attrs.evolve(after, cohorts=cohorts)
+    below = [queue for queue in after.queues.values() if commit.name in _names(after.chain(queue))]
+    if old is not None and any(queue_of(one) in _names(below) for one in _holding(memory)):
+        yield "cohort changed while it was used"
+    closed = {(before.endless(queue), after.endless(queue)) for queue in after.queues.values()}
+    if (False, True) in closed:
+        yield "cycle of Cohorts closed"
+    if (True, False) in closed:
+        yield "cycle of Cohorts opened"
+
+
+def _names(nodes: list[Node]) -> set[str]:
+    return {node.name for node in nodes}
+
+
+def _holding(memory: Memory) -> Iterator[Obj]:
+    return (one for one in memory.all(WORKLOADS) if reserving(one))
 
 
 def never(counts: Counter[str]) -> tuple[str, ...]:

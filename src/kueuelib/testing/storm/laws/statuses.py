@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil
 
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.laws.amounts import ZERO, Usage, quantity
 from kueuelib.testing.storm.laws.quotas import usage_by_queue
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
+    COHORTS,
     LOCAL_QUEUES,
     admitted,
+    condition,
     denied,
+    holds,
     leaving,
     name,
     namespace,
@@ -22,6 +27,8 @@ from kueuelib.testing.storm.laws.reading import (
 )
 from kueuelib.testing.storm.laws.still import Finding, Rest, title
 
+LARGEST = 2**63 - 1
+"""The share of who borrows with weight 0."""
 FIELDS = (("flavorsReservation", reserving), ("flavorsUsage", admitted))
 
 
@@ -39,7 +46,7 @@ def cluster_queue_status(rest: Rest) -> Iterator[Finding]:
         for pair, amount in shown.items():
             used = rest.ledger.used(model, pair)
             nominal = model.quota(pair).nominal
-            borrowed = max(ZERO, used - nominal) if model.cohort else ZERO
+            borrowed = max(ZERO, used - nominal) if model.parent else ZERO
             if amount != borrowed:
                 text = f"{_pair(pair)}: borrowed is {float(amount):g}, not {float(borrowed):g}"
                 yield title(CLUSTER_QUEUES, queue), text
@@ -60,6 +67,42 @@ def local_queue_status(rest: Rest) -> Iterator[Finding]:
         waiting = [one for one in rest.pending() if one in here]
         for text in (*_counts(queue, mine, waiting), *_usage(queue, mine)):
             yield title(LOCAL_QUEUES, queue), text
+
+
+def queues_say_if_they_admit(rest: Rest) -> Iterator[Finding]:
+    """A ClusterQueue says that it is active exactly if it can admit something."""
+    for queue in rest.queues.values():
+        can = rest.can_admit(queue)
+        if not leaving(queue) and holds(queue, "Active") is not can:
+            shown = condition(queue, "Active").get("message")
+            text = f"it can{'' if can else 'not'} admit anything, but its status says: {shown}"
+            yield title(CLUSTER_QUEUES, queue), text
+
+
+def shares(rest: Rest) -> Iterator[Finding]:
+    """The share of a ClusterQueue or Cohort is what it borrowed of what its parent could give."""
+    ledger = rest.ledger
+    nodes = [
+        *((CLUSTER_QUEUES, raw, ledger.queues[key]) for key, raw in rest.queues.items()),
+        *((COHORTS, raw, ledger.cohorts[key]) for key, raw in rest.cohorts.items()),
+    ]
+    if not any("fairSharing" in status(raw) for _, raw, _ in nodes):
+        return  # nothing is shared
+    for resource, raw, node in nodes:
+        if leaving(raw) or ledger.endless(node):
+            continue
+        shown = (status(raw).get("fairSharing") or {}).get("weightedShare")
+        share = ledger.share(node)
+        if shown not in _rounded_up(share):
+            yield title(resource, raw), f"its share is {shown}, not {share}"
+
+
+def _rounded_up(share: Fraction | None) -> set[int]:
+    """A share as it is shown; a product of floats may miss a whole number."""
+    if share is None:
+        return {LARGEST}
+    slack = share / 10**9
+    return {ceil(share - slack), ceil(share), ceil(share + slack)}
 
 
 def _waits_in(rest: Rest, workload: Obj, queue: Obj) -> bool:

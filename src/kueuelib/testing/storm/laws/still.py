@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.laws.quotas import Ledger, queue_of_raw, usage_by_queue
+from kueuelib.testing.storm.laws.ledger import Ledger
+from kueuelib.testing.storm.laws.quotas import cohort_of_raw, queue_of_raw, usage_by_queue
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     FLAVORS,
     JOBS,
     LOCAL_QUEUES,
@@ -61,11 +63,13 @@ class Rest:
         self.local_queues = {
             (namespace(raw), name(raw)): raw for raw in _sorted(objects(LOCAL_QUEUES))
         }
+        self.cohorts = {name(raw): raw for raw in _sorted(objects(COHORTS))}
         self.flavors = {name(raw): raw for raw in _sorted(objects(FLAVORS))}
         self.checks = {name(raw): raw for raw in _sorted(objects(CHECKS))}
         self.ledger = Ledger(
             {key: queue_of_raw(raw) for key, raw in self.queues.items()},
             usage_by_queue(self.workloads),
+            {key: cohort_of_raw(raw) for key, raw in self.cohorts.items()},
         )
         self.by_subject = {
             subject_of_workload(workload): workload
@@ -96,6 +100,8 @@ class Rest:
     def can_admit(self, queue: Obj) -> bool:
         """Whether a ClusterQueue has all it needs to admit anything."""
         if leaving(queue) or spec(queue).get("stopPolicy", "None") != "None":
+            return False
+        if self.ledger.endless(self.ledger.queues[name(queue)]):
             return False
         flavors = {
             flavor["name"]

@@ -114,9 +114,13 @@ class Scenario:
             admission checks. What can run then is up to the objects: jobs that users suspended
             run all the same, Workloads that were deactivated do not.
         meddling: whether users write what a manager is writing (`meddling.meddle`).
+        settings: what the configuration of the manager has besides the usual.
+        resources: further resources on which faults may focus.
     """
 
     setup: tuple[Act, ...]
     acts: tuple[Act, ...]
     calm: tuple[Act, ...]
     meddling: bool = False
+    settings: Obj = attrs.field(factory=dict)
+    resources: tuple[str, ...] = ()

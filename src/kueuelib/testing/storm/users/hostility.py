@@ -18,6 +18,7 @@ from kueuelib.testing.storm.users.queues import (
     Cluster,
     activate,
 )
+from kueuelib.testing.storm.users.tree_tricks import TREE_TRICKS
 from kueuelib.testing.storm.users.work import (
     GROUP,
     JOB,
@@ -234,9 +235,10 @@ def draw_hostility(
 ) -> list[Act]:
     """Draws `count` tricks within some seconds, each played on something that was submitted."""
     found: list[Act] = []
+    tricks = (*TRICKS, *TREE_TRICKS) if cluster.cohorts or cluster.strategies else TRICKS
     for number in range(1, count + 1):
         label = f"trick-{number}"
-        trick = draws.choice(label, TRICKS)
+        trick = draws.choice(label, tricks)
         work = draws.choice(f"{label}/work", works)
         near = draws.chance(f"{label}/near", 0.5)
         wide = draws.uniform(f"{label}/at", 0.0, seconds)

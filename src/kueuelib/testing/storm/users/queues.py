@@ -1,4 +1,4 @@
-"""The queues of a scenario: flavors, ClusterQueues, LocalQueues, priorities, a check."""
+"""The queues of a scenario: flavors, Cohorts, ClusterQueues, LocalQueues, priorities, a check."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ import attrs
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
+from kueuelib.testing.storm.users.trees import as_drawn, draw_trees, weighed
 
 API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "default"
 FLAVORS = "resourceflavors.kueue.x-k8s.io"
 CHECKS = "admissionchecks.kueue.x-k8s.io"
+COHORTS = "cohorts.kueue.x-k8s.io"
 CLUSTER_QUEUES = "clusterqueues.kueue.x-k8s.io"
 LOCAL_QUEUES = "localqueues.kueue.x-k8s.io"
 PRIORITIES = "workloadpriorityclasses.kueue.x-k8s.io"
 
+TREES = 0.25
+"""The share of scenarios with trees of Cohorts."""
+PLENTY, SCARCE = (1, 5), (0, 2)
+"""Bounds of the nominal quota of a ClusterQueue; in a tree there is little, so that it borrows."""
 POOL = "kueuelib.dev/pool"
 POOLS = ("on-demand", "spot")
 CHECK = "approval"
+STRATEGIES = (
+    ("LessThanOrEqualToFinalShare",),
+    ("LessThanInitialShare",),
+    ("LessThanOrEqualToFinalShare", "LessThanInitialShare"),
+)
+"""The lists of strategies that a manager accepts."""
 LEVELS = {"low": 10, "high": 1000}
 ACTIVE = {
     "type": "Active",
@@ -40,12 +52,25 @@ class Cluster:
         queues: raw ClusterQueues.
         local_queues: raw LocalQueues.
         check: a raw AdmissionCheck, if one is required.
+        cohorts: raw Cohorts; ClusterQueues may name others, too.
+        strategies: of fair sharing; empty without it.
     """
 
     flavors: tuple[Obj, ...]
     queues: tuple[Obj, ...]
     local_queues: tuple[Obj, ...]
     check: Obj | None
+    cohorts: tuple[Obj, ...] = ()
+    strategies: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> Obj:
+        """What the configuration of the manager has besides the usual."""
+        if not self.strategies:
+            return {}
+        return {
+            "fairSharing": {"enable": True, "preemptionStrategies": list(self.strategies)},
+        }
 
     def setup(self) -> tuple[Act, ...]:
         """The acts that make it."""
@@ -56,6 +81,7 @@ class Cluster:
         found += [_act(acts.CREATE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
             found += [_act(acts.CREATE, CHECKS, self.check), activate(CHECK)]
+        found += [_act(acts.CREATE, COHORTS, one) for one in self.cohorts]
         found += [_act(acts.CREATE, CLUSTER_QUEUES, one) for one in self.queues]
         found += [_act(acts.CREATE, LOCAL_QUEUES, one) for one in self.local_queues]
         return tuple(found)
@@ -65,8 +91,9 @@ class Cluster:
         found = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
             found += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
+        found += [_act(acts.RESTORE, COHORTS, as_drawn(one)) for one in self.cohorts]
         for queue in self.queues:
-            spec = {**queue["spec"], "admissionChecksStrategy": None}
+            spec = {"fairSharing": None, **queue["spec"], "admissionChecksStrategy": None}
             found.append(_act(acts.RESTORE, CLUSTER_QUEUES, {**queue, "spec": spec}))
         found += [_act(acts.RESTORE, LOCAL_QUEUES, one) for one in self.local_queues]
         return tuple(found)
@@ -92,15 +119,19 @@ def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool =
 
 
 def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
-    """Draws 1 to 3 ClusterQueues with what they need.
+    """Draws 1 to 4 ClusterQueues with what they need: a quarter of them below trees of Cohorts.
 
     Args:
         draws: decisions.
         crowded: whether there is little quota, of which the higher priority takes from the lower.
     """
-    count = draws.integer("queues", 1, 3)
-    cohort = "cohort" if count > 1 and draws.chance("cohort", 0.7) else ""
+    treed = draws.chance("tree", TREES)
+    count = draws.integer("queues", 2, 4) if treed else draws.integer("queues", 1, 3)
     names = POOLS[: draws.integer("flavors", 1, len(POOLS))]
+    cohort = "cohort" if count > 1 and draws.chance("cohort", 0.7) else ""
+    fair = (treed or bool(cohort)) and draws.chance("fair", 0.5 if treed else 0.1)
+    cohorts = draw_trees(draws, names, fair=fair) if treed else ()
+    strategies = draws.choice("strategies", STRATEGIES) if fair else ()
     flavors = tuple(_flavor(draws, name) for name in names)
     check = None
     if not crowded and draws.chance("check", 0.25):
@@ -110,7 +141,12 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
     for number in range(1, count + 1):
         label = f"queue-{number}"
         required = check is not None and (number == 1 or draws.chance(f"{label}/check", 0.3))
-        queue = _queue(draws, label, names, cohort, required=required)
+        if treed:
+            cohort = draws.choice(f"{label}/cohort", ("cohort-1", *map(_name, cohorts)))
+        nominal = SCARCE if treed else PLENTY
+        queue = _queue(draws, label, names, cohort, required=required, nominal=nominal)
+        if fair:
+            queue["spec"] |= weighed(draws, label)
         queues.append(_pressed(draws, label, queue) if crowded else queue)
     local = [
         _local(f"{letter}-{number}", number)
@@ -118,7 +154,11 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
         for letter in ("team", "side")
         if letter == "team" or draws.chance(f"side-{number}", 0.3)
     ]
-    return Cluster(flavors, tuple(queues), tuple(local), check)
+    return Cluster(flavors, tuple(queues), tuple(local), check, cohorts, strategies)
+
+
+def _name(obj: Obj) -> str:
+    return str(obj["metadata"]["name"])
 
 
 def _flavor(draws: Draws, name: str) -> Obj:
@@ -132,7 +172,13 @@ def _local(name: str, number: int) -> Obj:
 
 
 def _queue(
-    draws: Draws, name: str, flavors: tuple[str, ...], cohort: str, *, required: bool
+    draws: Draws,
+    name: str,
+    flavors: tuple[str, ...],
+    cohort: str,
+    *,
+    required: bool,
+    nominal: tuple[int, int],
 ) -> Obj:
     used = flavors if draws.chance(f"{name}/all-flavors", 0.7) else flavors[:1]
     spec: Obj = {
@@ -143,7 +189,10 @@ def _queue(
             {
                 "coveredResources": ["cpu"],
                 "flavors": [
-                    {"name": flavor, "resources": [_quota(draws, f"{name}/{flavor}", cohort)]}
+                    {
+                        "name": flavor,
+                        "resources": [_quota(draws, f"{name}/{flavor}", cohort, nominal)],
+                    }
                     for flavor in used
                 ],
             }
@@ -174,8 +223,8 @@ def _pressed(draws: Draws, name: str, queue: Obj) -> Obj:
     return {**queue, "spec": spec}
 
 
-def _quota(draws: Draws, label: str, cohort: str) -> Obj:
-    nominal = draws.integer(f"{label}/nominal", 1, 5)
+def _quota(draws: Draws, label: str, cohort: str, bounds: tuple[int, int]) -> Obj:
+    nominal = draws.integer(f"{label}/nominal", *bounds)
     found: Obj = {"name": "cpu", "nominalQuota": str(nominal)}
     if cohort and draws.chance(f"{label}/borrowing", 0.3):
         found["borrowingLimit"] = str(draws.integer(f"{label}/borrowing-limit", 0, 3))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
 from kueuelib.testing.storm.users.hostility import draw_hostility
-from kueuelib.testing.storm.users.queues import CHECK, CHECKS, draw_cluster
+from kueuelib.testing.storm.users.queues import CHECK, CHECKS, COHORTS, draw_cluster
 from kueuelib.testing.storm.users.work import draw_crowd, draw_work
 
 SECONDS = 180.0
 """Virtual seconds within which users act."""
 APPROVAL_SECONDS = 15.0
 """Seconds between two looks at Workloads that wait for approval."""
+ENDLESS = 0.15
+"""The share of jobs that still run at rest, where usage has to be shown right along a tree."""
 TRICKS = (3, 10)
 CROWD = (24, 40)
 """The least and the largest number of jobs in a crowd."""
@@ -30,7 +32,9 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
     if crowded:
         works = draw_crowd(draws, draws.integer("works", *CROWD), queues)
     else:
-        works = draw_work(draws, draws.integer("works", *profile.jobs), queues, SECONDS * 0.7)
+        count = draws.integer("works", *profile.jobs)
+        endless = ENDLESS if cluster.cohorts or cluster.strategies else 0.0
+        works = draw_work(draws, count, queues, SECONDS * 0.7, endless=endless)
     found = [act for work in works for act in work.submit(work.at)]
     if profile.users and works:
         count = draws.integer("tricks", *TRICKS)
@@ -38,7 +42,14 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
     if cluster.check is not None:
         found += _approvals()
     found.sort(key=lambda act: (act.at, act.label))
-    return Scenario(cluster.setup(), tuple(found), cluster.calm(), meddling=profile.users)
+    return Scenario(
+        cluster.setup(),
+        tuple(found),
+        cluster.calm(),
+        meddling=profile.users,
+        settings=cluster.settings,
+        resources=(COHORTS,) if cluster.cohorts else (),
+    )
 
 
 def _approvals() -> list[Act]:

@@ -22,6 +22,7 @@ WAVES = 3
 WAVE_SECONDS = 6.0
 """How long the jobs of a wave keep coming."""
 RUN = "kueuelib.dev/run-seconds"
+FOR_EVER = "1000000"
 EXIT = "kueuelib.dev/exit-code"
 
 
@@ -67,7 +68,9 @@ class Work:
         ]
 
 
-def draw_work(draws: Draws, count: int, queues: tuple[str, ...], seconds: float) -> list[Work]:
+def draw_work(
+    draws: Draws, count: int, queues: tuple[str, ...], seconds: float, *, endless: float = 0.0
+) -> list[Work]:
     """Draws what is submitted.
 
     Args:
@@ -75,8 +78,10 @@ def draw_work(draws: Draws, count: int, queues: tuple[str, ...], seconds: float)
         count: how many.
         queues: names of LocalQueues.
         seconds: all arrive within this time.
+        endless: the share that runs longer than any storm.
     """
-    return [_work(draws, f"work-{number}", queues, seconds) for number in range(1, count + 1)]
+    names = [f"work-{number}" for number in range(1, count + 1)]
+    return [_work(draws, name, queues, seconds, endless) for name in names]
 
 
 def draw_crowd(draws: Draws, count: int, queues: tuple[str, ...]) -> list[Work]:
@@ -98,12 +103,14 @@ def _in_crowd(draws: Draws, name: str, queues: tuple[str, ...], waves: list[floa
     return Work(JOB, name, at, (_job(name, 1, labels, notes, cpu),))
 
 
-def _work(draws: Draws, name: str, queues: tuple[str, ...], seconds: float) -> Work:
+def _work(draws: Draws, name: str, queues: tuple[str, ...], seconds: float, endless: float) -> Work:
     kind = draws.choice(f"{name}/kind", (JOB, JOB, JOB, POD, GROUP))
     early = draws.chance(f"{name}/early", 0.3)
     at = 0.0 if early else draws.uniform(f"{name}/at", 0.0, seconds)
     size = 1 if kind == POD else draws.integer(f"{name}/size", 1 if kind == JOB else 2, 3)
     notes = {RUN: f"{draws.uniform(f'{name}/run', 1.0, 60.0):.1f}"}
+    if draws.chance(f"{name}/endless", endless):
+        notes[RUN] = FOR_EVER
     if draws.chance(f"{name}/fails", 0.1):
         notes[EXIT] = "1"
     labels = {QUEUE: draws.choice(f"{name}/queue", queues)}
