@@ -12,10 +12,10 @@ from dice import Dice, Family
 
 from kueuelib.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError
 from kueuelib.testing.storm.users import Act, Scenario, insist, meddle, perform, scenario
-from kueuelib.testing.storm.users.acts import ANSWER, VERBS
+from kueuelib.testing.storm.users.acts import ANSWER, RESTORE, VERBS
 from kueuelib.testing.storm.users.meddling import WAYS
 from kueuelib.testing.storm.users.performing import TRIES
-from kueuelib.testing.storm.users.queues import COHORTS
+from kueuelib.testing.storm.users.trees import COHORTS
 
 SEEDS = range(60)
 
@@ -89,7 +89,9 @@ def test_cycles_are_closed_and_what_was_done_to_a_tree_is_undone_in_the_calm() -
     closed = 0
     for one in treed():
         made = {act.name: act for act in one.setup if act.resource == COHORTS}
-        calm = {act.name: act for act in one.calm if act.resource == COHORTS}
+        calm = {
+            act.name: act for act in one.calm if act.resource == COHORTS and act.verb == RESTORE
+        }
         assert made.keys() == calm.keys()
         for name, act in calm.items():
             assert act.body is not None
@@ -101,6 +103,12 @@ def test_cycles_are_closed_and_what_was_done_to_a_tree_is_undone_in_the_calm() -
             if act.resource == COHORTS and act.verb == "patch" and _parent(act):
                 closed += _endless({**parents, act.name: _parent(act)}, act.name)
     assert closed > 10
+
+
+def test_some_trees_are_others_at_last() -> None:
+    ends = [act for one in treed() for act in one.calm if "at-last" in act.label]
+    assert {act.verb for act in ends} == {"delete", "patch"}
+    assert len(ends) < len(treed())
 
 
 def _parent(act: Act) -> str:

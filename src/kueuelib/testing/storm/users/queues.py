@@ -9,13 +9,12 @@ import attrs
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
-from kueuelib.testing.storm.users.trees import as_drawn, draw_trees, weighed
+from kueuelib.testing.storm.users.trees import COHORTS, as_drawn, draw_ends, draw_trees, weighed
 
 API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "default"
 FLAVORS = "resourceflavors.kueue.x-k8s.io"
 CHECKS = "admissionchecks.kueue.x-k8s.io"
-COHORTS = "cohorts.kueue.x-k8s.io"
 CLUSTER_QUEUES = "clusterqueues.kueue.x-k8s.io"
 LOCAL_QUEUES = "localqueues.kueue.x-k8s.io"
 PRIORITIES = "workloadpriorityclasses.kueue.x-k8s.io"
@@ -54,6 +53,7 @@ class Cluster:
         check: a raw AdmissionCheck, if one is required.
         cohorts: raw Cohorts; ClusterQueues may name others, too.
         strategies: of fair sharing; empty without it.
+        ends: what users do to the trees at last.
     """
 
     flavors: tuple[Obj, ...]
@@ -62,6 +62,7 @@ class Cluster:
     check: Obj | None
     cohorts: tuple[Obj, ...] = ()
     strategies: tuple[str, ...] = ()
+    ends: tuple[Act, ...] = ()
 
     @property
     def settings(self) -> Obj:
@@ -87,7 +88,7 @@ class Cluster:
         return tuple(found)
 
     def calm(self) -> tuple[Act, ...]:
-        """The acts that put it right again; nobody answers checks any more."""
+        """The acts that put it right again, but for a tree; nobody answers checks any more."""
         found = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
             found += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
@@ -96,7 +97,7 @@ class Cluster:
             spec = {"fairSharing": None, **queue["spec"], "admissionChecksStrategy": None}
             found.append(_act(acts.RESTORE, CLUSTER_QUEUES, {**queue, "spec": spec}))
         found += [_act(acts.RESTORE, LOCAL_QUEUES, one) for one in self.local_queues]
-        return tuple(found)
+        return (*found, *self.ends)
 
 
 def _object(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
@@ -154,7 +155,9 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
         for letter in ("team", "side")
         if letter == "team" or draws.chance(f"side-{number}", 0.3)
     ]
-    return Cluster(flavors, tuple(queues), tuple(local), check, cohorts, strategies)
+    return Cluster(
+        flavors, tuple(queues), tuple(local), check, cohorts, strategies, draw_ends(draws, cohorts)
+    )
 
 
 def _name(obj: Obj) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
 from kueuelib.testing.storm.users.hostility import draw_hostility
-from kueuelib.testing.storm.users.queues import CHECK, CHECKS, COHORTS, draw_cluster
+from kueuelib.testing.storm.users.queues import CHECK, CHECKS, draw_cluster
+from kueuelib.testing.storm.users.trees import COHORTS
 from kueuelib.testing.storm.users.work import draw_crowd, draw_work
 
 SECONDS = 180.0

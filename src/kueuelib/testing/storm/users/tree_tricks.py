@@ -7,8 +7,8 @@ import copy
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
-from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES, COHORTS, Cluster
-from kueuelib.testing.storm.users.trees import WEIGHTS
+from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES, Cluster
+from kueuelib.testing.storm.users.trees import COHORTS, WEIGHTS
 from kueuelib.testing.storm.users.work import Work
 
 LATER = 40.0

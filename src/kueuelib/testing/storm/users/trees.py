@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.users.acts import Draws
+from kueuelib.testing.storm.users import acts
+from kueuelib.testing.storm.users.acts import Act, Draws
 
+COHORTS = "cohorts.kueue.x-k8s.io"
 API = "kueue.x-k8s.io/v1beta2"
 DEPTH = 3
 """Cohorts on the longest way from a ClusterQueue to the top."""
@@ -70,3 +72,18 @@ def weighed(draws: Draws, name: str) -> Obj:
 def as_drawn(cohort: Obj) -> Obj:
     """A Cohort with every optional part: null removes what users have added."""
     return {**cohort, "spec": {**dict.fromkeys(OPTIONAL), **cohort["spec"]}}
+
+
+def draw_ends(draws: Draws, cohorts: tuple[Obj, ...]) -> tuple[Act, ...]:
+    """Draws what users do at last: they delete a Cohort, move one, or nothing.
+
+    The tree of the calm is then another one than at the start, and may have a cycle that stays.
+    """
+    if not cohorts or not draws.chance("ends", 0.5):
+        return ()
+    names = [str(one["metadata"]["name"]) for one in cohorts]
+    where = (COHORTS, "", draws.choice("ends/cohort", names))
+    if draws.chance("ends/deleted", 0.5):
+        return (Act(0.0, "cohorts/at-last/delete", acts.DELETE, *where),)
+    body = {"spec": {"parentName": draws.choice("ends/parent", names)}}
+    return (Act(0.0, "cohorts/at-last/move", acts.PATCH, *where, body),)
