@@ -68,13 +68,13 @@ def test_a_scenario_is_well_formed(seed: int) -> None:
 
 
 def treed() -> list[Scenario]:
-    found = [scenario(Dice(seed), Family()) for seed in range(120)]
+    found = [scenario(Dice(seed), Family()) for seed in range(300)]
     return [one for one in found if one.resources]
 
 
 def test_a_quarter_of_the_scenarios_has_trees_and_half_of_these_share_fairly() -> None:
     found = treed()
-    assert 20 <= len(found) <= 40
+    assert 50 <= len(found) <= 100
     assert 0.3 <= sum(bool(one.settings) for one in found) / len(found) <= 0.7
 
 
@@ -85,30 +85,36 @@ def test_users_change_trees_in_every_way() -> None:
     assert {act.verb for act in every} == {"patch", "delete", "create"}
 
 
-def test_cycles_are_closed_and_what_was_done_to_a_tree_is_undone_in_the_calm() -> None:
+def test_cycles_are_closed() -> None:
     closed = 0
     for one in treed():
-        made = {act.name: act for act in one.setup if act.resource == COHORTS}
-        calm = {
-            act.name: act for act in one.calm if act.resource == COHORTS and act.verb == RESTORE
-        }
-        assert made.keys() == calm.keys()
-        for name, act in calm.items():
-            assert act.body is not None
-            assert act.body["spec"].keys() == {"parentName", "resourceGroups", "fairSharing"}
-            kept = {key: value for key, value in act.body["spec"].items() if value is not None}
-            assert {**act.body, "spec": kept} == made[name].body
-        parents = {name: _parent(act) for name, act in made.items()}
+        parents = {act.name: _parent(act) for act in one.setup if act.resource == COHORTS}
         for act in one.acts:
             if act.resource == COHORTS and act.verb == "patch" and _parent(act):
                 closed += _endless({**parents, act.name: _parent(act)}, act.name)
     assert closed > 10
 
 
-def test_some_trees_are_others_at_last() -> None:
-    ends = [act for one in treed() for act in one.calm if "at-last" in act.label]
-    assert {act.verb for act in ends} == {"delete", "patch"}
-    assert len(ends) < len(treed())
+def test_the_calm_has_another_tree_and_keeps_nothing_of_what_users_did() -> None:
+    moved = others = 0
+    for one in treed():
+        first = {act.name: act.body for act in one.setup if act.resource == COHORTS}
+        last = [act for act in one.calm if act.resource == COHORTS]
+        restored = {act.name: act.body or {} for act in last if act.verb == RESTORE}
+        gone = {act.name for act in last if act.verb == "delete"}
+        assert gone == first.keys() - restored.keys()
+        for body in restored.values():
+            assert body["spec"].keys() == {"parentName", "resourceGroups", "fairSharing"}
+        others += {name: _kept(body) for name, body in restored.items()} != {
+            name: _kept(body or {}) for name, body in first.items()
+        }
+        moved += any(act.verb == "patch" for act in last)
+    assert others > 0.9 * len(treed())
+    assert 0 < moved < len(treed())
+
+
+def _kept(body: dict[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in body["spec"].items() if value is not None}
 
 
 def _parent(act: Act) -> str:

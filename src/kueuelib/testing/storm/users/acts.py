@@ -112,8 +112,8 @@ class Scenario:
         acts: while it storms, ordered by time.
         calm: when it is over: queues, flavors and checks are as at the start again, but without
             admission checks. What can run then is up to the objects: jobs that users suspended
-            run all the same, Workloads that were deactivated do not. A tree of Cohorts may be
-            another one, too, and have a cycle.
+            run all the same, Workloads that were deactivated do not. A tree of Cohorts is
+            another one, which may have a cycle.
         meddling: whether users write what a manager is writing (`meddling.meddle`).
         settings: what the configuration of the manager has besides the usual.
         resources: further resources on which faults may focus.

@@ -9,7 +9,7 @@ import attrs
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
-from kueuelib.testing.storm.users.trees import COHORTS, as_drawn, draw_ends, draw_trees, weighed
+from kueuelib.testing.storm.users.trees import COHORTS, draw_trees, last_acts, weighed
 
 API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "default"
@@ -53,7 +53,7 @@ class Cluster:
         check: a raw AdmissionCheck, if one is required.
         cohorts: raw Cohorts; ClusterQueues may name others, too.
         strategies: of fair sharing; empty without it.
-        ends: what users do to the trees at last.
+        last: the acts that make the Cohorts of the calm, which are others.
     """
 
     flavors: tuple[Obj, ...]
@@ -62,7 +62,7 @@ class Cluster:
     check: Obj | None
     cohorts: tuple[Obj, ...] = ()
     strategies: tuple[str, ...] = ()
-    ends: tuple[Act, ...] = ()
+    last: tuple[Act, ...] = ()
 
     @property
     def settings(self) -> Obj:
@@ -92,12 +92,12 @@ class Cluster:
         found = [_act(acts.RESTORE, FLAVORS, one) for one in self.flavors]
         if self.check is not None:
             found += [_act(acts.RESTORE, CHECKS, self.check), activate(CHECK, "calm")]
-        found += [_act(acts.RESTORE, COHORTS, as_drawn(one)) for one in self.cohorts]
+        found += self.last
         for queue in self.queues:
             spec = {"fairSharing": None, **queue["spec"], "admissionChecksStrategy": None}
             found.append(_act(acts.RESTORE, CLUSTER_QUEUES, {**queue, "spec": spec}))
         found += [_act(acts.RESTORE, LOCAL_QUEUES, one) for one in self.local_queues]
-        return (*found, *self.ends)
+        return tuple(found)
 
 
 def _object(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
@@ -131,7 +131,7 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
     names = POOLS[: draws.integer("flavors", 1, len(POOLS))]
     cohort = "cohort" if count > 1 and draws.chance("cohort", 0.7) else ""
     fair = (treed or bool(cohort)) and draws.chance("fair", 0.5 if treed else 0.1)
-    cohorts = draw_trees(draws, names, fair=fair) if treed else ()
+    cohorts, last = _trees(draws, names, fair=fair) if treed else ((), ())
     strategies = draws.choice("strategies", STRATEGIES) if fair else ()
     flavors = tuple(_flavor(draws, name) for name in names)
     check = None
@@ -155,9 +155,15 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
         for letter in ("team", "side")
         if letter == "team" or draws.chance(f"side-{number}", 0.3)
     ]
-    return Cluster(
-        flavors, tuple(queues), tuple(local), check, cohorts, strategies, draw_ends(draws, cohorts)
-    )
+    return Cluster(flavors, tuple(queues), tuple(local), check, cohorts, strategies, last)
+
+
+def _trees(
+    draws: Draws, flavors: tuple[str, ...], *, fair: bool
+) -> tuple[tuple[Obj, ...], tuple[Act, ...]]:
+    """Cohorts of the start, and the acts that make those of the calm."""
+    first = draw_trees(draws, flavors, fair=fair)
+    return first, last_acts(draws, first, draw_trees(draws, flavors, fair=fair, when="last"))
 
 
 def _name(obj: Obj) -> str:

@@ -113,5 +113,6 @@ TREE_TRICKS = (
     replace_cohort,
     move_queue,
     weigh,
+    weigh,
 )
 """What users do where there are trees or shares; one that is listed twice is twice as likely."""

@@ -1,4 +1,4 @@
-"""Trees of Cohorts that a scenario starts with."""
+"""Trees of Cohorts that a scenario starts and ends with."""
 
 from __future__ import annotations
 
@@ -12,45 +12,51 @@ DEPTH = 3
 """Cohorts on the longest way from a ClusterQueue to the top."""
 WEIGHTS = ("0", "0.3", "1", "2")
 OPTIONAL = ("parentName", "resourceGroups", "fairSharing")
-"""The parts of the spec of a Cohort: what is absent at first is absent again in the calm."""
+"""The parts of the spec of a Cohort."""
 
 
-def draw_trees(draws: Draws, flavors: tuple[str, ...], *, fair: bool) -> tuple[Obj, ...]:
+def draw_trees(
+    draws: Draws, flavors: tuple[str, ...], *, fair: bool, when: str = "first"
+) -> tuple[Obj, ...]:
     """Draws 2 to 5 Cohorts, most of them in one tree; the top may have no object.
 
     Args:
         draws: decisions.
         flavors: of which Cohorts may own quota.
         fair: whether Cohorts have weights.
+        when: a part of all labels.
 
     Returns:
         raw Cohorts.
     """
     found: list[Obj] = []
     depths = {"cohort-1": 1}
-    if not draws.chance("cohort-1/implicit", 0.2):
-        found.append(_cohort(draws, "cohort-1", "", flavors, fair=fair))
-    for number in range(2, draws.integer("cohorts", 2, 5) + 1):
+    if not draws.chance(f"{when}/implicit", 0.2):
+        found.append(_cohort(draws, when, "cohort-1", "", flavors, fair=fair))
+    for number in range(2, draws.integer(f"{when}/cohorts", 2, 5) + 1):
         name, parent = f"cohort-{number}", ""
-        if not draws.chance(f"{name}/top", 0.1):
+        if not draws.chance(f"{when}/{name}/top", 0.1):
             above = tuple(one for one, depth in depths.items() if depth < DEPTH)
-            parent = draws.choice(f"{name}/parent", above)
+            parent = draws.choice(f"{when}/{name}/parent", above)
         depths[name] = depths.get(parent, 0) + 1
-        found.append(_cohort(draws, name, parent, flavors, fair=fair))
+        found.append(_cohort(draws, when, name, parent, flavors, fair=fair))
     return tuple(found)
 
 
-def _cohort(draws: Draws, name: str, parent: str, flavors: tuple[str, ...], *, fair: bool) -> Obj:
+def _cohort(
+    draws: Draws, when: str, name: str, parent: str, flavors: tuple[str, ...], *, fair: bool
+) -> Obj:
+    label = f"{when}/{name}"
     spec: Obj = {"parentName": parent} if parent else {}
-    if draws.chance(f"{name}/quota", 0.6):
-        used = flavors if draws.chance(f"{name}/all-flavors", 0.7) else flavors[:1]
+    if draws.chance(f"{label}/quota", 0.6):
+        used = flavors if draws.chance(f"{label}/all-flavors", 0.7) else flavors[:1]
         rows = [
-            {"name": flavor, "resources": [_quota(draws, f"{name}/{flavor}", parent)]}
+            {"name": flavor, "resources": [_quota(draws, f"{label}/{flavor}", parent)]}
             for flavor in used
         ]
         spec["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": rows}]
     if fair:
-        spec |= weighed(draws, name)
+        spec |= weighed(draws, label)
     return {"apiVersion": API, "kind": "Cohort", "metadata": {"name": name}, "spec": spec}
 
 
@@ -62,28 +68,37 @@ def _quota(draws: Draws, label: str, parent: str) -> Obj:
     return found
 
 
-def weighed(draws: Draws, name: str) -> Obj:
+def weighed(draws: Draws, label: str) -> Obj:
     """Draws a weight of half of the nodes, as a part of their spec."""
-    if draws.chance(f"{name}/weighed", 0.5):
+    if draws.chance(f"{label}/weighed", 0.5):
         return {}
-    return {"fairSharing": {"weight": draws.choice(f"{name}/weight", WEIGHTS)}}
+    return {"fairSharing": {"weight": draws.choice(f"{label}/weight", WEIGHTS)}}
 
 
-def as_drawn(cohort: Obj) -> Obj:
-    """A Cohort with every optional part: null removes what users have added."""
-    return {**cohort, "spec": {**dict.fromkeys(OPTIONAL), **cohort["spec"]}}
+def last_acts(draws: Draws, first: tuple[Obj, ...], last: tuple[Obj, ...]) -> tuple[Act, ...]:
+    """The acts that lead from whatever users made of a tree to the tree of the calm.
 
-
-def draw_ends(draws: Draws, cohorts: tuple[Obj, ...]) -> tuple[Act, ...]:
-    """Draws what users do at last: they delete a Cohort, move one, or nothing.
-
-    The tree of the calm is then another one than at the start, and may have a cycle that stays.
+    Args:
+        draws: decides whether the first Cohort, mostly the top, gets a parent at last, too.
+        first: raw Cohorts of the start.
+        last: raw Cohorts of the calm.
     """
-    if not cohorts or not draws.chance("ends", 0.5):
-        return ()
-    names = [str(one["metadata"]["name"]) for one in cohorts]
-    where = (COHORTS, "", draws.choice("ends/cohort", names))
-    if draws.chance("ends/deleted", 0.5):
-        return (Act(0.0, "cohorts/at-last/delete", acts.DELETE, *where),)
-    body = {"spec": {"parentName": draws.choice("ends/parent", names)}}
-    return (Act(0.0, "cohorts/at-last/move", acts.PATCH, *where, body),)
+    names = [_name(one) for one in last]
+    found = [
+        Act(0.0, f"cohorts/{name}/at-last", acts.DELETE, COHORTS, "", name)
+        for name in map(_name, first)
+        if name not in names
+    ]
+    for one in last:
+        # What is absent has to be null, which removes what users have added.
+        body = {**one, "spec": {**dict.fromkeys(OPTIONAL), **one["spec"]}}
+        label = f"cohorts/{_name(one)}/at-last"
+        found.append(Act(0.0, label, acts.RESTORE, COHORTS, "", _name(one), body))
+    if last and draws.chance("last/cycle", 0.3):
+        body = {"spec": {"parentName": draws.choice("last/parent", names)}}
+        found.append(Act(0.0, "cohorts/cycle", acts.PATCH, COHORTS, "", names[0], body))
+    return tuple(found)
+
+
+def _name(obj: Obj) -> str:
+    return str(obj["metadata"]["name"])
