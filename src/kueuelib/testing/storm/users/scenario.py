@@ -13,7 +13,7 @@ SECONDS = 180.0
 """Virtual seconds within which users act."""
 APPROVAL_SECONDS = 15.0
 """Seconds between two looks at Workloads that wait for approval."""
-ENDLESS = 0.15
+ENDLESS = 0.4
 """The share of jobs that still run at rest, where usage has to be shown right along a tree."""
 TRICKS = (3, 10)
 CROWD = (24, 40)
