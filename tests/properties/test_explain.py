@@ -53,6 +53,8 @@ SHARES = (
 )
 SUBJECT = ObjectKey("ns", "subject")
 TAINT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
+NOBODY_BEHIND = patch("kueuelib.scheduler.explain.world.MOST_BEHIND", 0)
+"""Leaves out all that wait behind the Workload, however few they are."""
 
 
 @st.composite
@@ -271,7 +273,8 @@ def test_the_world_is_left_as_it_was_and_the_answer_is_the_same_again(world: Wor
 @LAW
 @given(world=worlds())
 def test_leaving_out_what_does_not_matter_changes_no_verdict(world: World) -> None:
-    narrow = outcome(world, SUBJECT, NOW)
+    with NOBODY_BEHIND:
+        narrow = outcome(world, SUBJECT, NOW)
     whole = outcome(Whole(**attrs.asdict(world, recurse=False)), SUBJECT, NOW)
     assert (narrow.verdict, narrow.reason) == (whole.verdict, whole.reason)
 
@@ -281,7 +284,8 @@ def test_leaving_out_what_does_not_matter_changes_no_verdict(world: World) -> No
 def test_leaving_out_what_does_not_matter_changes_no_verdict_in_trees(world: World) -> None:
     """Who looks again after those behind it were admitted sees other numbers then."""
     whole = outcome(Whole(**attrs.asdict(world, recurse=False)), SUBJECT, NOW)
-    assert outcome(world, SUBJECT, NOW).verdict is whole.verdict
+    with NOBODY_BEHIND:
+        assert outcome(world, SUBJECT, NOW).verdict is whole.verdict
 
 
 @LAW

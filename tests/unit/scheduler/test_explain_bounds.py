@@ -104,7 +104,7 @@ def test_the_heads_that_are_tried_are_counted_and_what_is_left_out_is_said() -> 
     assert any("was tried: no more than" in limit for limit in found.limits)
     left_out = {limit.split(" among ")[1].split(" was tried")[0] for limit in found.limits}
     assert left_out.isdisjoint(found.tried)
-    assert len(left_out) + len(found.tried) == 7
+    assert len(left_out) + len(found.tried) == 8
 
 
 def test_a_world_that_never_comes_to_rest_is_given_up_and_said_to_be() -> None:

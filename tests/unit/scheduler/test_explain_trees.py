@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 import pytest
@@ -127,13 +128,52 @@ def test_the_tree_is_left_out_where_one_name_says_it_all() -> None:
     world = queue(queue(start(), "mine", 1, cohort="x"), "theirs", 1, cohort="x")
     found = explain(waits(world, "mine", 3), KEY, NOW)
     assert found.tree == ()
-    assert not {COHORT_QUOTAS, PARENTS, WEIGHTS} & set(found.tried)
+    assert not {COHORT_QUOTAS, WEIGHTS} & set(found.tried)
     found = explain(attrs.evolve(waits(world, "mine", 3), settings=FAIR), KEY, NOW)
     assert [(row.name, row.weight, row.weighted_share) for row in found.tree] == [
         ("mine", 1.0, 0),
         ("x", None, None),
     ]
     assert WEIGHTS in found.tried
+
+
+def test_a_queue_of_another_tree_is_proposed_and_so_is_that_tree_itself() -> None:
+    """What is lent there counts, although the own queue shares nothing with it."""
+    world = queue(start(), "mine", 0)
+    world = queue(queue(world, "theirs", 0, cohort="rich"), "lender", 3, cohort="rich")
+    world = waits(world, "mine", 3)
+    found = explain(world, KEY, NOW)
+    moves = [each for each in found.changes if each.change.kind == "queue"]
+    assert [each.change.text.split(" (")[0] for each in moves] == [
+        "submit it to LocalQueue lender",
+        "submit it to LocalQueue theirs",
+    ]
+    check(world, found, "ClusterQueue mine: set spec.cohortName: rich")
+
+
+def test_who_leaves_a_cohort_has_what_it_lent() -> None:
+    world = cohort(start(), "x", "y", cpu={"nominal": 0, "borrowing": 0})
+    world = queue(queue(world, "mine", 2, cohort="x"), "theirs", 0, cohort="x")
+    world = waits(holds(world, "h", "theirs", 2), "mine", 2)
+    found = explain(world, KEY, NOW)
+    check(world, found, "ClusterQueue mine: remove spec.cohortName: x")
+    assert not any("parentName" in line for line in lines(found))  # it has limits
+    world = queue(world, "mine", {"nominal": 2, "borrowing": 1}, cohort="x")
+    assert not any("remove" in line for line in lines(explain(world, KEY, NOW)))
+
+
+@pytest.mark.parametrize("rivals", [20, 0], ids=["few", "many"])
+def test_a_little_is_enough_where_others_would_take_more(rivals: int) -> None:
+    """`other` fits only with four CPUs more, and takes all of them then."""
+    world = queue(queue(start(), "mine", 0, cohort="x"), "theirs", 0, cohort="x")
+    world = queue(queue(world, "lender", 3, cohort="x"), "third", 0, cohort="x")
+    world = waits(waits(world, "theirs", 2, "first", priority=2), "third", 5, "other", priority=1)
+    world = waits(world, "mine", 3)
+    with patch("kueuelib.scheduler.explain.search.MOST_TRIED", rivals):
+        found = explain(world, KEY, NOW)
+    for name, to in (("mine", 2), ("theirs", 2), ("lender", 5)):
+        line = f"ClusterQueue {name}: raise nominalQuota of flavor f: cpu by 2 (to {to})"
+        check(world, found, line)
 
 
 def test_a_weight_makes_others_leave() -> None:

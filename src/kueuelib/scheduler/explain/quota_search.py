@@ -1,6 +1,6 @@
 """The smallest single change of quota that would admit a workload.
 
-Sizes are searched where nobody else waits, which is fast, and then tried in the whole world; where
+Where many wait, sizes are searched where nobody else does, and then tried in the whole world; where
 others get in the way there, the search is done again with them. Where a trial admits, what was in
 use then tells how much would have been enough for the same decisions, so few trials are needed.
 """

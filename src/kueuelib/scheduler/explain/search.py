@@ -1,8 +1,8 @@
 """The search for single changes that would give a workload quota now.
 
-Sizes are searched where nobody else waits, which is fast, and then tried in the whole world; what
-is reported was admitted there, and one unit less was not. What is left out is said: each kind of
-change may use a share of the budget of heads that are tried.
+Where many wait, changes are tried first where nobody else waits, which is fast, and then in the
+whole world; what is reported was admitted there, and one unit less was not. What is left out is
+said: each kind of change may use a share of the budget of heads that are tried.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from kueuelib.scheduler.explain.own_changes import (
 )
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import QuotaSearch
-from kueuelib.scheduler.explain.sizes import bisect, gallop
+from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
+from kueuelib.scheduler.explain.smallest import smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
@@ -55,7 +56,8 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 T = TypeVar("T")
 
 MOST_TRIED = 20
-"""How many workloads, queues and priorities are tried in the whole world."""
+"""How many workloads, queues and priorities are tried in the whole world. Where more than that wait
+as well, a change is tried first where nobody else waits."""
 SET_UP = "the set-up"
 ITSELF = "the Workload itself"
 POLICIES = "policies of its ClusterQueue"
@@ -98,7 +100,11 @@ class Search:
         self._queue = world.cluster_queue_of(self._workload)
         self._near = trials.near
         self._budget = trials.budget
-        self._alone = Trials(self._near.alone(key), key, now, self._budget)
+        self._rivals = sorted(set(self._near.workloads) - set(self._near.alone(key).workloads))
+        self._grains = grains_of(trials.engine())
+        self._alone = trials
+        if len(self._rivals) > MOST_TRIED:
+            self._alone = Trials(world.alone(key), key, now, self._budget)
 
     def run(self) -> tuple[Found, ...]:
         """All changes that were found, those of the set-up first."""
@@ -123,7 +129,15 @@ class Search:
                 )
             else:
                 self.tried.append(name)
-        return tuple(found)
+        self._budget.share(1.0)
+        return tuple(map(self._smallest, found))
+
+    def _smallest(self, found: Found) -> Found:
+        helps = self._helps if found.change.kind == RaiseWeight.kind else _admits
+        try:
+            return smallest(found, self._grains, self._trials.with_change, helps)
+        except OutOfStepsError:
+            return found
 
     def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[Found]]]]:
         """What is looked for, which part of what is left it may spend, and how."""
@@ -157,9 +171,12 @@ class Search:
     # --- trying
 
     def _try(self, change: Change) -> Outcome:
-        """What a change comes to; who gets nothing where nobody else waits gets nothing at all."""
-        alone = self._alone.with_change(change)
-        return self._trials.with_change(change) if self._helps(alone) else alone
+        """What a change comes to; where many wait, one that would not help alone does not count."""
+        if self._alone is not self._trials:
+            alone = self._alone.with_change(change)
+            if not self._helps(alone):
+                return alone
+        return self._trials.with_change(change)
 
     def _helps(self, found: Outcome) -> bool:
         """Whether an outcome is better than that of doing nothing."""
@@ -371,21 +388,20 @@ class Search:
     # --- other workloads
 
     def _others(self) -> Iterator[Found]:
-        near = self._near
-        probe = Probe(self._world, self._key, self._now, self._budget)
+        near, rivals = self._near, self._rivals
         holders = [each for each, found in sorted(near.workloads.items()) if holds_quota(found)]
-        helps_alone = self._helps(probe.base)
-        candidates = [each for each in holders if helps_alone or self._helps(probe.without(each))]
-        for each in self._first(candidates, "Workloads that hold quota and might help by ending"):
-            found = self._trials.with_change(Ends(each))
-            if self._helps(found):
-                yield Found(Ends(each), found)
-        if not self._helps(probe.base):
-            return
+        if max(len(holders), len(rivals)) > MOST_TRIED:
+            probe = Probe(self._world, self._key, self._now, self._budget)
+            if not self._helps(probe.base):
+                holders = [each for each in holders if self._helps(probe.without(each))]
+                rivals = []
+        for each in self._first(holders, "Workloads that hold quota and might help by ending"):
+            yield from self._check(Ends(each))
         ahead = near.ahead_of(self._key)
-        others = sorted(set(near.workloads) - set(ahead) - {self._key})
-        rivals = [each for each in (*ahead, *others) if not holds_quota(near.workloads[each])]
+        rivals = [*(each for each in ahead if each in rivals), *sorted(set(rivals) - set(ahead))]
         for each in self._first(rivals, "Workloads that wait as well"):
-            found = self._trials.with_change(Withdraws(each))
-            if self._helps(found):
-                yield Found(Withdraws(each), found)
+            yield from self._check(Withdraws(each))
+
+
+def _admits(found: Outcome) -> bool:
+    return found.admits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.quotas import ONE
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
@@ -47,24 +49,14 @@ class TreeSearch:
         return found
 
     def cuts(self) -> list[SetParent]:
-        """Where a cycle of parents could be opened.
-
-        Cohorts with limits are left out: only what has a parent may have limits.
-        """
+        """Where a cycle of parents could be opened."""
         cycle = self._world.cycle_above(self._queue.spec.cohort_name)
-        return [
-            SetParent(place, place.parent(self._world), "")
-            for place in (Place(COHORT, name) for name in cycle)
-            if not any(
-                quota.borrowing_limit is not None or quota.lending_limit is not None
-                for quota in place.quotas(self._world).values()
-            )
-        ]
+        return [self._leaves(place) for place in self._cohorts(cycle) if self._may_leave(place)]
 
     def moves(self) -> list[SetParent]:
         """Where else it, or a Cohort above it, could be, without a cycle of parents."""
         cohorts = {name: self._world.above(name) for name in self._world.all_cohorts()}
-        return [
+        found = [
             SetParent(place, before, name)
             for place in self._places
             for before in (place.parent(self._world),)
@@ -73,3 +65,22 @@ class TreeSearch:
             and not self._world.cycle_above(name)
             and not (place.kind == COHORT and place.name in above)
         ]
+        in_cycle = self._world.cycle_above(self._queue.spec.cohort_name)
+        return found + [
+            self._leaves(place)
+            for place in self._places
+            if place.name not in in_cycle and self._may_leave(place)
+        ]
+
+    def _cohorts(self, names: Iterable[str]) -> Iterator[Place]:
+        return (Place(COHORT, name) for name in names)
+
+    def _leaves(self, place: Place) -> SetParent:
+        return SetParent(place, place.parent(self._world), "")
+
+    def _may_leave(self, place: Place) -> bool:
+        """Only what has a parent may have limits."""
+        return bool(place.parent(self._world)) and not any(
+            quota.borrowing_limit is not None or quota.lending_limit is not None
+            for quota in place.quotas(self._world).values()
+        )

@@ -28,6 +28,9 @@ from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
+MOST_BEHIND = 20
+"""How many Workloads behind the one in question take part in trials; more are left out."""
+
 
 @attrs.frozen(eq=False)
 class World:
@@ -178,8 +181,10 @@ class World:
         return "" if found is None else found.spec.cluster_queue
 
     def narrowed(self, key: ObjectKey) -> World:
-        """What can matter to one Workload: its tree of cohorts, without those that wait behind it.
+        """What can matter to one Workload: its tree of cohorts.
 
+        Those that wait behind it in a StrictFIFO queue never come first, and are left out. Where
+        they may, many of them are left out as well: what they get or preempt hardly ever decides.
         Nothing is left out where the whole cluster counts (`block_admission`).
         """
         workload = self.workloads.get(key)
@@ -189,12 +194,19 @@ class World:
         scope = self.scope_of(queue)
         timestamp = self.settings.queue_timestamp
         mine = (order_of(workload, timestamp), key)
-        kept = {}
-        for each, found in self.workloads.items():
-            home = self.home_of(found)
-            behind = home == queue.name and not holds_quota(found)
-            if home in scope and not (behind and (order_of(found, timestamp), each) > mine):
-                kept[each] = found
+        kept = {
+            each: found for each, found in self.workloads.items() if self.home_of(found) in scope
+        }
+        behind = [
+            each
+            for each, found in kept.items()
+            if (order_of(found, timestamp), each) > mine
+            and not holds_quota(found)
+            and self.home_of(found) == queue.name
+        ]
+        if queue.spec.queueing_strategy == kueue.STRICT_FIFO or len(behind) > MOST_BEHIND:
+            for each in behind:
+                del kept[each]
         return attrs.evolve(
             self,
             workloads=kept,
