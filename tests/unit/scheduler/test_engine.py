@@ -1143,3 +1143,17 @@ def test_heaps_of_a_replica_that_makes_no_cycles_stay_small(cluster: Cluster) ->
     assert len(queue._heap) < 100
     assert all(len(group._heap) < 100 for group in queue._groups.values())
     assert cluster.rest() == ["same"]
+
+
+@pytest.mark.parametrize("evicted", [False, True], ids=["alone", "with the eviction"])
+def test_a_preemption_that_costs_the_place_moves_who_waits_already(evicted: bool) -> None:
+    """Where age alone decides, the condition can be seen later than all that is around it."""
+    cluster = Cluster(Engine(Settings(priority_sorting=False)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
+    cluster.queue("q", 1)
+    around = [make_condition("Evicted", reason="Preempted", at=9)] if evicted else []
+    lost = make_condition("Preempted", reason="InCohortReclaimWhileBorrowing", at=9)
+    cluster.submit("old", "q", created=1, conditions=around)
+    cluster.submit("new", "q", created=2)
+    cluster.submit("old", "q", created=1, conditions=[*around, lost])
+    assert cluster.rest() == ["new"]

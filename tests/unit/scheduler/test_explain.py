@@ -19,6 +19,7 @@ from kueuelib.testing.builders import (
     make_condition,
     make_flavor,
     make_local_queue,
+    make_pod_set,
     make_workload,
 )
 
@@ -265,3 +266,34 @@ def test_what_has_quota_or_would_get_it_needs_no_change() -> None:
     assert soon.admission is not None
     done = ask(world().with_workload(waits(conditions=[make_condition("Finished")])))
     assert done.verdict is Verdict.FINISHED
+
+
+def test_zero_of_a_resource_is_never_lacking() -> None:
+    """The second pod set is blocked by what the first one lacks, and asks nothing itself."""
+    found = world().with_workload(holds("h", 5))
+    pod_sets = [
+        make_pod_set({"cpu": 1}, name="a"),
+        make_pod_set({"cpu": 0, "gpu": 0}, name="b"),
+    ]
+    answer = ask(found.with_workload(make_workload("job", "lq", pod_sets=pod_sets)))
+    rows = [(row.pod_set, row.resource, row.fit, bool(row.blockers)) for row in answer.rows]
+    assert rows == [("a", "cpu", Fit.IN_USE, True), ("b", "cpu", Fit.FITS, False)]
+    assert answer.problems == ()
+    assert texts(answer) == [
+        "raise nominalQuota of flavor f: cpu by 2 (to 6)",
+        "Workload ns/h finishes or is deleted",
+    ]
+
+
+@pytest.mark.parametrize("requests", [{"cpu": 0}, {"gpu": 0}, {"cpu": 0, "gpu": 0}])
+def test_who_asks_for_zero_is_admitted_and_charged_zero_of_what_is_offered(
+    requests: dict[str, int],
+) -> None:
+    found = world().with_workload(holds("h", 5))
+    answer = ask(found.with_workload(make_workload("job", "lq", requests)))
+    assert answer.verdict is Verdict.ADMITTED
+    assert answer.admission is not None
+    (assignment,) = answer.admission.pod_set_assignments
+    charged = {name: found.nanos for name, found in assignment.resource_usage.items()}
+    assert charged == {name: 0 for name in requests if name == "cpu"}
+    assert assignment.flavors == dict.fromkeys(charged, "f")

@@ -124,7 +124,9 @@ def _rows(
         blockers = tuple(
             one
             for one in known.get((pod_set.name, name), ())
-            if not isinstance(one, QuotaInUse | ExceedsCapacity) or one.resource == resource
+            # An earlier pod set may lack what this one asks nothing of.
+            if not isinstance(one, QuotaInUse | ExceedsCapacity)
+            or (one.resource == resource and requested)
         )
         row = Row(
             pod_set=pod_set.name,

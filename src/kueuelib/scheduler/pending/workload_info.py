@@ -128,12 +128,12 @@ class WorkloadInfo:
     def asks_the_same(self, other: WorkloadInfo) -> bool:
         """Whether a new state of the object gets the same verdict (spec/scheduling 3.4).
 
-        Labels, conditions and messages don't matter; spec, defaults, reclaimable pods, eviction,
-        back-off and check states do.
+        Labels, other conditions and messages don't matter; spec, defaults, reclaimable pods, its
+        place in the queue, eviction, back-off and check states do.
         """
         mine, new = self.workload, other.workload
         return (
-            mine.metadata.uid == new.metadata.uid
+            self.order == other.order  # with the UID
             and mine.spec == new.spec
             and mine.status.reclaimable_pods == new.status.reclaimable_pods
             and self.not_before == other.not_before
