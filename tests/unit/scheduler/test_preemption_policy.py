@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,28 @@ def test_alike_workloads_of_two_local_queues_get_two_verdicts() -> None:
 
 
 # --- broken policies
+
+
+class Backwards(PreemptionPolicy):
+    name = "backwards"
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
+        self.asked[running.key.name] += 1
+        return (-running.priority,)
+
+
+@pytest.mark.parametrize("fair", [None, FairSharing()])
+def test_a_policy_is_asked_once_for_the_place_of_a_candidate(fair: FairSharing | None) -> None:
+    policy = Backwards()
+    cluster = Cluster.of(policy, 3, fair)
+    for number in range(3):
+        cluster.runs(f"r{number}", priority=number)
+    cluster.waits("p", 2)
+    assert sorted(cluster.cycle()) == ["r1", "r2"]
+    assert policy.asked == {"r0": 1, "r1": 1, "r2": 1}
 
 
 class Broken(PreemptionPolicy):

@@ -94,6 +94,7 @@ class Guard:
         self._asking = asking
         self._chosen: dict[ObjectKey, Holder] = {}
         self._refused: dict[ObjectKey, Refusal] = {}
+        self._places: dict[ObjectKey, tuple[float, ...]] = {}
         self._orders = type(judge.policy).order is not PreemptionPolicy.order
         self.broken = False
 
@@ -151,16 +152,20 @@ class Guard:
         return True
 
     def order(self, holder: Holder) -> tuple[float, ...]:
-        """The place of a candidate.
+        """The place of a candidate; the policy is asked once.
 
         Raises:
             PolicyError: the answer is wrong.
         """
         if holder.evicted or not self._orders:
             return ()
-        running = self._running(holder, self._preempted(holder), self._past_of_queue(holder))
-        policy = self._judge.policy
-        return self._asked("order", lambda: checked_order(policy.order(self._asking, running)))
+        found = self._places.get(holder.key)
+        if found is None:
+            running = self._running(holder, self._preempted(holder), self._past_of_queue(holder))
+            ask = self._judge.policy.order
+            found = self._asked("order", lambda: checked_order(ask(self._asking, running)))
+            self._places[holder.key] = found
+        return found
 
     @property
     def protected(self) -> Protected | None:
