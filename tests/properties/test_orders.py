@@ -172,7 +172,7 @@ class Orders:
         order = self.book.begin(key)
         if order is None:
             return
-        known = foregone(order.what, self.engine.holder(key))
+        known = foregone(order.what, self.engine.cache.holder(key))
         if known is None:
             self.under_way[key] = order
         else:
@@ -185,7 +185,7 @@ class Orders:
         if order is None:
             return
         self.learn(key)
-        known = foregone(order.what, self.engine.holder(key))
+        known = foregone(order.what, self.engine.cache.holder(key))
         if known is not None:
             self.passed(self.book.end(order, known))
         elif how == "again":

@@ -407,7 +407,7 @@ class Histories(RuleBasedStateMachine):
             for victim in preemption.victims:
                 assert victim.key not in seen
                 seen.add(victim.key)
-                holder = self.engine.holder(victim.key)
+                holder = self.engine.cache.holder(victim.key)
                 assert holder is not None
                 assert holder.usage == victim.holder.usage
                 other = self.world.workloads[victim.key]
@@ -431,7 +431,7 @@ class Histories(RuleBasedStateMachine):
 
     def check_limits(self, key: ObjectKey) -> None:
         """At admission nobody uses more than nominal plus borrowing, nor more than is lent."""
-        holder = self.engine.holder(key)
+        holder = self.engine.cache.holder(key)
         assert holder is not None
         queue = self.trees()[holder.cluster_queue]
         for pair, amount in holder.usage.items():
@@ -506,7 +506,7 @@ class Histories(RuleBasedStateMachine):
         for key, workload in self.world.workloads.items():
             standing = self.engine.standing(key)
             assert standing.where is not Where.UNKNOWN
-            holder = self.engine.holder(key)
+            holder = self.engine.cache.holder(key)
             assert (holder is not None) == (holds(workload) or key in self.assumed)
             assert not (holder and seen[key])
             if holder is None:

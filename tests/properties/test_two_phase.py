@@ -290,7 +290,7 @@ class TwoPhases(RuleBasedStateMachine):
     @invariant()
     def quota_and_charge_agree(self) -> None:
         for name, wl in self.stored.items():
-            holder = self.engine.holder(ObjectKey("ns", name))
+            holder = self.engine.cache.holder(ObjectKey("ns", name))
             if states.has_quota(wl) and not states.is_finished(wl):
                 assert holder is not None
 

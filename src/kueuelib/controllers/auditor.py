@@ -51,7 +51,9 @@ class Auditor:
     async def look(self) -> None:
         """Looks once; what is wrong is logged, counted and repaired."""
         now = self._written.clock.monotonic()
-        claims = self._audit.look(self._engine.assumed(), self._engine.leaving(), self._book, now)
+        claims = self._audit.look(
+            self._engine.cache.assumed, self._engine.leaving(), self._book, now
+        )
         for claim in claims:
             try:
                 wl = await self._read(claim)

@@ -66,7 +66,7 @@ class ClusterQueueReconciler:
         try:
             if not deleted:
                 await add_finalizer(self._client, self._informer, queue)
-            elif not self._engine.reserving(key.name):
+            elif not self._engine.cache.reserving(key.name):
                 if has_finalizer(queue):
                     await drop_finalizer(self._client, self._informer, queue)
                 return DONE

@@ -131,7 +131,7 @@ def setup(
 
     writer = StatusWriter(client, informers.workloads)
     orders = Orders(writer, recorder, metrics, feed.observe, clock)
-    applier = Applier(orders, engine.holder)
+    applier = Applier(orders, engine.cache.holder)
     applying = Controller(
         "admission",
         applier,
@@ -208,7 +208,7 @@ def setup(
     flavor = (
         controller(
             kinds.RESOURCE_FLAVORS,
-            InUseReconciler(client, informers.flavors, engine.users_of_flavor),
+            InUseReconciler(client, informers.flavors, engine.cache.users_of_flavor),
         )
         .for_(informers.flavors)
         .watches(informers.cluster_queues, _flavors_of)
@@ -216,7 +216,7 @@ def setup(
     check = (
         controller(
             kinds.ADMISSION_CHECKS,
-            InUseReconciler(client, informers.checks, engine.users_of_check),
+            InUseReconciler(client, informers.checks, engine.cache.users_of_check),
         )
         .for_(informers.checks)
         .watches(informers.cluster_queues, _checks_of)

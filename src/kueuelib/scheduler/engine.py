@@ -16,38 +16,24 @@ from collections.abc import Iterable
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
-from kueuelib.scheduler.facts.standing import Standing, Where
-from kueuelib.scheduler.facts.table import Facts
-from kueuelib.scheduler.pending.item import Aside, Pending, Place, Progress, Requeue
-from kueuelib.scheduler.pending.workload_info import WorkloadInfo, holder_of
-from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
-from kueuelib.scheduler.quota.cache import Cache
-from kueuelib.scheduler.quota.cluster_queue import Tally
+from kueuelib.scheduler.knowledge import Knowledge
+from kueuelib.scheduler.pending.item import Pending, Place, Progress, Requeue
+from kueuelib.scheduler.pending.workload_info import holder_of
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
-from kueuelib.scheduler.quota.weighted_share import share_of_queue
 from kueuelib.scheduler.reasons import (
-    BackingOff,
-    ClusterQueueInactive,
     MakingRoom,
     NotEvaluated,
     QuotaWithdrawn,
     Reason,
 )
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.status import (
-    LocalQueueStatus,
-    QueueStatus,
-    local_queue_status,
-    queue_status,
-)
 
 SOONEST = 1.0
 """Seconds after which a preemption policy may be asked again at the earliest, so that one that is
@@ -75,37 +61,14 @@ class Settled:
     faults: tuple[PolicyFault, ...] = ()
 
 
-class Engine:
-    """Cache and queues behind one door.
-
-    Args:
-        settings: the administrator's choices.
-        history: past preemptions; by default those that the engine sees.
-
-    Attributes:
-        history: past preemptions, as far as the preemption policy needs them.
-    """
+class Engine(Knowledge):
+    """Cache and queues behind one door. Arguments and attributes are those of `Knowledge`."""
 
     def __init__(self, settings: Settings = DEFAULTS, history: History | None = None) -> None:
-        self._settings = settings
-        self.history = history or History(settings.preemption.remembers)
-        self._facts = Facts(settings, self.history)
-        self._state = self._facts.state
-        self._cache = self._state.cache
-        self._queues = self._state.queues
+        super().__init__(settings, history)
         self._making_room: dict[ObjectKey, None] = {}
         self._again: dict[str, float] = {}
         self._now = 0.0
-
-    @property
-    def shares_fairly(self) -> bool:
-        """Whether statuses have shares."""
-        return self._settings.fair_sharing is not None
-
-    @property
-    def cache(self) -> Cache:
-        """What is admitted. Not to be changed by the caller."""
-        return self._cache
 
     def observe(self, event: Event, now: float) -> Effects:
         """Takes over one fact.
@@ -281,73 +244,7 @@ class Engine:
         )
         self._facts.workloads.assume(attrs.evolve(holder, admitted=admit.admitted))
 
-    # --- what to read
-
-    def activity(self, name: str) -> Activity:
-        """The Active condition of a ClusterQueue."""
-        return self._cache.activity(name) or UNKNOWN
-
-    def cluster_queue_status(self, name: str) -> QueueStatus | None:
-        """The numbers of a ClusterQueue's status, None when it does not exist."""
-        state, queue = self._cache.state(name), self._queues.queue(name)
-        if state is None or queue is None:
-            return None
-        share = share_of_queue(self._cache, name) if self.shares_fairly else None
-        return queue_status(state.spec, state.tally, queue.counts(), share)
-
-    def cohort_status(self, name: str) -> CohortStatus | None:
-        """The numbers of a cohort; None when no object has the name and nobody uses it."""
-        return cohort_status(self._cache, name, shares=self.shares_fairly)
-
-    def cohorts(self, name: str) -> tuple[str, ...]:
-        """The cohorts above a ClusterQueue, the root last; empty when it does not exist."""
-        spec = self._cache.spec(name)
-        return self._cache.forest.path(spec.cohort) if spec is not None and spec.cohort else ()
-
-    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
-        """The numbers of a LocalQueue's status, None when it does not exist."""
-        found = self._state.local_queues.get(key)
-        if found is None:
-            return None
-        state = self._cache.state(found.spec.cluster_queue)
-        tally = state.local.get(key) if state is not None else None
-        spec = state.spec if state is not None else None
-        return local_queue_status(spec, tally or Tally(), self._state.waiting.size(key))
-
-    def reserving(self, name: str) -> int:
-        """How many workloads hold quota in a ClusterQueue, also after it was deleted."""
-        return self._cache.reserving(name)
-
-    def users_of_flavor(self, name: str) -> tuple[str, ...]:
-        """The ClusterQueues that list a flavor, sorted."""
-        return self._cache.users_of_flavor(name)
-
-    def users_of_check(self, name: str) -> tuple[str, ...]:
-        """The ClusterQueues that require a check, sorted."""
-        return self._cache.users_of_check(name)
-
-    def lowest_priority(self, name: str) -> int | None:
-        """The lowest priority that holds quota in a ClusterQueue, None when there is none
-        (KEP-83).
-        """
-        state = self._cache.state(name)
-        return state.priorities.lowest if state is not None else None
-
-    def holder(self, key: ObjectKey) -> Holder | None:
-        """What a workload is charged, None when it holds no quota."""
-        return self._cache.holder(key)
-
-    def assumed(self) -> tuple[Holder, ...]:
-        """The workloads that are charged before the API server has confirmed it."""
-        return self._cache.assumed
-
-    def leaving(self) -> tuple[Holder, ...]:
-        """The workloads that count as leaving before their objects say so."""
-        return self._facts.workloads.leaving()
-
-    def rests(self, key: ObjectKey) -> bool:
-        """Whether a workload is parked, and further cycles alone would not try it again."""
-        return self._queues.rests(key)
+    # --- reservations
 
     def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
         """Why a reservation may not become an admission, None when it still may (KEP-993).
@@ -399,36 +296,3 @@ class Engine:
         places = Snapshot(frozen).places({name, *map(home_of, victims)})
         preemption = Preemption(key, holder.uid, workload, name, places, victims)
         return attrs.evolve(nothing, preemptions=(preemption,), faults=faults)
-
-    def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
-        """The workloads that wait in a ClusterQueue, in its order, those in flight included."""
-        queue = self._queues.queue(name)
-        return () if queue is None else tuple(item.info for item in queue.in_order())
-
-    def places(self, name: str) -> dict[ObjectKey, Place]:
-        """The place of every workload that waits in a ClusterQueue, in its order."""
-        queue = self._queues.queue(name)
-        found = () if queue is None else queue.in_order()
-        return {item.info.key: item.place for item in found}
-
-    def standing(self, key: ObjectKey) -> Standing:
-        """Where a workload stands."""
-        holder = self._cache.holder(key)
-        if holder is not None:
-            where = Where.ASSUMED if holder.assumed else Where.HOLDS_QUOTA
-            return Standing(where, holder.cluster_queue)
-        item, home = self._queues.get(key), self._queues.home(key)
-        if item is None or home is None:
-            return self._facts.workloads.outside(key)
-        activity = self.activity(home)
-        if not activity.active:
-            why = ClusterQueueInactive(home, activity.reason)
-            return Standing(Where.CLUSTER_QUEUE_INACTIVE, home, why)
-        if item.aside is Aside.BACK_OFF and item.not_before is not None:
-            return Standing(Where.BACKING_OFF, home, BackingOff(item.not_before))
-        where = {
-            Place.HEAP: Where.PENDING,
-            Place.INADMISSIBLE: Where.INADMISSIBLE,
-            Place.IN_FLIGHT: Where.IN_FLIGHT,
-        }[item.place]
-        return Standing(where, home, item.reason or NotEvaluated())

@@ -47,7 +47,10 @@ class Rounds:
         if self._snapshot is None:
             return
         for admit in settled.admissions:
-            queue, holder = self._snapshot.queue(admit.cluster_queue), engine.holder(admit.key)
+            queue, holder = (
+                self._snapshot.queue(admit.cluster_queue),
+                engine.cache.holder(admit.key),
+            )
             if queue is None or holder is None:
                 self._snapshot = None
                 return

@@ -120,9 +120,9 @@ async def test_an_assumption_without_an_order_is_taken_back(gone: bool) -> None:
     if gone:
         case.stored = None
     await case.pass_by(GRACE - INTERVAL)
-    assert case.engine.assumed()
+    assert case.engine.cache.assumed
     await case.pass_by(INTERVAL)
-    assert case.engine.assumed() == ()
+    assert case.engine.cache.assumed == ()
     assert case.counted("assumptions") == 1
     assert case.engine.has_work(case.clock.time)
 
@@ -132,7 +132,7 @@ async def test_what_is_stored_and_not_seen_yet_is_left_alone() -> None:
     assert isinstance(case.stored, dict)
     case.stored = states.reserve(case.stored, ADMISSION, [], 1.0)
     await case.pass_by(4 * GRACE)
-    assert case.engine.assumed()
+    assert case.engine.cache.assumed
     assert case.counted("assumptions") == 0
 
 
@@ -142,17 +142,17 @@ async def test_a_workload_of_another_uid_confirms_nothing() -> None:
     other = states.reserve(case.stored, ADMISSION, [], 1.0)
     case.stored = {**other, "metadata": {**other["metadata"], "uid": "another"}}
     await case.pass_by(GRACE)
-    assert case.engine.assumed() == ()
+    assert case.engine.cache.assumed == ()
 
 
 async def test_without_an_answer_nothing_is_taken_back() -> None:
     case = Case()
     case.stored = TransportError("https://x", "reset")
     await case.pass_by(4 * GRACE)
-    assert case.engine.assumed()
+    assert case.engine.cache.assumed
     case.stored = encode(LOW)
     await case.pass_by(0.0)
-    assert case.engine.assumed() == ()
+    assert case.engine.cache.assumed == ()
 
 
 async def test_an_order_explains_an_assumption() -> None:
@@ -161,7 +161,7 @@ async def test_an_order_explains_an_assumption() -> None:
     (admission,) = case.cycle().admissions
     case.book.submit(admission)
     await case.pass_by(4 * GRACE)
-    assert case.engine.assumed()
+    assert case.engine.cache.assumed
 
 
 async def test_a_victim_that_nobody_tells_stays_again() -> None:
@@ -192,7 +192,7 @@ async def test_it_looks_for_ever_and_can_be_cancelled() -> None:
     case = Case()
     ready = asyncio.Event()
     task = asyncio.create_task(case.auditor.run(ready.set))
-    while case.engine.assumed():
+    while case.engine.cache.assumed:
         await asyncio.sleep(0)
     assert ready.is_set()
     task.cancel()

@@ -207,10 +207,10 @@ async def test_deactivation_evicts_and_reactivation_queues_again(world: World) -
         await world.is_("wl", "Admitted")
         await world.patch(kinds.WORKLOADS, "wl", {"spec": {"active": False}}, "default")
         assert (await world.is_("wl", "Evicted"))["reason"] == "Deactivated"
-        assert world.engine.reserving("cq") == 1
+        assert world.engine.cache.reserving("cq") == 1
         await release(world, "wl")
         await world.is_("wl", "Admitted", "False")
-        await world.until(lambda: world.engine.reserving("cq") == 0)
+        await world.until(lambda: world.engine.cache.reserving("cq") == 0)
         await world.patch(kinds.WORKLOADS, "wl", {"spec": {"active": True}}, "default")
         await world.is_("wl", "Admitted")
         assert (await world.condition("wl", "Evicted"))["status"] == "False"
@@ -318,7 +318,7 @@ async def test_an_orphan_that_is_deleted_goes(world: World) -> None:
         await world.is_("wl", "Admitted")
         await world.delete(kinds.WORKLOADS, "wl", "default")
         await world.until(lambda: world.gone(kinds.WORKLOADS, "wl", "default"))
-        await world.until(lambda: world.engine.reserving("cq") == 0)
+        await world.until(lambda: world.engine.cache.reserving("cq") == 0)
 
 
 async def test_a_restarted_manager_knows_what_was_admitted(world: World) -> None:
@@ -327,7 +327,7 @@ async def test_a_restarted_manager_knows_what_was_admitted(world: World) -> None
         await world.workload("first")
         await world.is_("first", "Admitted")
     async with world.running():
-        assert world.engine.holder(ObjectKey("default", "first")) is not None
+        assert world.engine.cache.holder(ObjectKey("default", "first")) is not None
         await world.workload("second")
         await world.is_("second", "QuotaReserved", "False")
         await world.finish("first")

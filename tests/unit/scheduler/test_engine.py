@@ -498,7 +498,7 @@ def test_admission_is_void_when_its_ground_is_gone(cluster: Cluster, event: even
     cluster.tell(event)
     settled = cluster.engine.settle(decide(found, NOW), NOW)
     assert settled.admissions == ()
-    assert cluster.engine.holder(key("w")) is None
+    assert cluster.engine.cache.holder(key("w")) is None
 
 
 def test_equal_shapes_are_parked_together_and_told_once(cluster: Cluster) -> None:
@@ -804,8 +804,8 @@ def test_inactive_check_makes_the_queue_inactive(cluster: Cluster, event: events
     assert not cluster.engine.activity("q").active
     cluster.tell(events.CheckSet(make_check("k")))
     assert cluster.rest() == ["w"]
-    assert cluster.engine.users_of_check("k") == ("q",)
-    assert cluster.engine.users_of_flavor("f") == ("q",)
+    assert cluster.engine.cache.users_of_check("k") == ("q",)
+    assert cluster.engine.cache.users_of_flavor("f") == ("q",)
 
 
 def test_failed_write_gives_the_quota_back_and_wakes_others(cluster: Cluster) -> None:
@@ -847,8 +847,8 @@ def test_reservation_elsewhere_moves_the_charge(cluster: Cluster) -> None:
     cluster.submit("v", "a", 2, created=1)
     assert cluster.rest() == ["w"]
     cluster.tell(events.WorkloadSet(holding("w", "b", 2)))
-    assert cluster.engine.reserving("a") == 0
-    assert cluster.engine.reserving("b") == 1
+    assert cluster.engine.cache.reserving("a") == 0
+    assert cluster.engine.cache.reserving("b") == 1
     assert cluster.rest() == ["v"]
 
 
@@ -861,7 +861,7 @@ def test_assumed_by_somebody_else(cluster: Cluster) -> None:
     assert cluster.where("w") is Where.ASSUMED
     assert cluster.rest() == []
     cluster.tell(events.Assumed(key("unknown"), admission))
-    assert cluster.engine.reserving("q") == 1
+    assert cluster.engine.cache.reserving("q") == 1
 
 
 def test_reclaimed_pods_wake_others(cluster: Cluster) -> None:

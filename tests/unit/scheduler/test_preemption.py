@@ -154,7 +154,7 @@ def test_victim_counts_as_leaving_before_anybody_sees_it(cluster: Cluster) -> No
     cluster.submit("high", "q", 1, priority=1)
     assert cluster.cycle() == ["-v1"]
     cluster.change("v1", make_condition("PodsReady"))
-    holder = cluster.engine.holder(key("v1"))
+    holder = cluster.engine.cache.holder(key("v1"))
     assert holder is not None
     assert holder.evicted
     cluster.submit("higher", "q", 1, priority=2)
@@ -168,7 +168,7 @@ def test_victim_that_could_not_be_told_stays_and_another_one_may_go(cluster: Clu
     cluster.submit("high", "q", 1, priority=1)
     assert cluster.cycle() == ["-low"]
     cluster.tell(events.EvictionFailed(key("low")))
-    holder = cluster.engine.holder(key("low"))
+    holder = cluster.engine.cache.holder(key("low"))
     assert holder is not None
     assert not holder.evicted
     assert cluster.cycle() == ["-low"]
@@ -179,7 +179,7 @@ def test_failed_eviction_of_somebody_else_is_nothing(cluster: Cluster) -> None:
     cluster.running("low", "q", 1)
     cluster.hears("low")
     cluster.tell(events.EvictionFailed(key("low")), events.EvictionFailed(key("nobody")))
-    holder = cluster.engine.holder(key("low"))
+    holder = cluster.engine.cache.holder(key("low"))
     assert holder is not None
     assert holder.evicted
 
@@ -193,7 +193,7 @@ def test_victim_that_is_gone_leaves_no_trace(cluster: Cluster) -> None:
     assert cluster.cycle() == ["+high"]
     cluster.tell(events.WorkloadGone(key("high")))
     cluster.running("low", "q", 1)
-    holder = cluster.engine.holder(key("low"))
+    holder = cluster.engine.cache.holder(key("low"))
     assert holder is not None
     assert not holder.evicted
 
@@ -253,7 +253,7 @@ def test_preemptor_that_changes_in_flight_preempts_nobody(cluster: Cluster) -> N
     cluster.submit("high", "q", 1, priority=-1)
     settled = cluster.engine.settle(plan, cluster.now)
     assert settled.preemptions == ()
-    holder = cluster.engine.holder(key("low"))
+    holder = cluster.engine.cache.holder(key("low"))
     assert holder is not None
     assert not holder.evicted
 
@@ -491,15 +491,20 @@ def test_request_that_can_not_preempt_has_no_outlook(cluster: Cluster) -> None:
 
 
 def test_lowest_priority_follows_every_change(cluster: Cluster) -> None:
+    def lowest() -> int | None:
+        state = cluster.engine.cache.state("q")
+        assert state is not None
+        return state.priorities.lowest
+
     cluster.queue("q", {"f": {"gpu": 9}})
-    assert cluster.engine.lowest_priority("q") is None
+    assert lowest() is None
     for name, priority in (("a", 3), ("b", -2), ("c", -2)):
         cluster.running(name, "q", 1, priority=priority)
-    assert cluster.engine.lowest_priority("q") == -2
+    assert lowest() == -2
     cluster.tell(events.WorkloadGone(key("b")))
-    assert cluster.engine.lowest_priority("q") == -2
+    assert lowest() == -2
     cluster.leaves("c")
-    assert cluster.engine.lowest_priority("q") == 3
+    assert lowest() == 3
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -576,7 +581,7 @@ def test_who_loses_the_room_again_and_again_insists_on_it(cluster: Cluster) -> N
     cluster.put(make_workload("p", "b", pod_sets=pod_sets, created=2.0))
     lost = ["-victim", "+victim"]
     assert in_circles(cluster) == [*lost, *lost, "-victim", "+p"]
-    holder = cluster.engine.holder(key("p"))
+    holder = cluster.engine.cache.holder(key("p"))
     assert holder is not None
     assert list(holder.usage.values()) == [2]
 

@@ -228,7 +228,7 @@ def usage_of(engine: Engine, later: Sequence[Admit]) -> Usage:
         if state is not None:
             found[name] = dict(state.tally.reserved)
     for admit in later:
-        holder = engine.holder(admit.key)
+        holder = engine.cache.holder(admit.key)
         if holder is not None and holder.cluster_queue in found:
             used = found[holder.cluster_queue]
             for pair, amount in holder.usage.items():

@@ -52,7 +52,7 @@ def caches_are_fresh(parts: Sequence[Found], objects: Objects) -> Iterator[Findi
 def nothing_is_assumed(parts: Sequence[Found], _objects: Objects) -> Iterator[Finding]:
     """At rest nothing is assumed, nobody counts as leaving, and no order waits."""
     for engine in _of(parts, Engine):
-        for holder in engine.assumed():
+        for holder in engine.cache.assumed:
             yield f"{WORKLOADS} {holder.key}", "the engine assumes an admission of it"
         for holder in engine.leaving():
             yield f"{WORKLOADS} {holder.key}", "it counts as leaving"
@@ -72,8 +72,8 @@ def engine_is_right(parts: Sequence[Found], objects: Objects) -> Iterator[Findin
         mine = [one for one in holding if queue_of(one) == queue]
         for engine in engines:
             title = f"{CLUSTER_QUEUES} {queue}"
-            if engine.reserving(queue) != len(mine):
-                text = f"{engine.reserving(queue)} hold quota in the engine, not {len(mine)}"
+            if engine.cache.reserving(queue) != len(mine):
+                text = f"{engine.cache.reserving(queue)} hold quota in the engine, not {len(mine)}"
                 yield title, text
             if queue in queues:
                 yield from ((title, text) for text in _amounts(engine, queue, mine))
