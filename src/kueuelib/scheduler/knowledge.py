@@ -7,6 +7,7 @@ from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.table import Facts
+from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
 from kueuelib.scheduler.pending.item import Aside, Place
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
@@ -14,7 +15,7 @@ from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import Tally
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.weighted_share import share_of_queue
-from kueuelib.scheduler.reasons import BackingOff, ClusterQueueInactive, NotEvaluated
+from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.status import (
     LocalQueueStatus,

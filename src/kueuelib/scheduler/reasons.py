@@ -11,21 +11,30 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity, Together
+from kueuelib.scheduler.object_reasons import (
+    PENDING,
+    BackingOff,
+    ChecksFailed,
+    ClusterQueueInactive,
+    ClusterQueueMissing,
+    Inactive,
+    InvalidResources,
+    LimitRangeViolated,
+    LocalQueueMissing,
+    LocalQueueStopped,
+    NamespaceMismatch,
+    NamespaceUnknown,
+)
 from kueuelib.scheduler.policy import Protected
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
 NO_MATCHING_FLAVOR = "NoMatchingFlavor"
-MISCONFIGURED = "Misconfigured"
-SUSPENDED = "Suspended"
-DEACTIVATED = "Deactivated"
 WAITING_FOR_PODS_READY = "WaitingForPodsReady"
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION = "PendingEvaluation"
-PENDING = "Pending"
 
 VERDICTS = frozenset(
     {
@@ -160,149 +169,6 @@ class PodsNotReady:
 
 
 @attrs.frozen
-class ChecksFailed:
-    """An admission check of the workload is in state Retry or Rejected."""
-
-    checks: tuple[str, ...]
-
-    condition_reason = PENDING
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "The workload has failed admission checks"
-
-
-@attrs.frozen
-class NamespaceUnknown:
-    """The namespace is not known (yet): a passing state that is not worth a status write."""
-
-    namespace: str
-
-    condition_reason = PENDING
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return f'Could not obtain workload namespace: namespaces "{self.namespace}" not found'
-
-
-@attrs.frozen
-class NamespaceMismatch:
-    """The ClusterQueue does not accept workloads of the namespace."""
-
-    cluster_queue: str
-    namespace: str
-
-    condition_reason = MISCONFIGURED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "workload namespace doesn't match ClusterQueue selector"
-
-
-@attrs.frozen
-class InvalidResources:
-    """Containers request more than their limits (spec/scheduling 1.7)."""
-
-    items: tuple[str, ...]
-
-    condition_reason = MISCONFIGURED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return f"resource validation failed: {'; '.join(self.items)}"
-
-
-@attrs.frozen
-class LimitRangeViolated:
-    """The namespace's LimitRanges forbid the pods (spec/scheduling 1.7)."""
-
-    items: tuple[str, ...]
-
-    condition_reason = MISCONFIGURED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return f"didn't satisfy LimitRange constraints: {'; '.join(self.items)}"
-
-
-@attrs.frozen
-class LocalQueueMissing:
-    """The LocalQueue that the workload names does not exist."""
-
-    name: str
-
-    condition_reason = MISCONFIGURED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return f"LocalQueue {self.name} doesn't exist"
-
-
-@attrs.frozen
-class LocalQueueStopped:
-    """The LocalQueue's stopPolicy holds new workloads back."""
-
-    name: str
-
-    condition_reason = SUSPENDED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return f"LocalQueue {self.name} is stopped"
-
-
-@attrs.frozen
-class ClusterQueueMissing:
-    """The ClusterQueue that the LocalQueue names does not exist."""
-
-    name: str
-
-    condition_reason = MISCONFIGURED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return f"ClusterQueue {self.name} doesn't exist"
-
-
-_SUSPENDING = (REASON_STOPPED, REASON_TERMINATING, REASON_COHORT_CYCLE)
-
-
-@attrs.frozen
-class ClusterQueueInactive:
-    """The ClusterQueue can't admit anything.
-
-    Attributes:
-        name: the queue.
-        why: the reason of its Active condition, for example `Stopped` or `FlavorNotFound`.
-    """
-
-    name: str
-    why: str
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        if self.why == "Stopped":
-            return f"ClusterQueue {self.name} is stopped"
-        if self.why == "Terminating":
-            return f"ClusterQueue {self.name} is terminating"
-        return f"ClusterQueue {self.name} is inactive"
-
-    @property
-    def condition_reason(self) -> str:
-        """`Suspended` when it is held or left out of its tree, else `Misconfigured`."""
-        return SUSPENDED if self.why in _SUSPENDING else MISCONFIGURED
-
-
-@attrs.frozen
 class FlavorWithdrawn:
     """A reservation names a flavor that the ClusterQueue does not offer any more (KEP-993).
 
@@ -374,36 +240,6 @@ class QuotaWithdrawn:
             f"The reservation is void: ClusterQueue {self.cluster_queue} has {left} of "
             f"{self.resource} in flavor {self.flavor} left, {needed} are needed"
         )
-
-
-@attrs.frozen
-class Inactive:
-    """`spec.active` is false."""
-
-    condition_reason = DEACTIVATED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "The workload is deactivated"
-
-
-@attrs.frozen
-class BackingOff:
-    """The workload was evicted and waits before it is queued again (spec/scheduling 3.7).
-
-    Attributes:
-        until: seconds since the epoch.
-    """
-
-    until: float
-
-    condition_reason = PENDING
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "The workload waits for its back-off after an eviction"
 
 
 @attrs.frozen

@@ -39,18 +39,15 @@ from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.pending.item import Place
-from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
-    FitsAfterPreemptions,
     InvalidResources,
     LimitRangeViolated,
     NamespaceMismatch,
-    NoFlavors,
-    NoLongerFits,
-    Preempting,
 )
+from kueuelib.scheduler.pending.item import Place
+from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
+from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.rounds import Rounds
 from kueuelib.testing.builders import make_condition
 from kueuelib.testing.scenario_facts import facts, namespace_of, pending, pod_sets, settings_of

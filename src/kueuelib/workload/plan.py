@@ -30,13 +30,15 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
     REQUEUED,
 )
-from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,
     Inactive,
     LocalQueueMissing,
     LocalQueueStopped,
+)
+from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
+from kueuelib.scheduler.reasons import (
     MakingRoom,
     NotEvaluated,
     QuotaWithdrawn,

@@ -25,10 +25,10 @@ from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, Forgotten
+from kueuelib.scheduler.object_reasons import ClusterQueueMissing
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.quota.holders import Holder
-from kueuelib.scheduler.reasons import ClusterQueueMissing
 from kueuelib.workload import states
 from kueuelib.workload.orders import REFUSALS
 from kueuelib.workload.writer import StatusWriter

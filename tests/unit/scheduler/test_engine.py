@@ -14,7 +14,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.standing import Where
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     ClusterQueueInactive,
     ClusterQueueMissing,
@@ -23,11 +23,8 @@ from kueuelib.scheduler.reasons import (
     LocalQueueStopped,
     NamespaceMismatch,
     NamespaceUnknown,
-    NoFlavors,
-    NoLongerFits,
-    NotEvaluated,
-    PodsNotReady,
 )
+from kueuelib.scheduler.reasons import NoFlavors, NoLongerFits, NotEvaluated, PodsNotReady
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,

@@ -13,12 +13,8 @@ from kueuelib.scheduler.blockers import (
     QuotaInUse,
     ResourceUncovered,
 )
-from kueuelib.scheduler.reasons import (
-    ClusterQueueInactive,
-    NoFlavors,
-    condition_reason,
-    render,
-)
+from kueuelib.scheduler.object_reasons import ClusterQueueInactive
+from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
 TOO_BIG = ExceedsCapacity("one", "cpu", 500, 2500, 2000)
 IN_USE = QuotaInUse("two", "memory", 0, 3 * 2**30, 0, 4 * 2**30, 0, 2**30, reclaimable=True)

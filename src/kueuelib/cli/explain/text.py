@@ -16,7 +16,8 @@ from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
-from kueuelib.scheduler.reasons import LocalQueueMissing, NoFlavors, condition_reason, render
+from kueuelib.scheduler.object_reasons import LocalQueueMissing
+from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
 WIDTH = 120
 """Columns where the output is no terminal."""

@@ -18,19 +18,19 @@ from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import find_victims
 from kueuelib.scheduler.decide.preemption.victims import Search, Victim
-from kueuelib.scheduler.ordering import EntryOrder, entry_order
-from kueuelib.scheduler.pending.item import Requeue
-from kueuelib.scheduler.policy import Asking, Protected
-from kueuelib.scheduler.quota.amounts import PODS
-from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
-from kueuelib.scheduler.reasons import (
+from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     ClusterQueueInactive,
     ClusterQueueMissing,
     NamespaceMismatch,
     NamespaceUnknown,
-    Reason,
 )
+from kueuelib.scheduler.ordering import EntryOrder, entry_order
+from kueuelib.scheduler.pending.item import Requeue
+from kueuelib.scheduler.policy import Asking, Protected
+from kueuelib.scheduler.quota.amounts import PODS
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
 
 INSISTS_AFTER = 3

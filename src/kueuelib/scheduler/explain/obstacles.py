@@ -12,10 +12,11 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import workload_info
 from kueuelib.scheduler.quota.queue_spec import queue_spec
-from kueuelib.scheduler.reasons import InvalidResources, LimitRangeViolated, Reason
+from kueuelib.scheduler.reasons import Reason
 
 
 @attrs.frozen

@@ -15,6 +15,12 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.state import State
+from kueuelib.scheduler.object_reasons import (
+    ClusterQueueMissing,
+    Inactive,
+    LocalQueueMissing,
+    LocalQueueStopped,
+)
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
@@ -26,12 +32,6 @@ from kueuelib.scheduler.pending.workload_info import (
 from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
-from kueuelib.scheduler.reasons import (
-    ClusterQueueMissing,
-    Inactive,
-    LocalQueueMissing,
-    LocalQueueStopped,
-)
 from kueuelib.scheduler.settings import Settings
 
 

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.pending.item import (
     Aside,
     Pending,
@@ -29,12 +30,7 @@ from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_o
 from kueuelib.scheduler.pending.waking import Available, Scope, Verdict, verdict_on
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import (
-    InvalidResources,
-    LimitRangeViolated,
-    NoFlavors,
-    Reason,
-)
+from kueuelib.scheduler.reasons import NoFlavors, Reason
 
 
 class Queues:

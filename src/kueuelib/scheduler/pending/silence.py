@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.object_reasons import NamespaceUnknown
 from kueuelib.scheduler.pending.item import Pending, Place
 from kueuelib.scheduler.pending.workload_info import has_verdict, is_outdated
-from kueuelib.scheduler.reasons import BehindHead, NamespaceUnknown, Reason
+from kueuelib.scheduler.reasons import BehindHead, Reason
 
 PATIENCE = 1.0
 """Seconds that a workload waits for a cycle to report its verdict."""

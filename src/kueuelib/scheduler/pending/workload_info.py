@@ -25,6 +25,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import amount_of
+from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.pending.limit_ranges import LimitSummary
 from kueuelib.scheduler.pending.requests import (
@@ -46,8 +47,6 @@ from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import (
     PENDING_EVALUATION,
     VERDICTS,
-    InvalidResources,
-    LimitRangeViolated,
     Reason,
     condition_reason,
     render,
