@@ -190,6 +190,15 @@ def test_weights_count_where_shares_decide() -> None:
     )
 
 
+def test_fair_sharing_decides_in_place_of_the_policy_for_borrowers() -> None:
+    borrow = {"policy": "LowerPriority", "maxPriorityThreshold": 10}
+    preemption = {"reclaimWithinCohort": "Any", "borrowWithinCohort": borrow}
+    found = world(queue={"preemption": preemption})
+    assert unhonoured_in(found, KEY) == ()
+    (one,) = unhonoured_in(attrs.evolve(found, settings=Settings(fair_sharing=FairSharing())), KEY)
+    assert (one.subject, one.field) == ("ClusterQueue q", "spec.preemption.borrowWithinCohort")
+
+
 def test_labels_and_annotations_of_other_objects_are_read_too() -> None:
     metadata = {
         "labels": {"kueue.x-k8s.io/multikueue-origin": "m", "kueue.x-k8s.io/queue-name": "lq"},

@@ -105,6 +105,7 @@ def row_data(row: Row) -> Obj:
     data: Obj = {
         "podSet": row.pod_set,
         "count": row.count,
+        "minCount": row.min_count,
         "resource": row.resource,
         "flavor": row.flavor,
         **{name: format_amount(row.resource, getattr(row, name)) for name in amounts},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +14,9 @@ from kueuelib.cli.explain.tree import tree_table
 from kueuelib.scheduler.blockers import ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.own_changes import MoveTo
 from kueuelib.scheduler.explain.rows import Fit, Row
+from kueuelib.scheduler.explain.tree_changes import SetParent
 from kueuelib.scheduler.explain.trial import Outcome, Verdict
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
@@ -197,7 +199,8 @@ def _table(rows: Sequence[Row]) -> Table:
     before = ""
     for row in rows:
         colour = "green" if row.fit is Fit.FITS else "red"
-        label = f"{row.pod_set} x {row.count}"
+        least = "" if row.min_count in (None, row.count) else f"{row.min_count}-"
+        label = f"{row.pod_set} x {least}{row.count}"
         table.add_row(
             "" if label == before else label,
             row.resource,
@@ -231,6 +234,8 @@ def _fit(row: Row) -> str:
         for one in row.blockers
         if isinstance(one, ExceedsCapacity)
     ]
+    if not lacks and row.fit is Fit.EXCEEDS:
+        lacks = [f"at most {format_amount(row.resource, row.capacity)} ever"]
     if not lacks and row.fit is Fit.NO_MATCH:
         lacks = [one.text.replace(f" in flavor {row.flavor}", "") for one in row.blockers]
     return ": ".join([row.fit.value, *lacks[:1]])
@@ -243,9 +248,8 @@ def _changes(console: Console, found: Explanation) -> None:
         return
     for checks in dict.fromkeys(one.checks for one in found.changes):
         _line(console, _heading(checks), bold=True)
-        for one in found.changes:
-            if one.checks == checks:
-                _line(console, f"  {_change(one)}", colour="green")
+        for text in _texts(one for one in found.changes if one.checks == checks):
+            _line(console, f"  {text}", colour="green")
 
 
 def _heading(checks: Sequence[str]) -> str:
@@ -268,9 +272,27 @@ def _decide(checks: Sequence[str]) -> str:
     return f"; checks {', '.join(checks)} then decide"
 
 
-def _change(found: Found) -> str:
+def _texts(changes: Iterable[Found]) -> list[str]:
+    """A line for each change; those that differ only in where something goes to share one."""
+    choices: dict[tuple[object, ...], list[str]] = {}
+    firsts: dict[tuple[object, ...], Found] = {}
+    for number, one in enumerate(changes):
+        change = one.change
+        key: tuple[object, ...] = (number,)
+        if isinstance(change, MoveTo | SetParent) and change.to:
+            key = (change.subject, change.kind, one.victims)
+            choices.setdefault(key, []).append(change.choice)
+        firsts.setdefault(key, one)
+    return [_change(one, choices.get(key, ())) for key, one in firsts.items()]
+
+
+def _change(found: Found, choices: Sequence[str]) -> str:
     change = found.change
-    text = change.text if change.subject in change.text else f"{change.subject}: {change.text}"
+    text = change.text
+    if isinstance(change, MoveTo | SetParent) and len(choices) > 1:
+        text = change.said_of(f"{', '.join(choices[:-1])} or {choices[-1]}")
+    if change.subject not in text:
+        text = f"{change.subject}: {text}"
     if not found.victims:
         return text
     return f"{text} (preempts {', '.join(str(key) for key in found.victims)})"

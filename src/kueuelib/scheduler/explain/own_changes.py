@@ -46,12 +46,21 @@ class SetPriority:
 
 @attrs.frozen
 class FewerPods:
-    """Fewer pods in one pod set."""
+    """Fewer pods in one pod set, and a lower minimum where there is one.
+
+    Attributes:
+        key: the workload.
+        pod_set: the pod set.
+        before: how many pods there are.
+        to: how many there are then.
+        least: how many are enough already, None for all of them.
+    """
 
     key: ObjectKey
     pod_set: str
     before: int
     to: int
+    least: int | None = None
 
     kind = "pods"
 
@@ -63,7 +72,10 @@ class FewerPods:
     @property
     def text(self) -> str:
         """What to set."""
-        return f"{self.to} instead of {self.before} pods in pod set {self.pod_set}"
+        text = f"{self.to} instead of {self.before} pods in pod set {self.pod_set}"
+        if self.least is None or self.least <= self.to:
+            return text
+        return f"{text}, and a minimum of {self.to} instead of {self.least}"
 
     def apply(self, world: World) -> World:
         """The world with that many pods."""
@@ -155,10 +167,16 @@ class MoveTo(Whole):
     @property
     def text(self) -> str:
         """What to set."""
-        return (
-            f"submit it to LocalQueue {self.to} (ClusterQueue {self.cluster_queue}) "
-            f"with the label {names.QUEUE_LABEL}"
-        )
+        return self.said_of(self.choice)
+
+    @property
+    def choice(self) -> str:
+        """The other queues."""
+        return f"{self.to} (ClusterQueue {self.cluster_queue})"
+
+    def said_of(self, choice: str) -> str:
+        """What to set if there is a choice."""
+        return f"submit it to LocalQueue {choice} with the label {names.QUEUE_LABEL}"
 
     def apply(self, world: World) -> World:
         """The world with it there."""

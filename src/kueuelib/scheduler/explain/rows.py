@@ -44,6 +44,7 @@ class Row:
         capacity: what it could get at most, if nothing ran.
         fit: the verdict.
         blockers: what is in the way; of the last evaluation where there was one.
+        min_count: how many of the pods are enough; None for all of them.
     """
 
     pod_set: str
@@ -58,6 +59,7 @@ class Row:
     capacity: int
     fit: Fit
     blockers: tuple[Blocker, ...] = ()
+    min_count: int | None = None
 
 
 def rows_of(engine: Engine, key: ObjectKey, reason: Reason | None) -> tuple[Row, ...]:
@@ -141,6 +143,7 @@ def _rows(
             capacity=snapshot.capacity(queue, pair),
             fit=Fit.FITS,
             blockers=blockers,
+            min_count=pod_set.min_count,
         )
         rows.append(attrs.evolve(row, fit=_fit(snapshot, pod_set, row)))
     return rows

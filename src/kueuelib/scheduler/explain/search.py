@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kueuelib.api import conditions, kueue, names
 from kueuelib.api.core import Taint
-from kueuelib.api.kueue import ClusterQueue
+from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.budget import MOST_STEPS, OutOfStepsError
 from kueuelib.scheduler.explain.changes import (
@@ -291,14 +291,14 @@ class Search:
 
     def _fewer_pods(self) -> Iterator[Found]:
         for pod_set in self._workload.spec.pod_sets:
-            before = pod_set.count
-            if before < 2:
+            if pod_set.count < 2:
                 continue
 
-            def fewer(by: int, name: str = pod_set.name, before: int = before) -> Change:
-                return FewerPods(self._key, name, before, before - by)
+            def fewer(by: int, found: PodSet = pod_set) -> Change:
+                to, least = found.count - by, found.min_count
+                return FewerPods(self._key, found.name, found.count, to, least)
 
-            found = self._least(fewer, before - 1)
+            found = self._least(fewer, pod_set.count - 1)
             if found is not None:
                 yield found
 

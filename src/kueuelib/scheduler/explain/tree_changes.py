@@ -90,10 +90,19 @@ class SetParent(Whole):
     @property
     def text(self) -> str:
         """What to set."""
+        return self.said_of(self.choice)
+
+    @property
+    def choice(self) -> str:
+        """The new cohort above."""
+        return self.to
+
+    def said_of(self, choice: str) -> str:
+        """What to set if there is a choice."""
         field = f"spec.{self.place.parent_field}"
-        if not self.to:
+        if not choice:
             return f"remove {field}: {self.before}"
-        return f"set {field}: {self.to}" + (f" instead of {self.before}" if self.before else "")
+        return f"set {field}: {choice}" + (f" instead of {self.before}" if self.before else "")
 
     def apply(self, world: World) -> World:
         """The world in which it is there."""

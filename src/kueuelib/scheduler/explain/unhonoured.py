@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.kueue import NO_ADMISSION_FAIR_SHARING, ClusterQueue, LocalQueue
+from kueuelib.api.kueue import NEVER, NO_ADMISSION_FAIR_SHARING, ClusterQueue, LocalQueue
 from kueuelib.api.meta import KubeObject, ObjectKey
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.quotas import ONE
@@ -153,6 +153,10 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
                 yield Unhonoured(f"AdmissionCheck {name}", "spec.controllerName", meaning)
     if world.settings.fair_sharing is None:
         yield from _weights(world, queue)
+    elif queue.spec.preemption.borrow_within_cohort.policy != NEVER:
+        field = "spec.preemption.borrowWithinCohort"
+        meaning = "fair sharing is on, so that shares decide what may be preempted"
+        yield Unhonoured(f"ClusterQueue {queue.name}", field, meaning)
 
 
 def _in_spec(subject: str, found: KubeObject) -> Iterator[Unhonoured]:
