@@ -40,6 +40,8 @@ class Outlook:
         named: the first of the candidates, in the order in which they would leave, when all of them
             do not suffice.
         spared: how many more the policies allow, but not the shares.
+        borrowing: whether the workload could borrow in the end; otherwise it has to stay within
+            nominal quota.
     """
 
     candidates: int
@@ -47,6 +49,7 @@ class Outlook:
     lack: int
     named: tuple[ObjectKey, ...] = ()
     spared: int = 0
+    borrowing: bool = True
 
 
 @attrs.frozen
@@ -224,7 +227,7 @@ class QuotaInUse:
         if found is None or found.victims or not (found.candidates or found.spared):
             return None
         lacks = ((self.flavor, self.resource, found.lack),)
-        return Together(found.candidates, found.named, True, lacks, found.spared)
+        return Together(found.candidates, found.named, found.borrowing, lacks, found.spared)
 
     @property
     def lack(self) -> int:

@@ -126,6 +126,10 @@ KUEUE = PreemptionPolicy()
 """Kueue's own policy."""
 
 
+PROTECTOR = "The preemption policy "
+"""What is said before the name of a policy that protects workloads."""
+
+
 @attrs.frozen
 class Protected:
     """Candidates that a policy did not allow to preempt.
@@ -147,7 +151,7 @@ class Protected:
         """One sentence for people, also in the condition message."""
         count = "1 workload" if self.count == 1 else f"{self.count} workloads"
         until = "" if self.until is None else f", the first until {format_time(self.until)}"
-        return f"The preemption policy {self.policy} protects {count}{until}: {self.why}"
+        return f"{PROTECTOR}{self.policy} protects {count}{until}: {self.why}"
 
 
 class PolicyError(Exception):

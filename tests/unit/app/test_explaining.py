@@ -27,6 +27,7 @@ from kueuelib.errors import ConfigError, Forbidden, NotFound
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.policy import Protected
 from kueuelib.scheduler.settings import FairSharing, Settings
 
 NOW = 1000.0
@@ -354,6 +355,16 @@ async def test_what_the_manager_said_is_repeated() -> None:
     answer = await asked("workload/wl", train, workload(train, conditions=[told]))
     assert answer.told is not None
     assert answer.told.message == "by another manager"
+
+
+async def test_a_preemption_policy_of_the_manager_that_was_not_named_is_noted() -> None:
+    train, protected = job(), Protected("example.com/mine", 1, "it ran too short", None)
+    told = {"type": "QuotaReserved", "status": "False", "reason": "WaitingForQuota", **SINCE}
+    told["message"] = f"couldn't assign flavors. {protected.text}"
+    answer = await asked("workload/wl", train, workload(train, conditions=[told]))
+    (note,) = answer.notes
+    assert note.startswith("the manager has the preemption policy example.com/mine, which is left")
+    assert note.endswith("; name its configuration with --config")
 
 
 async def test_a_pod_leads_to_the_workload_of_its_job() -> None:

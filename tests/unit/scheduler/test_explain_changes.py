@@ -6,9 +6,11 @@ from typing import Any
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.blockers import QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.trial import Verdict, outcome
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -77,6 +79,24 @@ def test_a_threshold_that_protects_a_holder_is_raised_as_far_as_necessary() -> N
     # Nobody has a priority above the new one.
     done = next(one for one in found.changes if path in one.change.text).change.apply(world)
     assert not any(path in text for text in texts(explain(done, KEY, NOW)))
+
+
+def test_what_a_borrower_lacks_is_what_it_lacks_within_its_own_quota() -> None:
+    """It may reclaim for what it owns; while it borrows, `b5` is above the threshold."""
+    borrow = {"policy": "LowerPriority", "maxPriorityThreshold": 0}
+    preemption = {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": borrow}
+    world = queue(start(), "ba", {"f": {"cpu": 2}}, cohort="co", preemption=preemption)
+    world = queue(world, "bb", {"f": {"cpu": 4}}, cohort="co")
+    world = world.with_workload(holds("b5", 5, "bb", priority=5))
+    world = world.with_workload(make_workload("job", "ba", {"cpu": 4}, priority=10))
+    reason = explain(world, KEY, NOW).reason
+    assert isinstance(reason, NoFlavors)
+    (attempt,) = reason.pod_sets[0].groups[0].attempts
+    (blocker,) = attempt.blockers
+    assert isinstance(blocker, QuotaInUse)
+    assert blocker.in_vain is not None
+    text = "With ns/b5 gone it would still lack 2 of cpu in flavor f within nominal quota"
+    assert blocker.in_vain.text == text
 
 
 def test_without_a_threshold_none_is_raised() -> None:

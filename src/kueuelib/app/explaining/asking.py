@@ -27,6 +27,7 @@ from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.policy import KUEUE, PROTECTOR
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.states import is_held_back
 
@@ -245,6 +246,10 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:
     if condition.get("status") == "False":
         told = Told(condition.get("reason", ""), condition.get("message", ""))
     notes = cluster.notes
+    _, protector, rest = ("" if told is None else told.message).partition(PROTECTOR)
+    if protector and world.settings.preemption is KUEUE:
+        text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"
+        notes = (f"{text}; name its configuration with --config", *notes)
     if is_held_back(raw):
         notes = ("it stays outside of its queue until pods that are missing are there", *notes)
     return Answer(title, True, found, told, (), notes)

@@ -60,4 +60,7 @@ def simulate(
 
 def _outlook(found: Search, pair: FlavorResource) -> Outlook:
     victims = tuple(sorted(victim.key for victim in found.victims))
-    return Outlook(found.candidates, victims, found.lacks.get(pair, 0), found.named, found.spared)
+    lack = found.lacks.get(pair, 0)
+    return Outlook(
+        found.candidates, victims, lack, found.named, found.spared, borrowing=found.borrowing
+    )
