@@ -137,11 +137,14 @@ def test_the_tree_is_left_out_where_one_name_says_it_all() -> None:
     assert WEIGHTS in found.tried
 
 
-def test_a_queue_of_another_tree_is_proposed_and_so_is_that_tree_itself() -> None:
+@pytest.mark.parametrize("ahead", [0, 21], ids=["few", "many"])
+def test_a_queue_of_another_tree_is_proposed_and_so_is_that_tree_itself(ahead: int) -> None:
     """What is lent there counts, although the own queue shares nothing with it."""
     world = queue(start(), "mine", 0)
     world = queue(queue(world, "theirs", 0, cohort="rich"), "lender", 3, cohort="rich")
     world = waits(world, "mine", 3)
+    for number in range(ahead):
+        world = waits(world, "mine", 9, f"w{number}", priority=1)
     found = explain(world, KEY, NOW)
     moves = [each for each in found.changes if each.change.kind == "queue"]
     assert [each.change.text.split(" (")[0] for each in moves] == [
