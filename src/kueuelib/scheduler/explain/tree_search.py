@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.quotas import ONE
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
@@ -51,12 +49,17 @@ class TreeSearch:
     def cuts(self) -> list[SetParent]:
         """Where a cycle of parents could be opened."""
         cycle = self._world.cycle_above(self._queue.spec.cohort_name)
-        return [self._leaves(place) for place in self._cohorts(cycle) if self._may_leave(place)]
+        places = (Place(COHORT, name) for name in cycle)
+        return [self._leaves(place) for place in places if self._may_leave(place)]
 
     def moves(self) -> list[SetParent]:
-        """Where else it, or a Cohort above it, could be, without a cycle of parents."""
+        """Where else it, or a Cohort above it, could be, without a cycle of parents; below none
+        first, but for `cuts`.
+        """
         cohorts = {name: self._world.above(name) for name in self._world.all_cohorts()}
-        found = [
+        cuts = self.cuts()
+        leaves = [self._leaves(place) for place in self._places if self._may_leave(place)]
+        return [one for one in leaves if one not in cuts] + [
             SetParent(place, before, name)
             for place in self._places
             for before in (place.parent(self._world),)
@@ -65,15 +68,6 @@ class TreeSearch:
             and not self._world.cycle_above(name)
             and not (place.kind == COHORT and place.name in above)
         ]
-        in_cycle = self._world.cycle_above(self._queue.spec.cohort_name)
-        return found + [
-            self._leaves(place)
-            for place in self._places
-            if place.name not in in_cycle and self._may_leave(place)
-        ]
-
-    def _cohorts(self, names: Iterable[str]) -> Iterator[Place]:
-        return (Place(COHORT, name) for name in names)
 
     def _leaves(self, place: Place) -> SetParent:
         return SetParent(place, place.parent(self._world), "")
