@@ -20,7 +20,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import orjson
 
 from kueuelib.api.codec import decode, encode
@@ -37,7 +36,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Plan, Wait, decide
+from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait, decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
@@ -155,17 +154,26 @@ class _Run:
         shares |= {f"cohort/{name}": share_of_cohort(cache, name) for name in names}
         return {name: str(_shown(share)) for name, share in shares.items()}
 
+    def _resuming(self, head: Head) -> Head:
+        """A head that goes on with the flavors where the scenario says that it stopped."""
+        progress = self._last.pop(head.info.key, head.progress)
+        return Head(
+            head.info,
+            head.cluster_queue,
+            head.namespace_labels,
+            progress,
+            head.promise,
+            head.preempted,
+        )
+
     def _cycle(self, number: int) -> Obj:
         self._engine.reconsider()
         found = self._engine.next_cycle(self._now)
         if found is None:
             return {"cycle": number, "idle": True, "admitted": {}, "preempted": {}, "pending": {}}
         if self._last:
-            heads = (
-                attrs.evolve(head, progress=self._last.pop(head.info.key, head.progress))
-                for head in found.heads
-            )
-            found = attrs.evolve(found, heads=tuple(heads))
+            heads = tuple(map(self._resuming, found.heads))
+            found = CycleInput(heads, found.frozen, found.all_ready, found.settings, found.past)
         rounds = self._rounds
         decided = decide if rounds is None else rounds.decide
         plan = decided(found, self._now)

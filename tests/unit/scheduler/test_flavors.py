@@ -14,6 +14,7 @@ from kueuelib.scheduler.blockers import (
 )
 from kueuelib.scheduler.decide.flavors import Assignment, assign, mismatch_of
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
+from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import workload_info
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -123,7 +124,7 @@ def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> 
     frozen = snapshot.queue("q")
     assert frozen is not None
     info = workload_info(found, NO_LIMIT_RANGES, {})
-    return assign(snapshot, Preemptor(frozen, 0, 0.0), info, progress=progress)
+    return assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info, progress=progress)
 
 
 def test_zero_of_an_uncovered_resource_is_neither_missed_nor_listed() -> None:
@@ -182,7 +183,7 @@ def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy(
         assert lender is not None
         snapshot.add(lender, {FlavorResource("f", "cpu"): 3000})
         info = workload_info(make_workload("w", "q", {"cpu": 2}), NO_LIMIT_RANGES, {})
-        found = assign(snapshot, Preemptor(frozen, 0, 0.0), info)
+        found = assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info)
         (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
         assert isinstance(blocker, QuotaInUse)
         assert (blocker.used, blocker.nominal, blocker.available, blocker.lack) == (
@@ -235,6 +236,6 @@ def test_no_preference_makes_anybody_wait_where_borrowing_helps(
     assert other is not None
     snapshot.add(other, {FlavorResource("two", "cpu"): 1000})
     info = workload_info(make_workload("w", "q", {"cpu": 1}), NO_LIMIT_RANGES, {})
-    found = assign(snapshot, Preemptor(frozen, 0, 0.0), info)
+    found = assign(Searches(snapshot, Preemptor(frozen, 0, 0.0)), info)
     assert found.choices[0].flavors == {"cpu": want}
     assert found.mode is Mode.FIT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import pytest
 
 from kueuelib.scheduler.decide.nomination import Entry, nominate
@@ -54,7 +53,12 @@ def test_who_insists_comes_first_whatever_its_share() -> None:
     pending = [waits("p", "a"), waits("q", "b")]
     snapshot, entries = heads(FAIR, cqs=CQS, admitted=BORROWER, pending=pending)
     insisting = [
-        attrs.evolve(entry, order=entry.order._replace(borrowing_level=-1))
+        Entry(
+            entry.head,
+            entry.queue,
+            entry.proposal,
+            entry.order._replace(borrowing_level=-1),
+        )
         if entry.head.cluster_queue == "a"
         else entry
         for entry in entries

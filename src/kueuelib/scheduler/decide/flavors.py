@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.tolerations import untolerated
@@ -30,17 +28,17 @@ from kueuelib.scheduler.blockers import (
     ResourceUncovered,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.outlook import Simulation, simulate
+from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
 from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, added, in_flavors
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, PODS, FlavorResource, added
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
-from kueuelib.scheduler.quota.snapshot import Snapshot
+from kueuelib.scheduler.values import value
 
 
-@attrs.frozen(eq=False)
+@value
 class PodSetChoice:
     """What one pod set would get.
 
@@ -59,7 +57,7 @@ class PodSetChoice:
     mode: Mode
 
 
-@attrs.frozen(eq=False)
+@value
 class Assignment:
     """What a workload would get.
 
@@ -82,7 +80,7 @@ class Assignment:
     progress: Progress
 
 
-@attrs.frozen(eq=False)
+@value
 class _Verdict:
     """What one request in one flavor came to."""
 
@@ -91,36 +89,46 @@ class _Verdict:
     blocker: Blocker | None = None
 
 
-@attrs.frozen(eq=False)
+_FITS = _Verdict(Mode.FIT)
+_MISMATCH = _Verdict(Mode.NO_FIT)
+
+
+@value
 class _Option:
-    """One flavor for one resource group: `worst` of its resources represents it."""
+    """One flavor for one resource group.
+
+    Attributes:
+        flavor: the flavor.
+        worst: the verdict that represents it.
+        borrowing: the level of the resource that borrows most.
+        contested: the pairs that do not fit now.
+        blockers: what is in the way.
+    """
 
     flavor: str
     worst: _Verdict
-    verdicts: Mapping[str, _Verdict] = attrs.field(factory=dict)
-
-    @property
-    def mode(self) -> Mode:
-        return self.worst.mode
-
-    @property
-    def borrowing(self) -> int:
-        """The level of the resource that borrows most."""
-        return max((found.borrowing for found in self.verdicts.values()), default=0)
+    borrowing: int
+    contested: tuple[FlavorResource, ...]
+    blockers: tuple[Blocker, ...]
 
 
-@attrs.frozen(eq=False)
+@value
 class _Search:
-    """What trying the flavors of one group came to: the best option, and how it was found."""
+    """What trying the flavors of one group came to: the best option, and how it was found.
+
+    Attributes:
+        best: the best option, None when there is none.
+        tried: the index of the last flavor that was tried, -1 when none is left.
+        blocked: the flavors that do not fit now.
+    """
 
     best: _Option | None
     tried: int
-    attempts: tuple[FlavorAttempt, ...]
+    blocked: tuple[FlavorAttempt, ...]
 
 
 def assign(
-    snapshot: Snapshot,
-    preemptor: Preemptor,
+    searches: Searches,
     info: WorkloadInfo,
     counts: tuple[int, ...] | None = None,
     progress: Progress = (),
@@ -131,15 +139,14 @@ def assign(
     """Flavors for all pod sets of a workload.
 
     Args:
-        snapshot: the state to try it on; not changed.
-        preemptor: the workload as one that may preempt others, with its ClusterQueue.
+        searches: those of the workload, with the state to try it on, which is not changed.
         info: the workload.
         counts: pods per pod set, when fewer than all are tried (spec/scheduling 1.8).
         progress: the flavors that earlier attempts tried already.
         fungible: False takes the first flavor that fits, whatever the ClusterQueue prefers.
         only: per pod set the flavor of each resource that may be tried, None for all.
     """
-    queue = preemptor.queue
+    queue = searches.preemptor.queue
     policy = queue.spec.fungibility if fungible else FIRST_FIT
     resume = {name: dict(indices) for name, indices in progress}
     usage: dict[FlavorResource, int] = {}
@@ -148,34 +155,35 @@ def assign(
     tried: list[tuple[str, tuple[tuple[str, int], ...]]] = []
     contested: set[FlavorResource] = set()
     borrowing = 0
+    worst = Mode.FIT if info.pod_sets else Mode.NO_FIT
     count_pods = queue.spec.group_of(PODS) is not None
     for index, pod_set in enumerate(info.pod_sets):
         count = pod_set.count if counts is None else counts[index]
         requests = pod_set.requests(count, count_pods=count_pods)
         pinned = None if only is None else only.get(pod_set.name, {})
-        found = _PodSetSearch(snapshot, preemptor, policy, pod_set, requests, usage, pinned)
+        found = _PodSetSearch(searches, policy, pod_set, requests, usage, pinned)
         mode = found.run(resume.get(pod_set.name, {}))
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
             blocked.append(PodSetBlocked(pod_set.name, tuple(found.blocked)))
-        flavors = {name: found.flavors[name] for name in sorted(found.flavors)}
+        flavors = dict(sorted(found.flavors.items()))
         covered = {name: requests[name] for name in flavors}
         choices.append(PodSetChoice(pod_set.name, count, flavors, covered, mode))
+        worst = min(worst, mode)
         if flavors:
             tried.append((pod_set.name, tuple(sorted(found.tried.items()))))
         if mode is Mode.NO_FIT:
             break
-        usage = added(usage, in_flavors(covered, flavors))
+        usage = added(usage, found.usage)
         contested |= found.contested
-    modes = [choice.mode for choice in choices]
     return Assignment(
-        mode=min(modes, default=Mode.NO_FIT),
-        choices=tuple(choices),
-        usage=usage,
-        contested=frozenset(contested),
-        borrowing=borrowing,
-        blocked=tuple(blocked),
-        progress=tuple(tried),
+        worst,
+        tuple(choices),
+        usage,
+        frozenset(contested),
+        borrowing,
+        tuple(blocked),
+        tuple(tried),
     )
 
 
@@ -184,23 +192,24 @@ class _PodSetSearch:
 
     def __init__(
         self,
-        snapshot: Snapshot,
-        preemptor: Preemptor,
+        searches: Searches,
         policy: Fungibility,
         pod_set: PodSetInfo,
         requests: Mapping[str, int],
         earlier: Mapping[FlavorResource, int],
         only: Mapping[str, str] | None,
     ) -> None:
-        self._snapshot = snapshot
-        self._preemptor = preemptor
-        self._queue = preemptor.queue
+        self._searches = searches
+        self._snapshot = searches.snapshot
+        self._spec = searches.preemptor.queue.spec
+        self._node = self._snapshot.node(searches.preemptor.queue)
         self._policy = policy
-        self._spec = pod_set.spec.template.spec
+        self._pods = pod_set.spec.template.spec
         self._requests = requests
         self._earlier = earlier
         self._only = only
         self.flavors: dict[str, str] = {}
+        self.usage: dict[FlavorResource, int] = {}
         self.tried: dict[str, int] = {}
         self.blocked: list[GroupBlocked] = []
         self.contested: set[FlavorResource] = set()
@@ -208,39 +217,40 @@ class _PodSetSearch:
 
     def run(self, resume: Mapping[str, int]) -> Mode:
         """Chooses flavors for all resources; the first group without any ends it."""
-        mode = Mode.FIT
-        for resource in sorted(self._requests, reverse=True):
+        mode, requests = Mode.FIT, self._requests
+        for resource in sorted(requests, reverse=True):
             if resource in self.flavors:
                 continue
-            group = self._queue.spec.group_of(resource)
+            group = self._spec.group_of(resource)
             if group is None:
-                if not self._requests[resource]:
+                if not requests[resource]:
                     continue
                 return self._fail((FlavorAttempt("", Mode.NO_FIT, (ResourceUncovered(resource),)),))
             pinned = None if self._only is None else self._only.get(resource, "")
             found = self._group(group, resume.get(resource, -1), pinned)
-            if found.best is None:
-                return self._fail(found.attempts)
-            mode = min(mode, found.best.mode)
-            self.borrowing = max(self.borrowing, found.best.borrowing)
-            for name in group.resources:
-                if name in self._requests:
-                    self.flavors[name], self.tried[name] = found.best.flavor, found.tried
-                    if found.best.verdicts[name].mode is not Mode.FIT:
-                        self.contested.add(FlavorResource(found.best.flavor, name))
-            if found.best.mode is not Mode.FIT:
-                self.blocked.append(_blocked(found.attempts))
+            best = found.best
+            if best is None:
+                return self._fail(found.blocked)
+            mode = min(mode, best.worst.mode)
+            self.borrowing = max(self.borrowing, best.borrowing)
+            self.contested.update(best.contested)
+            for name, pair in group.pairs[best.flavor].items():
+                if name in requests:
+                    self.flavors[name], self.tried[name] = best.flavor, found.tried
+                    self.usage[pair] = requests[name]
+            if best.worst.mode is not Mode.FIT:
+                self.blocked.append(GroupBlocked(found.blocked))
         return mode
 
-    def _fail(self, attempts: tuple[FlavorAttempt, ...]) -> Mode:
-        self.flavors, self.tried, self.contested, self.borrowing = {}, {}, set(), 0
-        self.blocked = [_blocked(attempts)]
+    def _fail(self, blocked: tuple[FlavorAttempt, ...]) -> Mode:
+        self.flavors, self.usage, self.tried = {}, {}, {}
+        self.contested, self.borrowing = set(), 0
+        self.blocked = [GroupBlocked(blocked)]
         return Mode.NO_FIT
 
     def _group(self, group: ResourceGroup, last: int, only: str | None) -> _Search:
-        wanted = [name for name in sorted(group.resources) if name in self._requests]
         policy = self._policy
-        attempts: list[FlavorAttempt] = []
+        blocked: list[FlavorAttempt] = []
         best: _Option | None = None
         tried = -1
         for index, name in enumerate(group.flavors):
@@ -249,9 +259,11 @@ class _PodSetSearch:
             tried = index
             if only is not None and name != only:
                 continue
-            option, blockers = self._try(name, wanted)
-            attempts.append(FlavorAttempt(name, option.mode, blockers))
-            if option.mode is Mode.NO_FIT:
+            option = self._try(name, group)
+            mode = option.worst.mode
+            if option.blockers:
+                blocked.append(FlavorAttempt(name, mode, option.blockers))
+            if mode is Mode.NO_FIT:
                 continue
             if not _try_next(option.worst, policy):
                 best = option
@@ -260,69 +272,60 @@ class _PodSetSearch:
                 best = option
         if tried == len(group.flavors) - 1:
             tried = -1
-        return _Search(best, tried, tuple(attempts))
+        return _Search(best, tried, tuple(blocked))
 
-    def _try(self, name: str, wanted: list[str]) -> tuple[_Option, tuple[Blocker, ...]]:
+    def _try(self, name: str, group: ResourceGroup) -> _Option:
         flavor = self._snapshot.flavors.get(name)
-        mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, self._spec)
+        mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, self._pods)
         if mismatch is not None:
-            return _Option(name, _Verdict(Mode.NO_FIT)), (mismatch,)
-        worst = _Verdict(Mode.FIT)
-        verdicts = {}
-        for resource in wanted:
-            pair = FlavorResource(name, resource)
-            found = _verdict(
-                self._snapshot,
-                self._preemptor,
-                pair,
-                self._earlier.get(pair, 0),
-                self._requests[resource],
-            )
-            verdicts[resource] = found
-            if _is_better(worst, found, self._policy):
+            return _Option(name, _MISMATCH, 0, (), (mismatch,))
+        worst, borrowing = _FITS, 0
+        contested, blockers = [], []
+        for resource, pair in group.pairs[name].items():
+            if resource not in self._requests:
+                continue
+            found = self._verdict(pair, self._requests[resource])
+            borrowing = max(borrowing, found.borrowing)
+            if found.mode is not Mode.FIT:
+                contested.append(pair)
+            if found.blocker is not None:
+                blockers.append(found.blocker)
+            if found is not worst and _is_better(worst, found, self._policy):
                 worst = found
-        blockers = tuple(found.blocker for found in verdicts.values() if found.blocker is not None)
-        return _Option(name, worst, verdicts), blockers
+        return _Option(name, worst, borrowing, tuple(contested), tuple(blockers))
 
-
-def _blocked(attempts: tuple[FlavorAttempt, ...]) -> GroupBlocked:
-    return GroupBlocked(tuple(attempt for attempt in attempts if attempt.blockers))
-
-
-def _verdict(
-    snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, earlier: int, amount: int
-) -> _Verdict:
-    """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
-    queue = preemptor.queue
-    node, used = snapshot.node(queue), snapshot.used(pair)
-    value = earlier + amount
-    capacity = node.potential(pair)
-    if value > capacity:
-        exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
-        return _Verdict(Mode.NO_FIT, 0, exceeded)
-    available = max(0, arithmetic.available(node, pair, used))
-    borrowing, in_part = arithmetic.level(node, pair, value, used)
-    if value <= available:
-        return _Verdict(Mode.FIT, borrowing)
-    limits = snapshot.limits(queue, pair)
-    simulation: Simulation | None = None
-    if value <= limits.nominal or in_part or preemptor.may_borrow:
-        simulation = simulate(snapshot, preemptor, pair, value)
-    blocker = QuotaInUse(
-        pair.flavor,
-        pair.resource,
-        earlier,
-        amount,
-        used=used[node.key],
-        nominal=limits.nominal,
-        borrowable=limits.borrowing if queue.spec.cohort else 0,
-        available=available,
-        reclaimable=simulation is not None,
-        outlook=simulation.outlook if simulation is not None else None,
-    )
-    if simulation is None:
-        return _Verdict(Mode.NO_FIT, borrowing, blocker)
-    return _Verdict(simulation.mode, simulation.borrowing, blocker)
+    def _verdict(self, pair: FlavorResource, amount: int) -> _Verdict:
+        """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
+        node, used = self._node, self._snapshot.used(pair)
+        earlier = self._earlier.get(pair, 0)
+        wanted = earlier + amount
+        capacity = node.potential(pair)
+        if wanted > capacity:
+            exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
+            return _Verdict(Mode.NO_FIT, 0, exceeded)
+        available = max(0, arithmetic.available(node, pair, used))
+        borrowing, in_part = arithmetic.level(node, pair, wanted, used)
+        if wanted <= available:
+            return _Verdict(Mode.FIT, borrowing) if borrowing else _FITS
+        limits = self._spec.limits.get(pair, NO_LIMITS)
+        simulation: Simulation | None = None
+        if wanted <= limits.nominal or in_part or self._searches.preemptor.may_borrow:
+            simulation = simulate(self._searches, pair, wanted)
+        blocker = QuotaInUse(
+            pair.flavor,
+            pair.resource,
+            earlier,
+            amount,
+            used=used[node.key],
+            nominal=limits.nominal,
+            borrowable=limits.borrowing if self._spec.cohort else 0,
+            available=available,
+            reclaimable=simulation is not None,
+            outlook=simulation.outlook if simulation is not None else None,
+        )
+        if simulation is None:
+            return _Verdict(Mode.NO_FIT, borrowing, blocker)
+        return _Verdict(simulation.mode, simulation.borrowing, blocker)
 
 
 def _try_next(found: _Verdict, policy: Fungibility) -> bool:

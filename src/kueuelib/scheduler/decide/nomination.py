@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from kueuelib.scheduler.blockers import Mode, Together
 from kueuelib.scheduler.decide.flavors import Assignment, assign
 from kueuelib.scheduler.decide.partial import can_shrink, search
 from kueuelib.scheduler.decide.plan import Head, Wait
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.guard import Judge
-from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.decide.preemption.victims import Search, Victim
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
@@ -32,6 +30,7 @@ from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.values import value
 
 INSISTS_AFTER = 3
 """How often a workload makes others leave, while no quota moves from outside, until it insists on
@@ -41,7 +40,7 @@ MOST_PREEMPTIONS = 5
 """How often it does so at most; then it waits until quota moves from outside."""
 
 
-@attrs.frozen(eq=False)
+@value
 class Proposal:
     """What a head would get.
 
@@ -58,7 +57,7 @@ class Proposal:
     protected: Protected | None = None
 
 
-@attrs.frozen(eq=False)
+@value
 class Entry:
     """A nominated head.
 
@@ -135,15 +134,16 @@ def propose(
     progress = head.progress if fungible and only is None else ()
     guard = judge.guard(asking_of(head))
     preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
+    searches = Searches(snapshot, preemptor)
 
     def try_with(counts: tuple[int, ...] | None) -> Proposal:
-        found = assign(snapshot, preemptor, info, counts, progress, fungible=fungible, only=only)
+        found = assign(searches, info, counts, progress, fungible=fungible, only=only)
         if found.mode in (Mode.NO_FIT, Mode.FIT) or gave_up(head):
             return Proposal(found)
         needed = found.usage
         if not settings.preempt_for_pods:
             needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
-        sought = find_victims(snapshot, preemptor, found.contested, needed)
+        sought = searches.find(found.contested, needed)
         hopeful = not sought.victims and found.mode in (Mode.PREEMPT, Mode.RECLAIM)
         return Proposal(found, sought.victims, _together(sought) if hopeful else None)
 
@@ -153,15 +153,15 @@ def propose(
 
     if only is None and _insists(head) and head.promise is not None:
         promise = head.promise
-        kept = assign(
-            snapshot, preemptor, info, promise.counts, fungible=fungible, only=promise.flavors
-        )
+        kept = assign(searches, info, promise.counts, fungible=fungible, only=promise.flavors)
         if kept.mode is Mode.FIT:
             return Proposal(kept)
     found = try_with(None)
     if not _is_possible(found) and settings.partial_admission and can_shrink(info.pod_sets):
         found = search(info.pod_sets, attempt) or found
-    return found if guard is None else attrs.evolve(found, protected=guard.protected)
+    if guard is None:
+        return found
+    return Proposal(found.assignment, found.victims, found.together, guard.protected)
 
 
 def asking_of(head: Head) -> Asking:

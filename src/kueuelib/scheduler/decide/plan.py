@@ -16,9 +16,10 @@ from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.values import value
 
 
-@attrs.frozen(eq=False)
+@value
 class Head:
     """The first workload of a ClusterQueue.
 
@@ -39,7 +40,7 @@ class Head:
     preempted: int = 0
 
 
-@attrs.frozen(eq=False)
+@value
 class CycleInput:
     """Everything that a cycle depends on.
 

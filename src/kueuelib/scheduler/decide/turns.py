@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
@@ -56,7 +54,9 @@ class Turns:
 
     def __init__(self, snapshot: Snapshot, found: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
-        self._held = Snapshot(found.frozen)
+        self._frozen = found.frozen
+        self._held: Snapshot | None = None
+        self._given: list[Entry] = []
         self.shown = Snapshot(found.frozen)
         self._settings = found.settings
         self._all_ready = found.all_ready
@@ -92,7 +92,7 @@ class Turns:
             self._preempt(entry)
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-        elif not self._held.fits(entry.queue, assignment.usage):
+        elif self._victims and not self._fits_beside_victims(entry):
             self._charge(entry, assignment.usage)
             reason = FitsAfterPreemptions(tuple(sorted(self._victims)))
             self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
@@ -106,7 +106,7 @@ class Turns:
         proposal = propose(
             self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
         )
-        return attrs.evolve(entry, proposal=proposal)
+        return Entry(entry.head, entry.queue, proposal, entry.order)
 
     def _is_refused(self, entry: Entry) -> bool:
         """Whether the preemption policy refuses a victim, given those of the heads before."""
@@ -132,6 +132,19 @@ class Turns:
         self._snapshot.undo(mark)
         return fits
 
+    def _fits_beside_victims(self, entry: Entry) -> bool:
+        """Whether a head fits while the victims of all heads are still there.
+
+        What heads merely wait for does not count, so this is a state of its own; before anybody is
+        a victim, who fits at all fits here.
+        """
+        if self._held is None:
+            self._held = Snapshot(self._frozen)
+        for given in self._given:
+            self._held.add(given.queue, given.proposal.assignment.usage)
+        self._given.clear()
+        return self._held.fits(entry.queue, entry.proposal.assignment.usage)
+
     def _comes_later(self, entry: Entry) -> bool:
         """Whether a check has to pass, or to ask, before the victims of a head leave (KEP-993)."""
         flavors = frozenset(pair.flavor for pair in entry.proposal.assignment.usage)
@@ -156,9 +169,8 @@ class Turns:
             self.shown.add(entry.queue, amounts)
 
     def _admit(self, entry: Entry) -> None:
-        usage = entry.proposal.assignment.usage
-        self._charge(entry, usage)
-        self._held.add(entry.queue, usage)
+        self._charge(entry, entry.proposal.assignment.usage)
+        self._given.append(entry)
         self.admissions.append(_admit(entry, self._now))
 
     def _preempt(self, entry: Entry) -> None:

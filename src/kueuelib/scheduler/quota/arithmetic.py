@@ -74,18 +74,6 @@ class Column(Used, Protocol):
         """Replaces what one node uses."""
 
 
-class Level(NamedTuple):
-    """How far up a request has to borrow.
-
-    Attributes:
-        height: of the lowest node within whose quota it stays, the root if there is none.
-        has_parent: whether that node is a part of a larger tree.
-    """
-
-    height: int
-    has_parent: bool
-
-
 class _Nothing:
     def __getitem__(self, key: str, /) -> int:
         return 0
@@ -175,7 +163,7 @@ def free(node: Node, pair: FlavorResource, used: Used) -> int:
     return max(0, quota_of(node, pair).guaranteed - used[node.key])
 
 
-def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> Level:
+def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> tuple[int, bool]:
     """How far up a node has to borrow to use more.
 
     Args:
@@ -183,10 +171,16 @@ def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> Level:
         pair: of what.
         amount: how much more.
         used: what is used.
+
+    Returns:
+        The height of the lowest node within whose quota it stays, the root if there is none; and
+        whether that node is a part of a larger tree.
     """
-    steps, rest = node.steps(pair), amount
-    index, top = 0, len(steps) - 1
-    while index < top and used[steps[index].key] + rest > steps[index].nominal:
-        rest -= max(0, steps[index].guaranteed - used[steps[index].key])
+    rest, index, top = amount, -1, len(node.ancestors)
+    for key, nominal, guaranteed, _ in node.steps(pair):
         index += 1
-    return Level(node.ancestors[index - 1].height if index else 0, index < top)
+        taken = used[key]
+        if taken + rest <= nominal or index == top:
+            break
+        rest -= max(0, guaranteed - taken)
+    return node.ancestors[index - 1].height if index else 0, index < top

@@ -44,10 +44,22 @@ class ResourceGroup:
     Attributes:
         resources: the covered resources.
         flavors: the flavors in the order of the trial.
+        pairs: per flavor what quota is counted for, by resource, sorted.
     """
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
+    pairs: Mapping[str, Mapping[str, FlavorResource]] = attrs.field(
+        init=False, eq=False, repr=False
+    )
+
+    @pairs.default
+    def _pairs(self) -> Mapping[str, Mapping[str, FlavorResource]]:
+        resources = sorted(self.resources)
+        return {
+            flavor: {name: FlavorResource(flavor, name) for name in resources}
+            for flavor in self.flavors
+        }
 
 
 @attrs.frozen
@@ -122,6 +134,11 @@ class QueueSpec:
     preemption: PreemptionPolicy = PreemptionPolicy()
     terminating: bool = False
     weight: Fraction = Fraction(1)
+    _covering: Mapping[str, ResourceGroup] = attrs.field(init=False, eq=False, repr=False)
+
+    @_covering.default
+    def _first_groups(self) -> Mapping[str, ResourceGroup]:
+        return {name: group for group in reversed(self.groups) for name in group.resources}
 
     @property
     def flavors(self) -> tuple[str, ...]:
@@ -135,10 +152,7 @@ class QueueSpec:
 
     def group_of(self, resource: str) -> ResourceGroup | None:
         """The group that covers the resource, or None."""
-        for group in self.groups:
-            if resource in group.resources:
-                return group
-        return None
+        return self._covering.get(resource)
 
     def checks_for(self, flavors: frozenset[str]) -> tuple[str, ...]:
         """The checks that a workload with these flavors has to pass, in the order of the spec."""

@@ -19,8 +19,6 @@ from enum import Enum
 from heapq import merge
 from typing import NamedTuple
 
-import attrs
-
 from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
 from kueuelib.scheduler.decide.preemption.guard import Guard
 from kueuelib.scheduler.decide.preemption.victims import Path
@@ -30,9 +28,10 @@ from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FairSharing
+from kueuelib.scheduler.values import value
 
 
-@attrs.frozen(eq=False)
+@value
 class Preemptor:
     """Who wants quota.
 
@@ -49,6 +48,11 @@ class Preemptor:
     queued_at: float
     fair_sharing: FairSharing | None = None
     guard: Guard | None = None
+
+    @property
+    def unguarded(self) -> Preemptor:
+        """The same under Kueue's own policy."""
+        return Preemptor(self.queue, self.priority, self.queued_at, self.fair_sharing)
 
     @property
     def may_borrow(self) -> bool:

@@ -7,18 +7,16 @@ only; victims for everything together are searched when the flavors are chosen (
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.scheduler.blockers import Mode, Outlook
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor
-from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.decide.preemption.victims import Path, Search, home_of
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.snapshot import Snapshot, Usage
+from kueuelib.scheduler.quota.snapshot import Usage
+from kueuelib.scheduler.values import value
 
 
-@attrs.frozen(eq=False)
+@value
 class Simulation:
     """What preempting for one request in one flavor would come to.
 
@@ -34,23 +32,21 @@ class Simulation:
     outlook: Outlook
 
 
-def simulate(
-    snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, amount: int
-) -> Simulation:
+def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulation:
     """Tries to free `amount` of one pair.
 
     Args:
-        snapshot: the state; left as it was.
-        preemptor: who wants it.
+        searches: those of the preemptor; the state is left as it was.
         pair: flavor and resource.
         amount: how much, more than what is available now.
     """
-    found = find_victims(snapshot, preemptor, frozenset((pair,)), {pair: amount})
+    snapshot = searches.snapshot
+    found = searches.find(frozenset((pair,)), {pair: amount})
     left = Usage(snapshot.used(pair))
     for victim in found.victims:
         home = snapshot.node_of(home_of(victim))
         arithmetic.add(home, pair, -victim.holder.usage.get(pair, 0), left)
-    borrowing = arithmetic.level(snapshot.node(preemptor.queue), pair, amount, left).height
+    borrowing, _ = arithmetic.level(snapshot.node(searches.preemptor.queue), pair, amount, left)
     mode = Mode.NO_CANDIDATES
     if found.victims:
         own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in found.victims)

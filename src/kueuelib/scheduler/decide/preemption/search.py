@@ -9,8 +9,6 @@ with and without borrowing in the end.
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.scheduler.decide.preemption.candidates import (
     Borrowing,
     Candidate,
@@ -23,6 +21,33 @@ from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Search, Vic
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
+
+
+class Searches:
+    """The searches for one preemptor while nothing else changes the state.
+
+    One is asked for again when the whole request is what was asked for while flavors were chosen,
+    so every answer is kept.
+
+    Args:
+        snapshot: the state; left as it was.
+        preemptor: who wants quota.
+    """
+
+    def __init__(self, snapshot: Snapshot, preemptor: Preemptor) -> None:
+        self.snapshot = snapshot
+        self.preemptor = preemptor
+        self._found: dict[tuple[object, ...], Search] = {}
+
+    def find(self, contested: frozenset[FlavorResource], needed: Amounts) -> Search:
+        """The workloads that have to leave; see `find_victims`."""
+        guard = self.preemptor.guard
+        key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
+        found = self._found.get(key)
+        if found is None:
+            found = find_victims(self.snapshot, self.preemptor, contested, needed)
+            self._found[key] = found
+        return found
 
 
 def find_victims(
@@ -41,7 +66,7 @@ def find_victims(
     """
     if preemptor.guard is None:
         return _find(snapshot, preemptor, contested, needed)
-    unguarded = attrs.evolve(preemptor, guard=None)
+    unguarded = preemptor.unguarded
     if preemptor.guard.broken:
         return _find(snapshot, unguarded, contested, needed)
     mark = snapshot.mark()

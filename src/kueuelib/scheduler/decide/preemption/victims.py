@@ -12,6 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.values import value
 
 
 class Path(Enum):
@@ -40,7 +41,7 @@ _WORDS = {
 }
 
 
-@attrs.frozen(eq=False)
+@value
 class Victim:
     """A workload that has to give its quota back.
 
@@ -72,7 +73,7 @@ MOST_NAMED = 5
 """How many of the candidates that do not suffice a reason names; all are counted."""
 
 
-@attrs.frozen(eq=False)
+@value
 class Search:
     """What a search came to.
 
