@@ -19,7 +19,10 @@ _CUT = " ..."
 
 def find(conditions: Iterable[Condition], type: str) -> Condition | None:
     """The condition of that type, or None."""
-    return next((found for found in conditions if found.type == type), None)
+    for found in conditions:
+        if found.type == type:
+            return found
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type: str) -> bool:

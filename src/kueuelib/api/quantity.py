@@ -193,6 +193,7 @@ def amount_of(resource_name: str, quantity: Quantity) -> int:
     return quantity.milli() if resource_name == "cpu" else quantity.value()
 
 
+@lru_cache(maxsize=4096)
 def quantity_of(resource_name: str, amount: int) -> Quantity:
     """The quantity of a scheduling amount, cut to what the API can hold."""
     amount = max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))

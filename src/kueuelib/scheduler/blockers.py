@@ -28,6 +28,10 @@ class Mode(IntEnum):
     """It fits now."""
 
 
+NO_FIT, NO_CANDIDATES, FIT = Mode.NO_FIT, Mode.NO_CANDIDATES, Mode.FIT
+"""For code that asks often: Python 3.11 looks members up slowly."""
+
+
 @attrs.frozen
 class Outlook:
     """What preempting for one request would come to (spec/scheduling 5.4).

@@ -239,10 +239,11 @@ class Engine(Knowledge):
             admit.workload,
             admit.admission,
             assumed=True,
+            admitted=admit.admitted,
             timestamp=self._settings.queue_timestamp,
             by_age=not self._settings.priority_sorting,
         )
-        self._facts.workloads.assume(attrs.evolve(holder, admitted=admit.admitted))
+        self._facts.workloads.assume(holder)
 
     # --- reservations
 

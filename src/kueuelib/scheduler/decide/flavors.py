@@ -16,6 +16,9 @@ from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.tolerations import untolerated
 from kueuelib.scheduler.blockers import (
+    FIT,
+    NO_CANDIDATES,
+    NO_FIT,
     AffinityMismatch,
     Blocker,
     ExceedsCapacity,
@@ -33,7 +36,7 @@ from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
 from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.amounts import NO_LIMITS, PODS, FlavorResource, added
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, added
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
 from kueuelib.scheduler.values import value
 
@@ -89,8 +92,8 @@ class _Verdict:
     blocker: Blocker | None = None
 
 
-_FITS = _Verdict(Mode.FIT)
-_MISMATCH = _Verdict(Mode.NO_FIT)
+_FITS = _Verdict(FIT)
+_MISMATCH = _Verdict(NO_FIT)
 
 
 @value
@@ -148,15 +151,15 @@ def assign(
     """
     queue = searches.preemptor.queue
     policy = queue.spec.fungibility if fungible else FIRST_FIT
-    resume = {name: dict(indices) for name, indices in progress}
+    resume = {name: dict(indices) for name, indices in progress} if progress else {}
     usage: dict[FlavorResource, int] = {}
     choices: list[PodSetChoice] = []
     blocked: list[PodSetBlocked] = []
     tried: list[tuple[str, tuple[tuple[str, int], ...]]] = []
-    contested: set[FlavorResource] = set()
+    contested: list[FlavorResource] = []
     borrowing = 0
-    worst = Mode.FIT if info.pod_sets else Mode.NO_FIT
-    count_pods = queue.spec.group_of(PODS) is not None
+    worst = FIT if info.pod_sets else NO_FIT
+    count_pods = queue.spec.counts_pods
     for index, pod_set in enumerate(info.pod_sets):
         count = pod_set.count if counts is None else counts[index]
         requests = pod_set.requests(count, count_pods=count_pods)
@@ -166,16 +169,18 @@ def assign(
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
             blocked.append(PodSetBlocked(pod_set.name, tuple(found.blocked)))
-        flavors = dict(sorted(found.flavors.items()))
-        covered = {name: requests[name] for name in flavors}
+        resources = sorted(found.flavors)
+        flavors = {name: found.flavors[name] for name in resources}
+        covered = {name: requests[name] for name in resources}
         choices.append(PodSetChoice(pod_set.name, count, flavors, covered, mode))
         worst = min(worst, mode)
-        if flavors:
-            tried.append((pod_set.name, tuple(sorted(found.tried.items()))))
-        if mode is Mode.NO_FIT:
+        if resources:
+            indices = [(name, found.tried[name]) for name in resources]
+            tried.append((pod_set.name, tuple(indices)))
+        if mode is NO_FIT:
             break
-        usage = added(usage, found.usage)
-        contested |= found.contested
+        usage = added(usage, found.usage) if usage else found.usage
+        contested += found.contested
     return Assignment(
         worst,
         tuple(choices),
@@ -212,12 +217,12 @@ class _PodSetSearch:
         self.usage: dict[FlavorResource, int] = {}
         self.tried: dict[str, int] = {}
         self.blocked: list[GroupBlocked] = []
-        self.contested: set[FlavorResource] = set()
+        self.contested: list[FlavorResource] = []
         self.borrowing = 0
 
     def run(self, resume: Mapping[str, int]) -> Mode:
         """Chooses flavors for all resources; the first group without any ends it."""
-        mode, requests = Mode.FIT, self._requests
+        mode, requests = FIT, self._requests
         for resource in sorted(requests, reverse=True):
             if resource in self.flavors:
                 continue
@@ -225,28 +230,28 @@ class _PodSetSearch:
             if group is None:
                 if not requests[resource]:
                     continue
-                return self._fail((FlavorAttempt("", Mode.NO_FIT, (ResourceUncovered(resource),)),))
+                return self._fail((FlavorAttempt("", NO_FIT, (ResourceUncovered(resource),)),))
             pinned = None if self._only is None else self._only.get(resource, "")
             found = self._group(group, resume.get(resource, -1), pinned)
             best = found.best
             if best is None:
                 return self._fail(found.blocked)
-            mode = min(mode, best.worst.mode)
             self.borrowing = max(self.borrowing, best.borrowing)
-            self.contested.update(best.contested)
+            self.contested += best.contested
             for name, pair in group.pairs[best.flavor].items():
                 if name in requests:
                     self.flavors[name], self.tried[name] = best.flavor, found.tried
                     self.usage[pair] = requests[name]
-            if best.worst.mode is not Mode.FIT:
+            if best.worst.mode is not FIT:
+                mode = min(mode, best.worst.mode)
                 self.blocked.append(GroupBlocked(found.blocked))
         return mode
 
     def _fail(self, blocked: tuple[FlavorAttempt, ...]) -> Mode:
         self.flavors, self.usage, self.tried = {}, {}, {}
-        self.contested, self.borrowing = set(), 0
+        self.contested, self.borrowing = [], 0
         self.blocked = [GroupBlocked(blocked)]
-        return Mode.NO_FIT
+        return NO_FIT
 
     def _group(self, group: ResourceGroup, last: int, only: str | None) -> _Search:
         policy = self._policy
@@ -263,7 +268,7 @@ class _PodSetSearch:
             mode = option.worst.mode
             if option.blockers:
                 blocked.append(FlavorAttempt(name, mode, option.blockers))
-            if mode is Mode.NO_FIT:
+            if mode is NO_FIT:
                 continue
             if not _try_next(option.worst, policy):
                 best = option
@@ -285,12 +290,14 @@ class _PodSetSearch:
             if resource not in self._requests:
                 continue
             found = self._verdict(pair, self._requests[resource])
+            if found is _FITS:
+                continue
             borrowing = max(borrowing, found.borrowing)
-            if found.mode is not Mode.FIT:
-                contested.append(pair)
             if found.blocker is not None:
                 blockers.append(found.blocker)
-            if found is not worst and _is_better(worst, found, self._policy):
+            if found.mode is not FIT:
+                contested.append(pair)
+            if _is_better(worst, found, self._policy):
                 worst = found
         return _Option(name, worst, borrowing, tuple(contested), tuple(blockers))
 
@@ -302,11 +309,11 @@ class _PodSetSearch:
         capacity = node.potential(pair)
         if wanted > capacity:
             exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
-            return _Verdict(Mode.NO_FIT, 0, exceeded)
+            return _Verdict(NO_FIT, 0, exceeded)
         available = max(0, arithmetic.available(node, pair, used))
         borrowing, in_part = arithmetic.level(node, pair, wanted, used)
         if wanted <= available:
-            return _Verdict(Mode.FIT, borrowing) if borrowing else _FITS
+            return _Verdict(FIT, borrowing) if borrowing else _FITS
         limits = self._spec.limits.get(pair, NO_LIMITS)
         simulation: Simulation | None = None
         if wanted <= limits.nominal or in_part or self._searches.preemptor.may_borrow:
@@ -324,15 +331,15 @@ class _PodSetSearch:
             outlook=simulation.outlook if simulation is not None else None,
         )
         if simulation is None:
-            return _Verdict(Mode.NO_FIT, borrowing, blocker)
+            return _Verdict(NO_FIT, borrowing, blocker)
         return _Verdict(simulation.mode, simulation.borrowing, blocker)
 
 
 def _try_next(found: _Verdict, policy: Fungibility) -> bool:
     """Whether later flavors are worth a look (5.4); one without victims never ends the search."""
-    if found.mode is Mode.NO_CANDIDATES:
+    if found.mode is NO_CANDIDATES:
         return True
-    if found.mode is not Mode.FIT and policy.next_rather_than_preempt:
+    if found.mode is not FIT and policy.next_rather_than_preempt:
         return True
     return found.borrowing > 0 and policy.next_rather_than_borrow
 
@@ -342,10 +349,10 @@ def _is_better(one: _Verdict, other: _Verdict, policy: Fungibility) -> bool:
 
     What can't be had now loses against everything that can, whatever the policy prefers.
     """
-    for hopeless in (Mode.NO_FIT, Mode.NO_CANDIDATES):
+    for hopeless in (NO_FIT, NO_CANDIDATES):
         if (one.mode is hopeless) is not (other.mode is hopeless):
             return other.mode is hopeless
-    if one.mode is Mode.NO_FIT:
+    if one.mode is NO_FIT:
         return False
     if policy.preempt_rather_than_borrow and one.borrowing != other.borrowing:
         return one.borrowing < other.borrowing
@@ -361,12 +368,14 @@ def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
     affinity count only in the labels that this flavor declares; an affinity term that names none
     of them leaves the choice to the kube-scheduler.
     """
-    taint = untolerated(flavor.taints, (*spec.tolerations, *flavor.tolerations))
-    if taint is not None:
-        return UntoleratedTaint(flavor.name, taint.key, taint.value, taint.effect)
+    if flavor.taints:
+        taint = untolerated(flavor.taints, (*spec.tolerations, *flavor.tolerations))
+        if taint is not None:
+            return UntoleratedTaint(flavor.name, taint.key, taint.value, taint.effect)
     labels = flavor.labels
-    if any(labels.get(key, value) != value for key, value in spec.node_selector.items()):
-        return AffinityMismatch(flavor.name)
+    for key, wanted in spec.node_selector.items():
+        if labels.get(key, wanted) != wanted:
+            return AffinityMismatch(flavor.name)
     affinity = required_node_affinity(spec)
     if affinity is None:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kueuelib.scheduler.blockers import Mode, Together
+from kueuelib.scheduler.blockers import FIT, NO_FIT, Mode, Together
 from kueuelib.scheduler.decide.flavors import Assignment, assign
 from kueuelib.scheduler.decide.partial import can_shrink, search
 from kueuelib.scheduler.decide.plan import Head, Wait
@@ -132,13 +132,13 @@ def propose(
     info = head.info
     fungible, fair_sharing = settings.flavor_fungibility, settings.fair_sharing
     progress = head.progress if fungible and only is None else ()
-    guard = judge.guard(asking_of(head))
+    guard = judge.guard(asking_of(head)) if judge.asks else None
     preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
     searches = Searches(snapshot, preemptor)
 
     def try_with(counts: tuple[int, ...] | None) -> Proposal:
         found = assign(searches, info, counts, progress, fungible=fungible, only=only)
-        if found.mode in (Mode.NO_FIT, Mode.FIT) or gave_up(head):
+        if found.mode is FIT or found.mode is NO_FIT or gave_up(head):
             return Proposal(found)
         needed = found.usage
         if not settings.preempt_for_pods:
@@ -154,7 +154,7 @@ def propose(
     if only is None and _insists(head) and head.promise is not None:
         promise = head.promise
         kept = assign(searches, info, promise.counts, fungible=fungible, only=promise.flavors)
-        if kept.mode is Mode.FIT:
+        if kept.mode is FIT:
             return Proposal(kept)
     found = try_with(None)
     if not _is_possible(found) and settings.partial_admission and can_shrink(info.pod_sets):
@@ -171,7 +171,7 @@ def asking_of(head: Head) -> Asking:
 
 def _level(head: Head, proposal: Proposal) -> int:
     """How much a head borrows, as far as its turn is concerned; -1 for the very first ones."""
-    if proposal.assignment.mode is Mode.FIT and _insists(head):
+    if proposal.assignment.mode is FIT and _insists(head):
         return -1
     return proposal.assignment.borrowing
 
@@ -196,7 +196,7 @@ def _together(found: Search) -> Together:
 
 
 def _is_possible(proposal: Proposal) -> bool:
-    return proposal.assignment.mode is Mode.FIT or bool(proposal.victims)
+    return proposal.assignment.mode is FIT or bool(proposal.victims)
 
 
 def _refuse(head: Head, reason: Reason, requeue: Requeue, *, transient: bool = False) -> Wait:

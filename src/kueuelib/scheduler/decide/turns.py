@@ -15,7 +15,8 @@ from kueuelib.api import conditions, names
 from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.blockers import Mode
+from kueuelib.scheduler.blockers import FIT
+from kueuelib.scheduler.decide.flavors import PodSetChoice
 from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, propose
 from kueuelib.scheduler.decide.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.decide.preemption.guard import Judge
@@ -69,13 +70,16 @@ class Turns:
 
     def take(self, entry: Entry) -> None:
         """Decides one head."""
-        taken = sorted({victim.key for victim in entry.proposal.victims} & self._victims.keys())
-        if taken or self._is_refused(entry):
-            entry = self._look_again(entry)
+        taken: list[ObjectKey] = []
+        if entry.proposal.victims:
+            keys = [victim.key for victim in entry.proposal.victims]
+            taken = sorted(key for key in keys if key in self._victims)
+            if taken or self._is_refused(entry):
+                entry = self._look_again(entry)
         assignment, victims = entry.proposal.assignment, entry.proposal.victims
-        if assignment.mode is not Mode.FIT and not victims:
+        if assignment.mode is not FIT and not victims:
             self._blocked(entry)
-        elif taken and assignment.mode is Mode.FIT:
+        elif taken and assignment.mode is FIT:
             self._charge(entry, assignment.usage)
             self._wait(entry, FitsAfterPreemptions(tuple(taken)), Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
@@ -147,8 +151,8 @@ class Turns:
 
     def _comes_later(self, entry: Entry) -> bool:
         """Whether a check has to pass, or to ask, before the victims of a head leave (KEP-993)."""
-        flavors = frozenset(pair.flavor for pair in entry.proposal.assignment.usage)
-        required = entry.queue.spec.checks_for(flavors)
+        usage = entry.proposal.assignment.usage
+        required = entry.queue.spec.checks_for(pair.flavor for pair in usage)
         late = self._snapshot.late_checks.intersection(required)
         return not preempts_early(entries_of(entry.head.info.workload), late)
 
@@ -256,22 +260,10 @@ def _promise(entry: Entry) -> Promise:
 def _admit(entry: Entry, now: float) -> Admit:
     info, assignment = entry.head.info, entry.proposal.assignment
     workload = info.workload
-    flavors = frozenset(pair.flavor for pair in assignment.usage)
-    required = entry.queue.spec.checks_for(flavors)
+    required = entry.queue.spec.checks_for(pair.flavor for pair in assignment.usage)
     admission = Admission(
         cluster_queue=entry.head.cluster_queue,
-        pod_set_assignments=tuple(
-            PodSetAssignment(
-                name=choice.name,
-                flavors=choice.flavors,
-                resource_usage={
-                    resource: quantity_of(resource, amount)
-                    for resource, amount in choice.requests.items()
-                },
-                count=choice.count,
-            )
-            for choice in assignment.choices
-        ),
+        pod_set_assignments=tuple(map(_given, assignment.choices)),
     )
     return Admit(
         key=info.key,
@@ -284,6 +276,11 @@ def _admit(entry: Entry, now: float) -> Admit:
         wait_seconds=max(0.0, now - _queued_since(workload, now)),
         borrowing=assignment.borrowing,
     )
+
+
+def _given(choice: PodSetChoice) -> PodSetAssignment:
+    usage = {name: quantity_of(name, amount) for name, amount in choice.requests.items()}
+    return PodSetAssignment(choice.name, choice.flavors, usage, choice.count)
 
 
 def _queued_since(workload: Workload, now: float) -> float:

@@ -315,10 +315,11 @@ def charge(workload: Workload, admission: Admission) -> dict[FlavorResource, int
     """
     specs = {pod_set.name: pod_set for pod_set in workload.spec.pod_sets}
     reclaimable = _reclaimable(workload)
-    return total_of(
+    parts = [
         _assigned(found, specs.get(found.name), reclaimable.get(found.name, 0))
         for found in admission.pod_set_assignments
-    )
+    ]
+    return parts[0] if len(parts) == 1 else total_of(parts)
 
 
 def _assigned(
@@ -338,6 +339,7 @@ def holder_of(
     admission: Admission,
     *,
     assumed: bool,
+    admitted: bool = False,
     timestamp: str = EVICTION,
     by_age: bool = False,
 ) -> Holder:
@@ -347,13 +349,14 @@ def holder_of(
         workload: the object.
         admission: the quota that it holds.
         assumed: whether the API server has yet to confirm it.
+        admitted: whether one that is assumed is admitted as well.
         timestamp: the setting `requeuingStrategy.timestamp`.
         by_age: whether age alone decides between the heads of a cohort.
     """
     found = workload.status.conditions
-    reserved = conditions.find(found, names.QUOTA_RESERVED)
-    confirmed = not assumed and reserved is not None and reserved.is_true
-    admitted = conditions.find(found, names.ADMITTED) if confirmed else None
+    reserved = None if assumed else conditions.find(found, names.QUOTA_RESERVED)
+    confirmed = reserved is not None and reserved.is_true
+    said = conditions.find(found, names.ADMITTED) if confirmed else None
     return Holder(
         key=workload.key,
         uid=workload.metadata.uid,
@@ -363,10 +366,10 @@ def holder_of(
         order=order_of(workload, timestamp, by_age=by_age),
         usage=charge(workload, admission),
         reserved_at=reserved.last_transition_time if reserved and confirmed else None,
-        admitted=admitted is not None and admitted.is_true,
+        admitted=admitted if assumed else said is not None and said.is_true,
         assumed=assumed,
-        evicted=conditions.is_true(found, names.EVICTED) and not assumed,
+        evicted=not assumed and conditions.is_true(found, names.EVICTED),
         pods_ready=conditions.is_true(found, names.PODS_READY),
-        admitted_at=admitted.last_transition_time if admitted and admitted.is_true else None,
+        admitted_at=said.last_transition_time if said and said.is_true else None,
         labels=workload.metadata.labels,
     )

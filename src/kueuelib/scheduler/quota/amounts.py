@@ -7,6 +7,7 @@ cores for `cpu`, bytes or plain units for everything else (spec/scheduling 1.1).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import attrs
@@ -23,6 +24,12 @@ class FlavorResource(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.flavor}/{self.resource}"
+
+
+@lru_cache(maxsize=4096)
+def pair_of(flavor: str, resource: str) -> FlavorResource:
+    """The pair of a flavor and a resource; mostly the same object, so it is quick to find."""
+    return FlavorResource(flavor, resource)
 
 
 Requests = Mapping[str, int]
@@ -91,7 +98,7 @@ def total_of(parts: Iterable[Amounts]) -> dict[FlavorResource, int]:
 def in_flavors(requests: Requests, flavors: Mapping[str, str]) -> dict[FlavorResource, int]:
     """Requests placed in the flavors that an assignment chose; others are left out."""
     return {
-        FlavorResource(flavors[resource], resource): amount
+        pair_of(flavors[resource], resource): amount
         for resource, amount in requests.items()
         if resource in flavors
     }

@@ -44,11 +44,14 @@ class RequiredCheck:
 
 def entries_of(workload: Workload) -> tuple[Entry, ...]:
     """What the checks of a workload say."""
-    return tuple(Entry(one.name, one.state, one.reason) for one in workload.status.admission_checks)
+    found = workload.status.admission_checks
+    return tuple([Entry(one.name, one.state, one.reason) for one in found])
 
 
-def required(rules: Iterable[RequiredCheck], flavors: Collection[str]) -> tuple[str, ...]:
+def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[str, ...]:
     """The checks that a workload with these flavors has to pass, in the order of the rules."""
+    if not rules:
+        return ()
     assigned = frozenset(flavors)
     names = (rule.name for rule in rules if not rule.flavors or rule.flavors & assigned)
     return tuple(dict.fromkeys(names))

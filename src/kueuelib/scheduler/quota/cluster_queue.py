@@ -124,7 +124,9 @@ class QueueState:
             self._holders_shared = False
         self.tally.count(holder, sign)
         self._forest.charge(self.spec.name, holder.usage, sign)
-        local = self.local.setdefault(holder.local_queue, Tally())
+        local = self.local.get(holder.local_queue)
+        if local is None:
+            local = self.local[holder.local_queue] = Tally()
         local.count(holder, sign)
         if not local.reserving:
             del self.local[holder.local_queue]

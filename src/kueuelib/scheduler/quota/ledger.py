@@ -86,6 +86,7 @@ class Table(dict[str, int]):
         return 0
 
 
+NOBODY: Final[frozenset[str]] = frozenset()
 _UNUSED: Final = Table()
 """For a pair that nobody uses; never changed."""
 
@@ -127,18 +128,22 @@ class Ledger:
         """Changes what a node uses, and remembers what that changed."""
         if not amount:
             return
-        steps, table = self._steps_of(spot.key, pair), self._used.setdefault(pair, Table())
+        steps, table = self._steps_of(spot.key, pair), self._used.get(pair)
+        if table is None:
+            table = self._used[pair] = Table()
         changed = arithmetic.add_along(steps, amount, table)
-        stale = self.spots[steps[-1].key].stale
-        for index in range(changed):
-            here = self.spots[steps[index].key]
-            stale[here.key] = here
+        stale = spot.root.stale
+        here = spot
+        for key, nominal, _, _ in steps[:changed]:
+            stale[key] = here
             here.pairs[pair] = None
-            if here.parent is not None:
-                borrows = table[here.key] > steps[index].nominal
-                _set_borrower(here.parent, here.key, pair, borrows=borrows)
-            if not table[here.key]:
-                del table[here.key], here.pairs[pair]
+            used, parent = table[key], here.parent
+            if parent is not None:
+                _set_borrower(parent, key, pair, borrows=used > nominal)
+            if not used:
+                del table[key], here.pairs[pair]
+            if parent is not None:
+                here = parent
         if not table:
             del self._used[pair]
 
@@ -239,7 +244,7 @@ class Ledger:
 
 
 def _set_borrower(parent: Spot, key: str, pair: FlavorResource, *, borrows: bool) -> None:
-    known = parent.borrowers.get(pair, frozenset())
+    known = parent.borrowers.get(pair, NOBODY)
     if borrows is (key in known):
         return
     found = known | {key} if borrows else known - {key}

@@ -6,7 +6,7 @@ so a status update changes nothing here (spec/scheduling 2.1, 2.3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import attrs
@@ -16,7 +16,7 @@ from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.meta import LabelSelector
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
-from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
+from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, Limits, pair_of
 from kueuelib.scheduler.quota.check_rules import RequiredCheck, required
 
 
@@ -57,8 +57,7 @@ class ResourceGroup:
     def _pairs(self) -> Mapping[str, Mapping[str, FlavorResource]]:
         resources = sorted(self.resources)
         return {
-            flavor: {name: FlavorResource(flavor, name) for name in resources}
-            for flavor in self.flavors
+            flavor: {name: pair_of(flavor, name) for name in resources} for flavor in self.flavors
         }
 
 
@@ -154,7 +153,12 @@ class QueueSpec:
         """The group that covers the resource, or None."""
         return self._covering.get(resource)
 
-    def checks_for(self, flavors: frozenset[str]) -> tuple[str, ...]:
+    @property
+    def counts_pods(self) -> bool:
+        """Whether it has quota for pods."""
+        return PODS in self._covering
+
+    def checks_for(self, flavors: Iterable[str]) -> tuple[str, ...]:
         """The checks that a workload with these flavors has to pass, in the order of the spec."""
         return required(self.checks, flavors)
 
@@ -232,7 +236,7 @@ def _groups(found: tuple[kueue.ResourceGroup, ...]) -> tuple[ResourceGroup, ...]
 
 def _limits(found: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Limits]:
     return {
-        FlavorResource(flavor.name, quota.name): Limits(
+        pair_of(flavor.name, quota.name): Limits(
             amount_of(quota.name, quota.nominal_quota),
             _optional(quota.name, quota.borrowing_limit),
             _optional(quota.name, quota.lending_limit),

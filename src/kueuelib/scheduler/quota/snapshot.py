@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
 from typing import NamedTuple
-
-import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota import arithmetic
@@ -22,9 +19,10 @@ from kueuelib.scheduler.quota.arithmetic import Used
 from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
+from kueuelib.scheduler.values import value
 
 
-@attrs.frozen(eq=False)
+@value
 class FrozenQueue:
     """One ClusterQueue at the time of a cycle.
 
@@ -45,7 +43,7 @@ class FrozenQueue:
     lowest_priority: int | None
 
 
-@attrs.frozen(eq=False)
+@value
 class FrozenTree:
     """A tree of cohorts at the time of a cycle.
 
@@ -63,7 +61,7 @@ class FrozenTree:
     borrowers: Mapping[str, Mapping[FlavorResource, AbstractSet[str]]]
 
 
-@attrs.frozen(eq=False)
+@value
 class Frozen:
     """The frozen parts that one cycle needs: the heads' queues, their trees, the flavors.
 
@@ -221,13 +219,15 @@ class Snapshot:
                 used = self.used(pair)
                 steps = node.steps(pair)
                 changed = arithmetic.add_along(steps, sign * amount, used)
-                for here, above in pairwise(steps[: changed + 1]):
-                    known = self._children_that_borrow(above.key, pair)
-                    if (used[here.key] > here.nominal) is not (here.key in known):
-                        at = (above.key, pair)
+                for index in range(min(changed, len(steps) - 1)):
+                    key, nominal, _, _ = steps[index]
+                    above = steps[index + 1][0]
+                    known = self._children_that_borrow(above, pair)
+                    if (used[key] > nominal) is not (key in known):
+                        at = (above, pair)
                         if at not in self._borrowers:
                             self._borrowers[at] = set(known)
-                        self._borrowers[at] ^= {here.key}
+                        self._borrowers[at] ^= {key}
 
     # --- reads, spec/cohorts-and-fair-sharing 1
 
@@ -312,8 +312,7 @@ class Snapshot:
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""
         node = self.node(queue)
-        return all(
-            amount <= arithmetic.available(node, pair, self.used(pair))
-            for pair, amount in amounts.items()
-            if amount > 0
-        )
+        for pair, amount in amounts.items():
+            if amount > 0 and amount > arithmetic.available(node, pair, self.used(pair)):
+                return False
+        return True

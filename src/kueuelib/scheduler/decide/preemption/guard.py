@@ -67,9 +67,14 @@ class Judge:
         self.taken: dict[ObjectKey, Holder] = {}
         self.faults: dict[str, None] = {}
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is anything to ask: the policy is not Kueue's own."""
+        return self.policy is not KUEUE
+
     def guard(self, asking: Asking) -> Guard | None:
-        """Asks for one preemptor; None when there is nothing to ask: the policy is Kueue's own."""
-        return None if self.policy is KUEUE else Guard(self, asking)
+        """Asks for one preemptor; None when there is nothing to ask."""
+        return Guard(self, asking) if self.asks else None
 
     @property
     def reported(self) -> tuple[PolicyFault, ...]:
