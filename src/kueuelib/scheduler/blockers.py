@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
+from kueuelib.scheduler.values import record
 
 
 class Mode(IntEnum):
@@ -32,7 +31,7 @@ NO_FIT, NO_CANDIDATES, FIT = Mode.NO_FIT, Mode.NO_CANDIDATES, Mode.FIT
 """For code that asks often: Python 3.11 looks members up slowly."""
 
 
-@attrs.frozen
+@record
 class Outlook:
     """What preempting for one request would come to (spec/scheduling 5.4).
 
@@ -56,7 +55,7 @@ class Outlook:
     borrowing: bool = True
 
 
-@attrs.frozen
+@record
 class Together:
     """What preempting for the whole request came to, although each pair of it could be freed.
 
@@ -99,7 +98,7 @@ class Severity(IntEnum):
     NO_MATCH = 3
 
 
-@attrs.frozen
+@record
 class FlavorMissing:
     """The ClusterQueue names a ResourceFlavor that does not exist."""
 
@@ -113,7 +112,7 @@ class FlavorMissing:
         return f"flavor {self.flavor} not found"
 
 
-@attrs.frozen
+@record
 class UntoleratedTaint:
     """Neither the pods nor the flavor tolerate a taint of the flavor."""
 
@@ -131,7 +130,7 @@ class UntoleratedTaint:
         return f"untolerated taint {taint} in flavor {self.flavor}"
 
 
-@attrs.frozen
+@record
 class AffinityMismatch:
     """Node selector or required node affinity exclude the flavor's node labels."""
 
@@ -145,7 +144,7 @@ class AffinityMismatch:
         return f"flavor {self.flavor} doesn't match node affinity"
 
 
-@attrs.frozen
+@record
 class ResourceUncovered:
     """No resource group of the ClusterQueue covers the resource."""
 
@@ -159,7 +158,7 @@ class ResourceUncovered:
         return f"resource {self.resource} unavailable in ClusterQueue"
 
 
-@attrs.frozen
+@record
 class ExceedsCapacity:
     """The request is larger than everything the ClusterQueue could ever reach.
 
@@ -193,7 +192,7 @@ class ExceedsCapacity:
         )
 
 
-@attrs.frozen
+@record
 class QuotaInUse:
     """The request would fit if others used less.
 
@@ -259,7 +258,7 @@ Blocker = (
 """What can stand between one pod set and one flavor."""
 
 
-@attrs.frozen
+@record
 class FlavorAttempt:
     """One flavor that was tried for one resource group of a pod set.
 
@@ -279,7 +278,7 @@ class FlavorAttempt:
         return max(blocker.severity for blocker in self.blockers)
 
 
-@attrs.frozen
+@record
 class GroupBlocked:
     """All flavors that were tried for one resource group, in the order of the trial."""
 
@@ -291,7 +290,7 @@ class GroupBlocked:
         return min(attempt.severity for attempt in self.attempts)
 
 
-@attrs.frozen
+@record
 class PodSetBlocked:
     """All that stands in the way of one pod set.
 

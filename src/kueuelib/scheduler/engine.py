@@ -24,7 +24,7 @@ from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, w
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
 from kueuelib.scheduler.pending.item import Pending, Place, Progress, Requeue
-from kueuelib.scheduler.pending.workload_info import holder_of
+from kueuelib.scheduler.pending.workload_info import assumed_holder
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
 from kueuelib.scheduler.reasons import (
@@ -162,8 +162,10 @@ class Engine(Knowledge):
         preemptions = tuple(filter(None, map(self._issue, plan.preemptions)))
         touched: dict[ObjectKey, str] = {}
         for admit in plan.admissions:
-            if self._still_stands(admit.key, admit.uid, admit.cluster_queue):
-                self._assume(admit)
+            item = self._still_stands(admit.key, admit.uid, admit.cluster_queue)
+            if item is not None:
+                holder = assumed_holder(item.info, admit.admission, admitted=admit.admitted)
+                self._facts.workloads.assume(holder)
                 admissions.append(admit)
             else:
                 self._queues.retry(admit.key, now=now)
@@ -172,7 +174,7 @@ class Engine(Knowledge):
             if wait.again is not None:
                 at = max(wait.again, now + SOONEST)
                 self._again[wait.cluster_queue] = min(at, self._again.get(wait.cluster_queue, at))
-            if self._still_stands(wait.key, wait.uid, wait.cluster_queue):
+            if self._still_stands(wait.key, wait.uid, wait.cluster_queue) is not None:
                 waits.append(wait)
             alike = self._queues.requeue(
                 wait.key,
@@ -193,12 +195,13 @@ class Engine(Knowledge):
 
     def _issue(self, preemption: Preemption) -> Preemption | None:
         """What is left of a preemption to be told to its victims, None when nothing is."""
-        if not self._still_stands(preemption.key, preemption.uid, preemption.cluster_queue):
+        key, name = preemption.key, preemption.cluster_queue
+        if self._still_stands(key, preemption.uid, name) is None:
             return None
         victims = self._let_go(preemption.victims)
         if not victims:
             return None
-        self._queues.preempts(preemption.key)
+        self._queues.preempts(key)
         return attrs.evolve(preemption, victims=victims)
 
     def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:
@@ -213,16 +216,19 @@ class Engine(Knowledge):
             self.history.issued(holder.uid, holder.local_queue, self._now)
         return found
 
-    def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> bool:
+    def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> Pending | None:
+        """The workload that was decided about; None when the decision is void by now."""
         item = self._queues.get(key)
-        return (
+        if (
             item is not None
-            and item.place is Place.IN_FLIGHT
+            and item.in_flight
             and not item.changed
             and item.info.uid == uid
-            and self._queues.home(key) == cluster_queue
+            and item.queue.name == cluster_queue
             and self.activity(cluster_queue).active
-        )
+        ):
+            return item
+        return None
 
     def _alike(self, key: ObjectKey) -> Wait | None:
         """What to tell about a workload that got the verdict of another one of its shape."""
@@ -233,17 +239,6 @@ class Engine(Knowledge):
         info, home = item.info, self._queues.home(item.info.key)
         assert home is not None, "what waits has a home"
         return Wait(info.key, info.uid, info.workload, home, reason, Requeue.GENERIC)
-
-    def _assume(self, admit: Admit) -> None:
-        holder = holder_of(
-            admit.workload,
-            admit.admission,
-            assumed=True,
-            admitted=admit.admitted,
-            timestamp=self._settings.queue_timestamp,
-            by_age=not self._settings.priority_sorting,
-        )
-        self._facts.workloads.assume(holder)
 
     # --- reservations
 

@@ -17,3 +17,9 @@ def value(cls: type[C]) -> type[C]:
     does: the constructor of a frozen class goes round its own guard and takes four times as long.
     """
     return attrs.define(eq=False)(cls)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
+def record(cls: type[C]) -> type[C]:
+    """The same for values that are compared by what they hold."""
+    return attrs.define(unsafe_hash=True)(cls)

@@ -16,7 +16,7 @@ from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.scheduler.values import value
+from kueuelib.scheduler.values import record, value
 
 
 @value
@@ -59,7 +59,7 @@ class CycleInput:
     past: Past = NOTHING
 
 
-@attrs.frozen
+@record
 class Admit:
     """A workload that gets quota.
 
@@ -86,7 +86,7 @@ class Admit:
     borrowing: int
 
 
-@attrs.frozen
+@record
 class Wait:
     """A workload that gets no quota in this cycle.
 

@@ -77,7 +77,7 @@ class State:
         spec = self.cache.spec(cluster_queue)
         if spec is None:
             return None
-        root = self.cache.forest.root_of(spec.cohort) if spec.cohort else ""
+        root = self.cache.forest.root_of_queue(cluster_queue) if spec.cohort else ""
         return scope_of(root, cluster_queue)
 
     def wake(

@@ -339,7 +339,6 @@ def holder_of(
     admission: Admission,
     *,
     assumed: bool,
-    admitted: bool = False,
     timestamp: str = EVICTION,
     by_age: bool = False,
 ) -> Holder:
@@ -349,7 +348,6 @@ def holder_of(
         workload: the object.
         admission: the quota that it holds.
         assumed: whether the API server has yet to confirm it.
-        admitted: whether one that is assumed is admitted as well.
         timestamp: the setting `requeuingStrategy.timestamp`.
         by_age: whether age alone decides between the heads of a cohort.
     """
@@ -366,10 +364,36 @@ def holder_of(
         order=order_of(workload, timestamp, by_age=by_age),
         usage=charge(workload, admission),
         reserved_at=reserved.last_transition_time if reserved and confirmed else None,
-        admitted=admitted if assumed else said is not None and said.is_true,
+        admitted=said is not None and said.is_true,
         assumed=assumed,
         evicted=not assumed and conditions.is_true(found, names.EVICTED),
         pods_ready=conditions.is_true(found, names.PODS_READY),
         admitted_at=said.last_transition_time if said and said.is_true else None,
+        labels=workload.metadata.labels,
+    )
+
+
+def assumed_holder(info: WorkloadInfo, admission: Admission, *, admitted: bool) -> Holder:
+    """The charge of a pending Workload that is assumed to hold quota from now on.
+
+    Args:
+        info: the Workload.
+        admission: the quota that it was given.
+        admitted: whether all its checks have passed.
+    """
+    workload = info.workload
+    return Holder(
+        key=info.key,
+        uid=workload.metadata.uid,
+        cluster_queue=admission.cluster_queue,
+        local_queue=info.local_queue,
+        priority=info.priority,
+        order=info.order,
+        usage=charge(workload, admission),
+        reserved_at=None,
+        admitted=admitted,
+        assumed=True,
+        evicted=False,
+        pods_ready=conditions.is_true(workload.status.conditions, names.PODS_READY),
         labels=workload.metadata.labels,
     )

@@ -79,8 +79,8 @@ class QueueState:
     @property
     def generation(self) -> Generation:
         """What tells whether progress with flavors is still worth something."""
-        cohort = self.spec.cohort
-        return (self._departures, *(self._forest.version(cohort) if cohort else ("", 0)))
+        spec = self.spec
+        return (self._departures, *(self._forest.version(spec.name) if spec.cohort else ("", 0)))
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""

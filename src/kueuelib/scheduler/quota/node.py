@@ -38,6 +38,7 @@ class QuotaNode:
             levels below.
         weight: what its share of borrowed quota is divided by.
         ancestors: the cohorts above it, the parent first and the root last.
+        divisor: the weight as shares are computed with it.
         lendable: what it could have at most, per resource, as far as that was computed.
         key: what its usage is kept by.
     """
@@ -50,11 +51,16 @@ class QuotaNode:
     weight: Fraction = Fraction(1)
     ancestors: tuple[QuotaNode, ...] = ()
     lendable: dict[str, int] = attrs.field(factory=dict, init=False)
+    divisor: float = attrs.field(init=False)
     key: str = attrs.field(init=False)
     parent: QuotaNode | None = attrs.field(init=False)
     """The cohort above, None for a root."""
     _steps: dict[FlavorResource, tuple[Step, ...]] = attrs.field(factory=dict, init=False)
     _potential: dict[FlavorResource, int] = attrs.field(factory=dict, init=False)
+
+    @divisor.default
+    def _divisor(self) -> float:
+        return float(self.weight)
 
     @key.default
     def _key(self) -> str:

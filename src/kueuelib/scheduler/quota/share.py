@@ -80,9 +80,9 @@ def weigh(node: QuotaNode, more: dict[FlavorResource, int]) -> Share:
             ratio = max(ratio, float(amount) * 1000.0 / float(lendable))
     if not ratio:
         return NOTHING
-    if not node.weight:
+    if not node.divisor:
         return Share(weightless=True, value=ratio)
-    return Share(weightless=False, value=ratio / float(node.weight))
+    return Share(weightless=False, value=ratio / node.divisor)
 
 
 def lendable_of(cohort: QuotaNode, resource: str) -> int:

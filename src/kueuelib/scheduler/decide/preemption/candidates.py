@@ -247,7 +247,7 @@ def _granted(
     if lowest is None or policy == NEVER or (policy != ANY and lowest > highest):
         return
     gone, ranked = snapshot.gone, queue.ranked
-    border = bisect_left(ranked, ((True,),))
+    border = 0 if ranked[0][0].stays else bisect_left(ranked, ((True,),))
     for index in range(border) if leaving else range(border, len(ranked)):
         found = ranked[index]
         holder = found[1]

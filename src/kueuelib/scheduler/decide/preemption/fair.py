@@ -75,6 +75,7 @@ class _FairSearch:
         self._snapshot = snapshot
         self._needed = needed
         self._own = snapshot.node(preemptor.queue)
+        self._own_path = self._own.path
         self._guard = preemptor.guard
         self._refused: dict[str, list[Ranked]] = {}
         self.taken: list[Victim] = []
@@ -186,7 +187,7 @@ class _FairSearch:
         """
         first = self._pools[leaf.name].first
         more = borrowed(node, self._snapshot.used)
-        if first is None or not (more or node in self._own.path):
+        if first is None or not (more or node in self._own_path):
             return None
         share = weigh(node, more)
         if not node.is_queue:
@@ -200,7 +201,7 @@ class _FairSearch:
 
     def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
         """The preemptor's side and that of another ClusterQueue, seen from where they meet."""
-        own = self._own.path
+        own = self._own_path
         below = leaf
         while below.parent is not None and below.parent not in own:
             below = below.parent

@@ -6,14 +6,13 @@ pairs that matter, because a search may remove thousands of workloads.
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.arithmetic import Step
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot, Usage
+from kueuelib.scheduler.values import value
 
 
 class Room:
@@ -99,7 +98,7 @@ class Room:
                 arithmetic.add_along(node.steps(pair), sign * charged[pair], used)
 
 
-@attrs.frozen(eq=False)
+@value
 class _Need:
     """What the preemptor asks for of one pair.
 
