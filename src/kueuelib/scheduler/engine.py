@@ -23,7 +23,7 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, hom
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
-from kueuelib.scheduler.pending.item import Pending, Place, Progress, Requeue
+from kueuelib.scheduler.pending.item import Pending, Progress, Requeue
 from kueuelib.scheduler.pending.workload_info import assumed_holder
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
