@@ -102,7 +102,7 @@ def _show(
     memory: tuple[float, float],
 ) -> None:
     writes = {what: number for what, number in made.items() if what.split()[0] in WRITES}
-    reads = sum(number for what, number in made.items() if what.startswith("GET"))
+    reads = sum(number for what, number in made.items() if what.split()[0] not in WRITES)
     started, ended = cpu[1] - cpu[0], cpu[2] - cpu[1]
     show(
         f"{COUNT:,} plain pods in groups of {SIZE}, quota for all",
@@ -112,7 +112,7 @@ def _show(
             ("processor time of the manager per pod, from there on", _ms(ended)),
             ("writes to the pod, per pod", f"{_on(made, 'pods') / COUNT:.2f}"),
             *((what, f"{number / COUNT:.2f}") for what, number in sorted(writes.items())),
-            ("reads (GET), per pod", f"{reads / COUNT:.2f}"),
+            ("reads, per pod", f"{reads / COUNT:.2f}"),
             ("manager, idle", f"{memory[0]:.0f} MB"),
             ("manager, per managed pod", f"{(memory[1] - memory[0]) * 1024 / COUNT:.1f} kB"),
         ],

@@ -1,8 +1,8 @@
-"""`kueuelib apiserver --simulate` that counts calls: `counting_server.py KUBECONFIG COUNTS`.
+"""`kueuelib apiserver` that counts calls: `counting_server.py KUBECONFIG COUNTS [--simulate]`.
 
-After every call of the manager it knows how often the manager called what; on SIGUSR1 it writes
-that to the file COUNTS, as JSON: `{"PATCH workloads/status": 12, ...}`. The simulated cluster works
-inside the server and makes no calls, so its writes are not counted.
+It counts per program, by the first part of the `User-Agent`; on SIGUSR1 it writes that to the file
+COUNTS, as JSON: `{"kueuelib": {"apply workloads/status": 12, ...}, ...}`. The simulated cluster
+works inside the server and makes no calls, so its writes are not counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import yaml
@@ -19,25 +19,36 @@ from aiohttp import web
 
 from kueuelib.embedded import server
 from kueuelib.embedded.http.face import Face
-from kueuelib.embedded.http.routes import parse
+from kueuelib.embedded.http.routes import Route, parse
 
-MANAGER = "kueuelib/"
-COUNTS: Counter[str] = Counter()
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+COUNTS: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
 
 class CountingFace(Face):
-    """Counts what the manager asks for."""
+    """Counts what clients ask for."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.headers.get("User-Agent", "").startswith(MANAGER):
-            route = parse(request.path)
-            if route is not None and route.plural:
-                what = "/".join(filter(None, (route.plural, route.subresource)))
-                COUNTS[f"{request.method} {what}"] += 1
+        route = parse(request.path)
+        if route is not None and route.plural:
+            what = "/".join(filter(None, (route.plural, route.subresource)))
+            agent = request.headers.get("User-Agent", "").partition("/")[0]
+            COUNTS[agent][f"{verb_of(request, route)} {what}"] += 1
         return await super().handle(request)
 
 
-async def _serve(kubeconfig: Path, counts: Path) -> None:
+def verb_of(request: web.BaseRequest, route: Route) -> str:
+    """The Kubernetes verb of a request."""
+    if request.method == "PATCH" and "apply-patch" in request.headers.get("Content-Type", ""):
+        return "apply"
+    if request.method != "GET":
+        return VERBS.get(request.method, request.method.lower())
+    if request.query.get("watch") in ("true", "1"):
+        return "watch"
+    return "get" if route.name else "list"
+
+
+async def _serve(kubeconfig: Path, counts: Path, simulate: bool) -> None:
     server.Face = CountingFace  # type: ignore[misc]
 
     def write() -> None:
@@ -46,7 +57,7 @@ async def _serve(kubeconfig: Path, counts: Path) -> None:
         draft.replace(counts)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write)
-    async with server.ApiServer(simulate=True) as running:
+    async with server.ApiServer(simulate=simulate) as running:
         draft = kubeconfig.with_suffix(".draft")
         draft.write_text(yaml.safe_dump(running.kubeconfig()))
         draft.replace(kubeconfig)
@@ -54,4 +65,4 @@ async def _serve(kubeconfig: Path, counts: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2]), "--simulate" in sys.argv[3:]))
