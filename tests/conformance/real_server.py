@@ -11,7 +11,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -221,12 +221,13 @@ class RealServer:
 
 
 @contextmanager
-def running(folder: Path, work: Path) -> Iterator[RealServer]:
+def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[RealServer]:
     """Both programs, until the end of the context.
 
     Args:
         folder: where they are.
         work: an empty folder for their files.
+        flags: further ones of kube-apiserver.
     """
     etcd, peer, port = free_port(), free_port(), free_port()
     found = tls.credentials(time.time(), ("127.0.0.1", "localhost"), "admin", "system:masters")
@@ -276,6 +277,7 @@ def running(folder: Path, work: Path) -> Iterator[RealServer]:
             "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
+            *flags,
         ],
     ]
     processes: list[subprocess.Popen[bytes]] = []

@@ -1,0 +1,40 @@
+"""Takes the objects of a run away again, from a server that stays."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
+from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.errors import NotFound
+
+from .calls import CountedClient
+from .shape import FLAVOR, Shape
+
+GONE_SECONDS = 120.0
+
+
+async def remove_all(client: CountedClient, shape: Shape) -> None:
+    """Delete what `Shape` describes, and wait until the queues and the flavor are gone."""
+    for place in shape.places():
+        await client.client.delete_collection(WORKLOADS, place.name)
+        await _delete(client, LOCAL_QUEUES, ObjectKey(place.name, place.name))
+        await _delete(client, CLUSTER_QUEUES, ObjectKey("", place.name))
+        await _delete(client, NAMESPACES, ObjectKey("", place.name))
+    await _delete(client, RESOURCE_FLAVORS, ObjectKey("", FLAVOR))
+    names = {place.name for place in shape.places()}
+    async with asyncio.timeout(GONE_SECONDS):
+        for resource, own in ((CLUSTER_QUEUES, names), (RESOURCE_FLAVORS, {FLAVOR})):
+            while own & await _names(client, resource):
+                await asyncio.sleep(0.2)
+
+
+async def _names(client: CountedClient, resource: Resource) -> set[str]:
+    return {each["metadata"]["name"] for each in (await client.client.list(resource)).items}
+
+
+async def _delete(client: CountedClient, resource: Resource, key: ObjectKey) -> None:
+    try:
+        await client.client.delete(resource, key)
+    except NotFound:
+        return

@@ -1,0 +1,147 @@
+"""Managers to measure, each named by a command."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from kueuelib.testing.processes import free_port
+
+from .servers import Server
+
+OWN = "kueuelib"
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+CONFIG = """\
+apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+namespace: kueue-system
+health: {{healthProbeBindAddress: "127.0.0.1:{health}"}}
+metrics: {{bindAddress: "0"}}
+webhook: {{host: 127.0.0.1, port: {webhook}}}
+leaderElection: {{leaderElect: false}}
+clientConnection: {{qps: {qps}, burst: {qps}}}
+controller:
+  groupKindConcurrency:
+    Job.batch: 5
+    Pod: 5
+    Workload.kueue.x-k8s.io: 5
+    LocalQueue.kueue.x-k8s.io: 1
+    ClusterQueue.kueue.x-k8s.io: 1
+    ResourceFlavor.kueue.x-k8s.io: 1
+integrations: {{frameworks: [batch/job, pod]}}
+"""
+SAMPLER = Path(__file__).with_name("sampler.py")
+
+
+@attrs.frozen
+class ManagerSpec:
+    """How a manager is started.
+
+    Attributes:
+        label: its name in tables.
+        command: the words of its command, with `{kubeconfig}` and `{config}` in them.
+        own: whether it is kueuelib, which is installed and can say when it is ready.
+    """
+
+    label: str
+    command: tuple[str, ...]
+    own: bool = False
+
+
+@attrs.frozen
+class Options:
+    """What all managers of a comparison share.
+
+    Attributes:
+        qps: calls per second that kueuelib's configuration allows.
+        webhooks: whether kueuelib's webhooks are installed.
+        crds: a folder with the CRDs for managers other than kueuelib; None: those of kueuelib.
+        profile: whether kueuelib's processor time is sampled.
+    """
+
+    qps: int = 2000
+    webhooks: bool = True
+    crds: Path | None = None
+    profile: bool = False
+
+
+def parse(text: str) -> ManagerSpec:
+    """Return the manager that an argument names.
+
+    Args:
+        text: `[LABEL=]kueuelib`, `[LABEL=]kueuelib@TREE` for the sources in another checkout, or
+            `[LABEL=]COMMAND`.
+    """
+    label, equals, rest = text.partition("=")
+    if not equals or not label.replace("-", "").replace(".", "").isalnum():
+        label, rest = "", text
+    name, at, tree = rest.partition("@")
+    if name != OWN:
+        words = tuple(shlex.split(rest))
+        return ManagerSpec(label or Path(words[0]).name, words)
+    command = (sys.executable, "-m", "kueuelib")
+    if at:
+        command = ("env", f"PYTHONPATH={Path(tree).resolve() / 'src'}", *command)
+    return ManagerSpec(label or Path(tree).name or OWN, command, own=True)
+
+
+@contextmanager
+def managing(
+    spec: ManagerSpec, server: Server, options: Options
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a manager until the end of the context; kueuelib is ready when it begins."""
+    folder, health, webhook = server.folder, free_port(), free_port()
+    config = folder / "config.yaml"
+    config.write_text(CONFIG.format(health=health, webhook=webhook, qps=options.qps))
+    names = {"kubeconfig": str(server.kubeconfig), "config": str(config)}
+    command = [word.format(**names) for word in spec.command]
+    if spec.own:
+        access = ["--kubeconfig", str(server.kubeconfig)]
+        if options.webhooks:
+            url = f"https://127.0.0.1:{webhook}"
+            with (folder / "install.log").open("wb") as log:
+                install = [*command, "install", *access, "--webhook-url", url]
+                subprocess.run(install, check=True, stdout=log, stderr=log)
+        if options.profile:
+            command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
+        command += ["manager", *access, "--config", str(config)]
+    with (folder / "manager.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        if spec.own:
+            _wait(f"http://127.0.0.1:{health}/readyz", process, folder)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _answers(url):
+        if process.poll() is not None or time.monotonic() > deadline:
+            text = (folder / "manager.log").read_text(errors="replace")[-2000:]
+            raise SystemExit(f"the manager does not start:\n{text}")
+        time.sleep(0.1)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,177 @@
+"""Plays users and jobs: creates Workloads in time, and ends each one when its time is up.
+
+Execution is played as upstream's runner plays it. A few workers write statuses: an evicted Workload
+gives its quota back, an admitted one is finished after its run time. A Workload waits for a free
+worker, so a slow API server keeps quota in use for longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj, find_condition, is_true, key_of
+from kueuelib.errors import ApiError, NotFound
+
+from .calls import CountedClient
+from .recorder import Recorder
+from .shape import CLASS_LABEL, QueuePlace, Shape, WorkloadClass, workload
+
+ADMISSION_OWNER = "kueue-admission"
+FINISH_OWNER = "kueue-job-controller-Finished"
+RETRY_SECONDS = 0.005
+WATCH_SECONDS = 3600.0
+_KEPT = (
+    *("BlockedOnPreemptionGates", "Evicted", "Preempted", "Requeued", "DeactivationTarget"),
+    *("PodsReady", "Finished"),
+)
+"""Conditions that stay as they are when quota is given back."""
+_KEPT_FIELDS = ("requeueState", "accumulatedPastExecutionTimeSeconds", "schedulingStats")
+
+
+async def create_all(client: CountedClient, shape: Shape) -> None:
+    """Create the Workloads of every queue and class, each class at its own pace."""
+    async with asyncio.TaskGroup() as group:
+        for place in shape.places():
+            for kind in shape.classes:
+                group.create_task(_create(client, place, kind))
+
+
+async def _create(client: CountedClient, place: QueuePlace, kind: WorkloadClass) -> None:
+    for number in range(kind.count):
+        await asyncio.sleep(kind.interval)
+        await client.create(WORKLOADS, workload(place, kind, number))
+
+
+class Execution:
+    """Watches Workloads, and writes what jobs would bring about.
+
+    Args:
+        client: makes the calls.
+        shape: says how long each Workload runs.
+        recorder: sees every event.
+    """
+
+    def __init__(self, client: CountedClient, shape: Shape, recorder: Recorder) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._workers = shape.workers
+        self._seconds = {each.name: each.seconds for each in shape.classes}
+        self._latest: dict[str, Obj] = {}
+        self._due: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self.progress = time.monotonic()
+
+    async def run(self) -> None:
+        """Play until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._work())
+            await self._watch()
+
+    async def _watch(self) -> None:
+        page = await self._client.client.list(WORKLOADS)
+        version = page.resource_version
+        while True:
+            async with await self._client.client.watch(
+                WORKLOADS, resource_version=version, timeout=WATCH_SECONDS
+            ) as stream:
+                while batch := await stream.batch():
+                    for event in batch:
+                        obj = event["object"]
+                        version = obj["metadata"]["resourceVersion"]
+                        ours = CLASS_LABEL in obj["metadata"].get("labels", ())
+                        if ours and event["type"] in ("ADDED", "MODIFIED"):
+                            self._see(obj)
+
+    def _see(self, obj: Obj) -> None:
+        uid = obj["metadata"]["uid"]
+        before = self._recorder.finished
+        self._recorder.see(uid, obj, time.monotonic())
+        if self._recorder.finished != before or is_true(obj, "Admitted"):
+            self.progress = time.monotonic()
+        self._latest[uid] = obj
+        if is_true(obj, "Finished"):
+            self._latest.pop(uid)
+        elif is_true(obj, "Admitted"):
+            self._later(uid, self._remaining(uid))
+
+    def _remaining(self, uid: str) -> float:
+        """Seconds until there is something to do."""
+        seen = self._recorder.seen[uid]
+        if seen.evicted or seen.admitted is None:
+            return 0.0
+        return seen.admitted + self._seconds[seen.class_] - time.monotonic()
+
+    def _later(self, uid: str, seconds: float) -> None:
+        if seconds > 0:
+            asyncio.get_running_loop().call_later(seconds, self._later, uid, 0.0)
+        elif uid not in self._queued:
+            self._queued.add(uid)
+            self._due.put_nowait(uid)
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._due.get()
+            self._queued.discard(uid)
+            obj = self._latest.get(uid)
+            if obj is None or not is_true(obj, "Admitted"):
+                continue
+            if (left := self._remaining(uid)) > 0:
+                self._later(uid, left)
+                continue
+            body, owner = (
+                (released(obj), ADMISSION_OWNER)
+                if is_true(obj, "Evicted")
+                else (finished(obj), FINISH_OWNER)
+            )
+            try:
+                await self._client.apply_status(WORKLOADS, key_of(obj), body, owner)
+            except NotFound:
+                continue
+            except ApiError:
+                self._later(uid, RETRY_SECONDS)
+
+
+def finished(obj: Obj) -> Obj:
+    """What ends a Workload."""
+    return _apply(obj, [_condition(obj, "Finished", "True", "ByTest", "By test runner")], {})
+
+
+def released(obj: Obj) -> Obj:
+    """What gives the quota of an evicted Workload back."""
+    status = obj["status"]
+    found = status.get("conditions")
+    conditions = [dict(each) for type_ in _KEPT if (each := find_condition(found, type_))]
+    conditions += [
+        _condition(obj, "QuotaReserved", "False", "Pending", "Evicted by the test runner"),
+        _condition(obj, "Admitted", "False", "NoReservation", "The workload has no reservation"),
+    ]
+    kept = {name: status[name] for name in _KEPT_FIELDS if name in status}
+    if "admissionChecks" in status:
+        kept["admissionChecks"] = status["admissionChecks"]
+    return _apply(obj, conditions, kept)
+
+
+def _apply(obj: Obj, conditions: list[Obj], status: Obj) -> Obj:
+    meta = obj["metadata"]
+    names = ("name", "namespace", "uid", "resourceVersion", "labels", "annotations")
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "metadata": {name: meta[name] for name in names if name in meta},
+        "status": {**status, "conditions": conditions},
+    }
+
+
+def _condition(obj: Obj, type_: str, status: str, reason: str, message: str) -> Obj:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "observedGeneration": obj["metadata"].get("generation", 0),
+    }

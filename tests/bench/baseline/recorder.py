@@ -1,0 +1,119 @@
+"""What a watch of Workloads says about a run: waits, evictions, use of quota."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from kueuelib.api.meta import Obj, is_true
+
+from .shape import CLASS_LABEL, Shape
+
+
+@attrs.define
+class Seen:
+    """One Workload; moments are seconds of a monotonic clock, None until they come.
+
+    Attributes:
+        class_: its class.
+        cpu: that it requests.
+        created: when it was created.
+        admitted: when it was last admitted.
+        finished: when it finished.
+        evictions: how often it lost quota.
+        held: CPU seconds of quota that it had until its last admission ended.
+        running: whether it is admitted and not finished.
+        evicted: whether its condition `Evicted` is true.
+    """
+
+    class_: str
+    cpu: int
+    created: float
+    admitted: float | None = None
+    finished: float | None = None
+    evictions: int = 0
+    held: float = 0.0
+    running: bool = False
+    evicted: bool = False
+
+
+@attrs.frozen
+class Waits:
+    """How long the Workloads of a class waited, in seconds from creation to the last admission."""
+
+    count: int
+    mean: float
+    p50: float
+    p90: float
+    longest: float
+    evictions: int
+
+
+@attrs.define
+class Recorder:
+    """Takes events of Workloads, in their order."""
+
+    shape: Shape
+    seen: dict[str, Seen] = attrs.field(factory=dict)
+    finished: int = 0
+
+    @property
+    def started(self) -> float:
+        """When the first Workload was created."""
+        return min(each.created for each in self.seen.values())
+
+    @property
+    def ended(self) -> float:
+        """When the last one finished."""
+        return max(each.finished for each in self.seen.values() if each.finished is not None)
+
+    def see(self, uid: str, obj: Obj, now: float) -> None:
+        """Take the state of a Workload in."""
+        found = self.seen.get(uid)
+        if found is None:
+            class_ = obj["metadata"]["labels"][CLASS_LABEL]
+            cpu = next(each.cpu for each in self.shape.classes if each.name == class_)
+            found = self.seen[uid] = Seen(class_, cpu, now)
+        if found.finished is not None:
+            return
+        done, evicted = is_true(obj, "Finished"), is_true(obj, "Evicted")
+        running = is_true(obj, "Admitted") and not done
+        if running and not found.running:
+            found.admitted = now
+        elif found.running and not running and found.admitted is not None:
+            found.held += found.cpu * (now - found.admitted)
+        if evicted and not found.evicted:
+            found.evictions += 1
+        found.running, found.evicted = running, evicted
+        if done:
+            found.finished = now
+            self.finished += 1
+
+    def use(self) -> float:
+        """The quota that was held, as a part of the nominal quota over the whole run."""
+        spent = sum(each.held for each in self.seen.values())
+        return spent / (self.shape.quota * (self.ended - self.started))
+
+    def waits(self) -> dict[str, Waits]:
+        """The waits of each class, in the order of the shape."""
+        return {each.name: self._waits(each.name) for each in self.shape.classes}
+
+    def _waits(self, class_: str) -> Waits:
+        found = [each for each in self.seen.values() if each.class_ == class_]
+        waited = sorted(each.admitted - each.created for each in found if each.admitted is not None)
+        return Waits(
+            len(waited),
+            sum(waited) / len(waited) if waited else 0.0,
+            at(waited, 50),
+            at(waited, 90),
+            at(waited, 100),
+            sum(each.evictions for each in found),
+        )
+
+
+def at(ordered: Sequence[float], percent: float) -> float:
+    """The smallest value that is not below `percent` of all; 0 when there is none."""
+    if not ordered:
+        return 0.0
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]

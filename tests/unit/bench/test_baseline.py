@@ -1,0 +1,116 @@
+"""The parts of the benchmark that compute: shape, recorder, calls, tables, profile."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+from baseline import profile, table
+from baseline.calls import from_metrics
+from baseline.managers import parse
+from baseline.playing import finished, released
+from baseline.recorder import Recorder, Waits
+from baseline.result import Result
+from baseline.shape import BASELINE, workload
+
+METRICS = """\
+# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",group="kueue.x-k8s.io",resource="workloads",subresource="status",system_client="",verb="APPLY"} 7
+apiserver_request_total{code="409",group="kueue.x-k8s.io",resource="workloads",subresource="status",system_client="",verb="APPLY"} 2
+apiserver_request_total{code="201",group="",resource="events",subresource="",system_client="",verb="POST"} 1.2e+03
+apiserver_request_total{code="201",group="events.k8s.io",resource="events",subresource="",system_client="",verb="POST"} 5
+apiserver_request_total{code="200",group="",resource="pods",subresource="",system_client="",verb="GET"} 9
+apiserver_request_total{code="200",group="",resource="events",subresource="",system_client="kube-apiserver",verb="GET"} 9
+"""  # noqa: E501 - lines of the server
+
+
+def state(kind, *conditions):
+    obj = workload(next(BASELINE.places()), kind, 1)
+    found = [{"type": type_, "status": "True"} for type_ in conditions]
+    return {**obj, "status": {"conditions": found}}
+
+
+def test_upstream_has_fifteen_thousand_workloads():
+    assert BASELINE.total == 15_000
+    assert BASELINE.quota == 600
+    assert BASELINE.scaled(3_000).total == 3_000
+    assert [each.count for each in BASELINE.scaled(3_000).classes] == [70, 20, 10]
+    assert [each.count for each in BASELINE.scaled(30).classes] == [1, 1, 1]
+
+
+def test_a_recorder_knows_waits_evictions_and_use():
+    recorder = Recorder(BASELINE)
+    small, medium, _ = BASELINE.classes
+    recorder.see("a", state(medium), 10.0)
+    recorder.see("b", state(small), 10.0)
+    recorder.see("a", state(medium, "Admitted"), 12.0)
+    recorder.see("a", state(medium, "Admitted", "Evicted"), 13.0)
+    recorder.see("a", state(medium, "Evicted"), 14.0)
+    recorder.see("a", state(medium, "Admitted"), 16.0)
+    recorder.see("a", state(medium, "Admitted", "Finished"), 20.0)
+    recorder.see("b", state(small, "Admitted"), 20.0)
+    recorder.see("b", state(small, "Admitted", "Finished"), 30.0)
+    assert recorder.finished == 2
+    assert recorder.waits()["medium"] == Waits(1, 6.0, 6.0, 6.0, 6.0, 1)
+    assert recorder.waits()["small"] == Waits(1, 10.0, 10.0, 10.0, 10.0, 0)
+    assert recorder.waits()["large"] == Waits(0, 0.0, 0.0, 0.0, 0.0, 0)
+    assert recorder.use() == pytest.approx((5 * 2 + 5 * 4 + 1 * 10) / (600 * 20))
+
+
+def test_calls_are_those_of_the_manager():
+    assert from_metrics(METRICS) == {"apply workloads/status": 9, "create events": 1205}
+
+
+def test_what_is_applied_names_the_version_it_saw():
+    obj = state(BASELINE.classes[0], "Admitted", "Evicted", "Preempted")
+    obj["metadata"]["resourceVersion"] = "12"
+    obj["status"]["admission"] = {"clusterQueue": "bench-0-0"}
+    body = released(obj)
+    statuses = {each["type"]: each["status"] for each in body["status"]["conditions"]}
+    gone = {"QuotaReserved": "False", "Admitted": "False"}
+    assert statuses == {"Evicted": "True", "Preempted": "True", **gone}
+    assert "admission" not in body["status"]
+    assert body["metadata"]["resourceVersion"] == "12"
+    assert [each["type"] for each in finished(obj)["status"]["conditions"]] == ["Finished"]
+
+
+def test_managers_are_named_by_commands():
+    go = parse("go=minimal --kubeconfig {kubeconfig} --level=2")
+    assert (go.label, go.command[0], go.own) == ("go", "minimal", False)
+    assert parse("/bin/minimal --level=2").label == "minimal"
+    assert parse("kueuelib").command == (sys.executable, "-m", "kueuelib")
+    before = parse("before=kueuelib@/elsewhere")
+    assert before.own
+    assert before.label == "before"
+    assert "PYTHONPATH=/elsewhere/src" in before.command
+
+
+def result(label, wall, applies):
+    waits = {"small": Waits(10, 1.0, 1.0, 2.0, 3.0, 4)}
+    calls = Counter({"apply workloads/status": applies})
+    return Result(label, "embedded", 10, 10, wall, 0.5, waits, 2.0, 100.0, 1.0, calls, 0.3)
+
+
+def test_medians_are_compared():
+    runs = [result("a", 10.0, 20), result("b", 20.0, 30), result("a", 14.0, 20)]
+    text = table.comparison([*runs, result("a", 11.0, 20)])
+    rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
+    assert rows["wall, s"][2:] == ["11.00", "(10.00-14.00)", "20.00", "0.55"]
+    assert rows["status writes per Workload"][-1] == "0.67"
+    assert "apply workloads/status" in table.calls(runs)
+
+
+def test_samples_belong_to_the_innermost_part_that_fits():
+    loop = "asyncio.events:Handle._run;kueuelib.controllers.admission:AdmissionLoop._cycle"
+    samples = {
+        f"{loop};kueuelib.scheduler.decide.cycle:decide;attr._make:evolve": 3,
+        f"{loop};kueuelib.scheduler.engine:Engine.settle": 2,
+        "kueuelib.cli:main;importlib:load": 1,
+    }
+    assert profile.parts(samples) == {
+        "admission loop: the rest of a decision": 3,
+        "admission loop: heads, settling": 2,
+        profile.REST: 1,
+    }
+    assert profile.owners(samples) == {"attr": 3, "kueuelib.scheduler": 2, "importlib": 1}
