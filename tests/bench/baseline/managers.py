@@ -116,7 +116,7 @@ def managing(
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
         command += ["manager", *access, "--config", str(config)]
     with (folder / "manager.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         if spec.own:
             _wait(f"http://127.0.0.1:{health}/readyz", process, folder)

@@ -22,7 +22,8 @@ class Result:
         wall: seconds from the first creation to the last end.
         use: quota that was held, as a part of the nominal quota over that time.
         waits: per class.
-        cpu: seconds of the manager's processor, over the same time.
+        cpu: seconds of the manager's processor, from its start until it rests.
+        start: those of them before the first Workload.
         rss: megabytes (2**20) of the manager that were resident at most.
         player_cpu: seconds of the player's processor.
         calls: of the manager, by verb and resource.
@@ -37,6 +38,7 @@ class Result:
     use: float
     waits: dict[str, Waits]
     cpu: float
+    start: float
     rss: float
     player_cpu: float
     calls: Counter[str]
@@ -64,6 +66,7 @@ class Result:
             "wall, s": self.wall,
             "quota use, %": self.use * 100,
             "manager CPU, s": self.cpu,
+            "manager CPU before the load, s": self.start,
             "manager RSS, MB": self.rss,
             "status writes per Workload": self.number(*status),
             "Events per Workload": self.number(*events),

@@ -26,7 +26,7 @@ from .usage import Usage
 ACTIVE_SECONDS = 120.0
 """Seconds within which every ClusterQueue has to be active."""
 SETTLE_SECONDS = 2.0
-"""Seconds after the last end that still count for the calls of the manager."""
+"""Seconds after the last end that still count for the calls and the CPU of the manager."""
 SAMPLE_SECONDS = 0.25
 
 
@@ -86,12 +86,12 @@ async def _measure(
                 read = server.reader(client)
                 calls, own = await read(), time.process_time()
                 usage.sample()
-                before = usage.cpu
+                start = usage.cpu
                 recorder = Recorder(shape)
                 await _play(client, shape, recorder, usage, patience)
-                cpu, own = usage.cpu - before, time.process_time() - own
-                load = os.getloadavg()[0]
+                own, load = time.process_time() - own, os.getloadavg()[0]
                 await asyncio.sleep(SETTLE_SECONDS)
+                usage.sample()
                 calls = await read() - calls
             finally:
                 if not server.fresh:
@@ -104,7 +104,8 @@ async def _measure(
         recorder.ended - recorder.started,
         recorder.use(),
         recorder.waits(),
-        cpu,
+        usage.cpu,
+        start,
         usage.peak,
         own,
         Counter(calls),

@@ -96,7 +96,7 @@ def _embedded(folder: Path) -> Iterator[Server]:
     kubeconfig = folder / "kubeconfig"
     args = [sys.executable, str(script), str(kubeconfig), str(folder / "counts")]
     with (folder / "apiserver.log").open("wb") as log:
-        process = subprocess.Popen(args, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(args, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + START_SECONDS
         while not kubeconfig.exists():
