@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 import attrs
 import pytest
+from baseline.shape import BASELINE, PREEMPTION
 from figures import percentile, show
 
 from kueuelib.api.kueue import Workload
@@ -33,12 +34,7 @@ from kueuelib.testing.builders import (
     make_workload,
 )
 
-PREEMPTION = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
-CLASSES = (  # per ClusterQueue: how many, every how many seconds, for how long, priority, cpu
-    ("small", 350, 0.1, 0.2, 50, 1),
-    ("medium", 100, 0.5, 0.5, 100, 5),
-    ("large", 50, 1.2, 1.0, 200, 20),
-)
+CLASSES = tuple(attrs.astuple(each) for each in BASELINE.classes)
 
 
 def engine_with(
