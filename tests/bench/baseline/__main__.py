@@ -40,7 +40,7 @@ def main() -> None:
     add("--runs", type=int, default=1, help="of each manager (1)")
     add("--server", help="embedded, real, or a kubeconfig; real where $KUBEBUILDER_ASSETS is set")
     add("--qps", type=int, default=2000, help="calls per second allowed to kueuelib (2000)")
-    add("--no-webhooks", action="store_true", help="install kueuelib without its webhooks")
+    add("--no-webhooks", action="store_true", help="take kueuelib's webhooks away")
     add("--crds", type=Path, help="folder with CRDs for managers other than kueuelib")
     add("--profile", action="store_true", help="sample where kueuelib's processor time goes")
     add("--folder", type=Path, help="where logs and results are kept")

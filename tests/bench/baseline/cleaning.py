@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
+from kueuelib.api.kinds import (
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    VALIDATING_WEBHOOKS,
+    WORKLOADS,
+)
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.errors import NotFound
 
@@ -12,6 +20,9 @@ from .calls import CountedClient
 from .shape import FLAVOR, Shape
 
 GONE_SECONDS = 120.0
+OWN_CONFIGURATIONS = "kueue-"
+HEARD_SECONDS = 2.0
+"""Seconds until a server has surely heard of a change of webhooks."""
 
 
 async def remove_all(client: CountedClient, shape: Shape) -> None:
@@ -27,6 +38,15 @@ async def remove_all(client: CountedClient, shape: Shape) -> None:
         for resource, own in ((CLUSTER_QUEUES, names), (RESOURCE_FLAVORS, {FLAVOR})):
             while own & await _names(client, resource):
                 await asyncio.sleep(0.2)
+
+
+async def remove_webhooks(client: CountedClient) -> None:
+    """Delete the webhooks of kueuelib, and wait until the server no longer calls them."""
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        for name in sorted(await _names(client, resource)):
+            if name.startswith(OWN_CONFIGURATIONS):
+                await _delete(client, resource, ObjectKey("", name))
+    await asyncio.sleep(HEARD_SECONDS)
 
 
 async def _names(client: CountedClient, resource: Resource) -> set[str]:

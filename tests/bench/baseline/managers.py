@@ -64,7 +64,7 @@ class Options:
 
     Attributes:
         qps: calls per second that kueuelib's configuration allows.
-        webhooks: whether kueuelib's webhooks are installed.
+        webhooks: whether kueuelib's webhooks stay; without, they go once its manager is ready.
         crds: a folder with the CRDs for managers other than kueuelib; None: those of kueuelib.
         profile: whether kueuelib's processor time is sampled.
     """
@@ -107,11 +107,9 @@ def managing(
     command = [word.format(**names) for word in spec.command]
     if spec.own:
         access = ["--kubeconfig", str(server.kubeconfig)]
-        if options.webhooks:
-            url = f"https://127.0.0.1:{webhook}"
-            with (folder / "install.log").open("wb") as log:
-                install = [*command, "install", *access, "--webhook-url", url]
-                subprocess.run(install, check=True, stdout=log, stderr=log)
+        install = [*command, "install", *access, "--webhook-url", f"https://127.0.0.1:{webhook}"]
+        with (folder / "install.log").open("wb") as log:
+            subprocess.run(install, check=True, stdout=log, stderr=log)
         if options.profile:
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
         command += ["manager", *access, "--config", str(config)]

@@ -14,7 +14,7 @@ from kueuelib.api.kinds import CLUSTER_QUEUES
 from kueuelib.api.meta import is_true
 
 from .calls import CountedClient
-from .cleaning import remove_all
+from .cleaning import remove_all, remove_webhooks
 from .managers import ManagerSpec, Options, managing
 from .playing import Execution, create_all
 from .recorder import Recorder
@@ -75,10 +75,12 @@ async def _measure(
     patience: Patience,
 ) -> Result:
     async with server.client() as client:
-        if not spec.own or not options.webhooks:
-            await install_definitions(client, None if spec.own else options.crds)
+        if not spec.own:
+            await install_definitions(client, options.crds)
         with managing(spec, server, options) as process:
             usage = Usage(process.pid)
+            if spec.own and not options.webhooks:
+                await remove_webhooks(client)
             try:
                 for resource, obj in shape.queue_objects():
                     await client.create(resource, obj)
