@@ -26,7 +26,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.facts.standing import Where
-from kueuelib.scheduler.pending.item import Aside, Place
+from kueuelib.scheduler.pending.item import Place
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import FairSharing, Settings
@@ -465,7 +465,7 @@ class Histories(RuleBasedStateMachine):
                     assert item is not None
                     assert item.place is Place.INADMISSIBLE
                     assert (
-                        item.aside is Aside.BACK_OFF
+                        item.back_off is not None
                         or item.info.failed_checks
                         or not self.is_let_in(info.key, admit.cluster_queue)
                     )
@@ -491,14 +491,14 @@ class Histories(RuleBasedStateMachine):
                 seen[key] += 1
                 assert queues.home(key) == name
                 assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
-                asides = sum(key in found for found in queue._asides.values())
-                groups = [group for group in queue._groups.values() if key in group._orders]
-                assert asides + len(groups) + item.in_flight <= 1
+                groups = [group for group in queue._groups.values() if key in group.members]
+                assert (key in queue.asides) + len(groups) + item.in_flight <= 1
                 assert groups == ([item.group] if item.group else [])
-                assert asides == (item.aside is not None)
                 if item.place is Place.HEAP:
-                    first = item.group.first() if item.group else (item.info.order, key)
-                    assert (first[1] != queue.sticky, *first) in queue._heap
+                    first = item.group.first() if item.group else item
+                    assert first is not None
+                    entry = first.info.key != queue.sticky, first.info.order, first.info.key
+                    assert entry in queue._heap
             counts = queue.counts()
             if queue.active:
                 assert counts.inadmissible == places[Place.INADMISSIBLE]

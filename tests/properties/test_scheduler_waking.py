@@ -106,11 +106,11 @@ class Watched(Replay):
     def cycle(self) -> bool:
         self.now += 1
         parked = {key for key, place in self.places().items() if place is Place.INADMISSIBLE}
-        before = self.scope.rested
+        before = self.scope.rounds
         found = self.engine.next_cycle(self.now)
         if found is None:
             return False
-        if self.scope.rested != before:
+        if self.scope.rounds != before:
             self.rounds.append(self.engine.moment)
             assert not self.rounds[:-3] or self.engine.changes(self.rounds[-4])
             self.wake_at_rest(parked)
@@ -150,7 +150,7 @@ class Watched(Replay):
             self.passes[kind].lost |= head.info.key in skipped
             if item is None or item.place is Place.INADMISSIBLE:
                 ended = self.passes.pop(kind)
-                if item is not None and item.aside is None:
+                if item is not None and item.group is not None:
                     self.refused[kind] = ended
 
     def last(self, kind: Kind) -> Pass:

@@ -23,7 +23,7 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, hom
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
-from kueuelib.scheduler.pending.item import Pending, Progress, Requeue
+from kueuelib.scheduler.pending.item import Pending, Requeue
 from kueuelib.scheduler.pending.workload_info import assumed_holder
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
@@ -138,7 +138,7 @@ class Engine(Knowledge):
                     item.info,
                     name,
                     self._state.namespaces.get(item.info.key.namespace),
-                    self._progress(name, item),
+                    item.progress,
                     item.promise,
                     self._queues.preemptions(item.info.key),
                 )
@@ -148,10 +148,6 @@ class Engine(Knowledge):
             past = self.history.past()
             return CycleInput(heads, frozen, self._cache.all_ready, self._settings, past)
         return None
-
-    def _progress(self, name: str, item: Pending) -> Progress:
-        state = self._cache.state(name)
-        return () if state is None else item.resume(state.generation)
 
     def settle(self, plan: Plan, now: float) -> Settled:
         """Charges the admissions of a plan, marks its victims as leaving, and queues its other
@@ -176,7 +172,7 @@ class Engine(Knowledge):
                 self._again[wait.cluster_queue] = min(at, self._again.get(wait.cluster_queue, at))
             if self._still_stands(wait.key, wait.uid, wait.cluster_queue) is not None:
                 waits.append(wait)
-            alike = self._queues.requeue(
+            self._queues.requeue(
                 wait.key,
                 wait.requeue,
                 wait.reason,
@@ -184,7 +180,6 @@ class Engine(Knowledge):
                 now=now,
                 promise=wait.promise,
             )
-            waits += filter(None, map(self._alike, alike))
             touched[wait.key] = wait.cluster_queue
         waits += (self._wait(item, reason) for item, reason in self._queues.take_untold())
         effects = Effects(
@@ -222,18 +217,12 @@ class Engine(Knowledge):
         if (
             item is not None
             and item.in_flight
-            and not item.changed
             and item.info.uid == uid
             and item.queue.name == cluster_queue
             and self.activity(cluster_queue).active
         ):
             return item
         return None
-
-    def _alike(self, key: ObjectKey) -> Wait | None:
-        """What to tell about a workload that got the verdict of another one of its shape."""
-        item = self._queues.get(key)
-        return None if item is None or item.reason is None else self._wait(item, item.reason)
 
     def _wait(self, item: Pending, reason: Reason) -> Wait:
         info, home = item.info, self._queues.home(item.info.key)

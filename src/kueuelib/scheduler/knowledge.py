@@ -8,7 +8,7 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
-from kueuelib.scheduler.pending.item import Aside, Place
+from kueuelib.scheduler.pending.item import Place
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.quota.cache import Cache
@@ -117,8 +117,8 @@ class Knowledge:
         if not activity.active:
             why = ClusterQueueInactive(home, activity.reason)
             return Standing(Where.CLUSTER_QUEUE_INACTIVE, home, why)
-        if item.aside is Aside.BACK_OFF and item.not_before is not None:
-            return Standing(Where.BACKING_OFF, home, BackingOff(item.not_before))
+        if item.back_off is not None:
+            return Standing(Where.BACKING_OFF, home, BackingOff(item.back_off))
         where = {
             Place.HEAP: Where.PENDING,
             Place.INADMISSIBLE: Where.INADMISSIBLE,

@@ -18,7 +18,7 @@ from kueuelib.scheduler.facts.state import EffectsBuilder, State
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
-from kueuelib.scheduler.pending.queue import PendingQueue, ShapeGroup
+from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scopes, ScopeState
 from kueuelib.scheduler.quota.cache import Cache
@@ -36,6 +36,7 @@ _MUTABLE = frozenset(
         Engine,
         Facts,
         Forest,
+        Group,
         Grouping,
         History,
         Ledger,
@@ -46,7 +47,6 @@ _MUTABLE = frozenset(
         Queues,
         ScopeState,
         Scopes,
-        ShapeGroup,
         Spot,
         State,
         Tally,

@@ -165,13 +165,13 @@ class Facts:
         self.state.effects.local_queues.add(event.key)
         self.workloads.place_all(event.key, now)
 
-    def _namespace_set(self, event: events.NamespaceSet, _: float) -> None:
+    def _namespace_set(self, event: events.NamespaceSet, now: float) -> None:
         if self.state.namespaces.get(event.name) == event.labels:
             return
         self.state.namespaces[event.name] = event.labels
         homes = {self.state.queues.home(key) for key in self.state.in_namespace.members(event.name)}
         for home in sorted(home for home in homes if home is not None):
-            self.state.queues.let_in(home, event.name)
+            self.state.queues.let_in(home, namespace=event.name, now=now)
 
     def _namespace_gone(self, event: events.NamespaceGone, _: float) -> None:
         self.state.namespaces.pop(event.name, None)

@@ -9,14 +9,18 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from heapq import heappop, heappush
 
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
+from kueuelib.scheduler.object_reasons import (
+    ChecksFailed,
+    InvalidResources,
+    LimitRangeViolated,
+    NamespaceMismatch,
+    NamespaceUnknown,
+)
 from kueuelib.scheduler.pending.item import (
-    Aside,
     Pending,
     Place,
     Progress,
@@ -24,13 +28,18 @@ from kueuelib.scheduler.pending.item import (
     Requeue,
     is_unfinished,
 )
-from kueuelib.scheduler.pending.queue import PendingQueue
+from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.scopes import Scopes
 from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_otherwise
-from kueuelib.scheduler.pending.waking import Available, Scope, Verdict, verdict_on
+from kueuelib.scheduler.pending.waking import Available, Scope, Verdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import NoFlavors, Reason
+from kueuelib.scheduler.reasons import Reason
+
+SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
+"""Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
+ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated)
+"""Reasons that nothing ends that happens to quota."""
 
 
 class Queues:
@@ -80,8 +89,7 @@ class Queues:
         queue.spec, queue.active = spec, active
         if spec.strict:
             queue.stick(None)
-        self._touch(queue)
-        queue.let_in(partial(self._admits, name))
+        self.let_in(spec.name, now=now)
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
         """Forgets a ClusterQueue; the workloads that waited in it."""
@@ -121,42 +129,40 @@ class Queues:
             info: what the workload asks for.
             now: seconds since the epoch.
         """
-        queue, key = self._queues[name], info.key
-        if self.home(key) not in (None, name):
-            self.take_out(key)
-        item = self._items.get(key)
-        if item is None:
-            item = self._items[key] = Pending(info, queue)
-        elif item.info.asks_the_same(info):
-            item.info = info
-            if says_otherwise(item):
-                self._silence.add(key, now)
-            return
-        else:
-            self.forgive(key)
-            item.void()
-            item.changed = True
-        if not item.in_flight:
-            queue.take_out(key)
-        item.info, item.not_before = info, info.not_before
-        if not item.in_flight:
-            self._enter(item, now)
+        queue, known = self._queues[name], self._items.get(info.key)
+        if known is not None:
+            if known.queue is queue and known.info.asks_the_same(info):
+                known.info = info
+                if says_otherwise(known):
+                    self._silence.add(info.key, now)
+                return
+            self.forgive(info.key)
+            self.take_out(info.key)
+        item = self._items[info.key] = Pending(info, queue)
+        self._enter(item, now)
 
     def _enter(self, item: Pending, now: float) -> None:
-        """Lets a workload be tried from the first flavor on, as soon as it may be."""
-        key, queue = item.info.key, item.queue
-        if item.not_before is not None and now < item.not_before:
-            queue.set_aside(item, Aside.BACK_OFF)
-            heappush(self._deadlines, (item.not_before, key))
+        """Lets a workload wait with those of its shape, as soon as its back-off is over."""
+        key, end = item.info.key, item.info.not_before
+        item.search = None
+        item.back_off = end if end is not None and now < end else None
+        if item.back_off is not None:
+            item.queue.set_aside(item)
+            heappush(self._deadlines, (item.back_off, key))
             return
-        if item.reason is None:
-            item.reason = queue.refusal(item.info)
+        group = item.queue.join(item)
+        if group.verdict is None:
+            self._touch(item.queue)
             if item.reason is None:
                 self._silence.add(key, now)
-            else:
-                self._silence.break_now(key)
-        if queue.join(item):
-            self._touch(queue)
+        self._tell(group)
+
+    def _tell(self, group: Group) -> None:
+        """Those that are parked and about which nothing was reported are told the verdict."""
+        if group.verdict is not None:
+            for item in group.take_untold():
+                item.reason = group.verdict.reason
+                self._silence.break_now(item.info.key)
 
     def take_out(self, key: ObjectKey) -> None:
         """Removes a workload; nothing happens when it did not wait."""
@@ -178,93 +184,66 @@ class Queues:
         *,
         now: float,
         promise: Promise | None = None,
-    ) -> tuple[ObjectKey, ...]:
+    ) -> None:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
         It returns to the heap if its pass over the flavors is not over, or if quota moved while it
-        was tried. Otherwise the strategy of its ClusterQueue and `why` decide.
+        was tried. Otherwise the strategy of its ClusterQueue and `why` decide. Workloads that are
+        parked with it and about which nothing was told yet are to be told the same.
 
         Args:
-            key: the head; nothing happens when it left meanwhile.
+            key: the head; nothing happens when it left meanwhile, or asks for something else.
             why: why it comes back.
             reason: what to tell about it; one about flavors holds for all workloads of its shape.
             progress: the flavors that were tried.
             now: seconds since the epoch.
             promise: what others leave for, None when nobody does.
-
-        Returns:
-            Workloads that were parked with it, because they ask for the same, and about which
-            nothing was told yet.
         """
-        item = self.get(key)
-        if item is None or not item.in_flight:
-            return ()
-        queue, state = item.queue, item.queue.scope
-        if item.changed:
-            self._enter(item, now)
-            return ()
+        item = self._items.get(key)
+        if item is None or not item.in_flight or item.search is None:
+            return
+        queue, scope, search = item.queue, item.queue.scope, item.search
+        lost = why is Requeue.FAILED_AFTER_NOMINATION
         self._silence.forget(key)
-        began = item.tried if item.began is None else item.began
-        item.reason, item.progress, item.began = reason, progress, None
+        item.reason, item.search = reason, None
         if why is not Requeue.PENDING_PREEMPTION:
             item.promise = None
-        if is_unfinished(progress) and progress not in item.seen:
-            item.began, item.seen = began, (*item.seen, progress)
-            item.lost = item.lost or why is Requeue.FAILED_AFTER_NOMINATION
+        if search.goes_on(progress):
             queue.go_alone(item)
-            if item.ended != state.touched:
-                self.scopes.is_due_again(state)
+            if search.has_news:
+                item.search = search.after(progress, lost=lost)
+                self.scopes.is_due_again(scope)
             else:
-                self._leave_open(item)
-            return ()
-        complete = not item.lost and not state.moved_since(began)
-        item.start_over()
-        item.ended, item.came_round = state.touched, is_unfinished(progress)
-        if why is Requeue.PENDING_PREEMPTION:
+                self.scopes.leaves_open(scope)
+        elif why is Requeue.PENDING_PREEMPTION:
             item.promise = promise or item.promise
             if not queue.spec.strict:
                 queue.stick(key)
             queue.go_alone(item)
-        elif state.moved_since(item.tried):
+        elif scope.moved_since(item.tried):
             self._enter(item, now)
-        elif why is Requeue.FAILED_AFTER_NOMINATION:
+        elif lost:
             queue.go_alone(item)
-            self._leave_open(item)
+            self.scopes.leaves_open(scope)
         else:
-            verdict = verdict_on(
-                item.info, reason, queue.spec, began=began, tried=item.tried, complete=complete
-            )
-            if why is not Requeue.GENERIC or not queue.spec.strict:
-                return self._park(item, why, verdict)
+            complete = not search.lost and not scope.moved_since(search.began)
+            came_round = is_unfinished(progress)
+            verdict = Verdict(item.info, reason, search, item.tried, complete, came_round)
+            self._refuse(item, verdict, parks=why is not Requeue.GENERIC or not queue.spec.strict)
+
+    def _refuse(self, item: Pending, verdict: Verdict, *, parks: bool) -> None:
+        queue = item.queue
+        if not parks:
             queue.go_alone(item)
-            if verdict.turned_by_charge(state, queue.spec):
-                self._leave_open(item)
-        return ()
-
-    def _leave_open(self, item: Pending) -> None:
-        """A head went back to its heap, and not all that it may get was tried."""
-        item.start_over()
-        item.queue.scope.unsure = True
-        self.scopes.may_be_stale(item.queue.scope)
-
-    def _park(self, item: Pending, why: Requeue, verdict: Verdict) -> tuple[ObjectKey, ...]:
-        queue, reason = item.queue, verdict.reason
+            if verdict.turned_by_charge(queue.scope, queue.spec):
+                self.scopes.leaves_open(queue.scope)
+            return
         self._touch(queue)
-        if why is Requeue.NAMESPACE_MISMATCH:
-            queue.set_aside(item, Aside.NAMESPACE)
-        elif why is Requeue.FAILED_CHECKS or isinstance(
-            reason, InvalidResources | LimitRangeViolated
-        ):
-            queue.set_aside(item, Aside.OWN_CHANGE)
-        elif isinstance(reason, NoFlavors) and not reason.in_vain:
-            self.scopes.may_be_stale(queue.scope)
-            alike = queue.park(item, verdict)
-            for key in alike:
-                self._silence.forget(key)
-            return alike
-        else:
-            queue.set_aside(item, Aside.MOVE)
-        return ()
+        if isinstance(verdict.reason, ELSEWHERE):
+            queue.set_aside(item)
+            return
+        self.scopes.may_be_stale(queue.scope)
+        self._tell(queue.park(item, verdict))
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
@@ -279,9 +258,10 @@ class Queues:
 
     def reconsider(self) -> None:
         """Requeues all heads, and the workloads whose search for flavors came round."""
-        for item in self._items.values():
-            if item.came_round:
-                item.queue.revive(item.info.shape)
+        for queue in self._queues.values():
+            for group in queue.parked():
+                if group.verdict is not None and group.verdict.came_round:
+                    queue.revive(group)
         self.scopes.touch_all()
 
     def rests(self, key: ObjectKey) -> bool:
@@ -293,27 +273,34 @@ class Queues:
         item = self._items.get(key)
         if item is None or item.place is not Place.INADMISSIBLE:
             return False
-        state, group, spec = item.queue.scope, item.group, item.queue.spec
-        if state.moved or spec.preemption.reclaim_within_cohort != NEVER:
+        scope, group, spec = item.queue.scope, item.group, item.queue.spec
+        if scope.moved or spec.preemption.reclaim_within_cohort != NEVER:
             return False
         if group is None or group.verdict is None:
             return True
         verdict = group.verdict
-        return not (group.called or verdict.joint or verdict.turned_by_charge(state, spec))
+        return not (group.called or verdict.chooses(spec) or verdict.turned_by_charge(scope, spec))
 
-    def let_in(self, name: str, namespace: str) -> None:
-        """A namespace changed: a ClusterQueue may let its workloads in now."""
+    def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
+        """A ClusterQueue may let workloads in now that it shut out, and the other way round.
+
+        Args:
+            name: the ClusterQueue.
+            now: seconds since the epoch.
+            namespace: the namespace that changed; None when the selector may have.
+        """
         queue = self._queues[name]
-        queue.let_in(lambda found: found == namespace and self._admits(name, found))
+        for key in tuple(queue.asides):
+            item = queue.items[key]
+            if isinstance(item.reason, SHUT_OUT) and self._admits(name, key.namespace):
+                self._enter(item, now)
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
-            queue.items[queue.in_flight].changed = True
+            self.retry(queue.in_flight, now=now)
         self._touch(queue)
 
     def _expire(self, now: float) -> None:
         while (deadline := self._end_of_back_off()) is not None and deadline <= now:
-            item = self._items[heappop(self._deadlines)[1]]
-            item.not_before = None
-            self._enter(item, now)
+            self._enter(self._items[heappop(self._deadlines)[1]], now)
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not.
@@ -327,7 +314,7 @@ class Queues:
         while self._deadlines:
             deadline, key = self._deadlines[0]
             item = self._items.get(key)
-            if item is not None and item.not_before == deadline and item.aside is Aside.BACK_OFF:
+            if item is not None and item.back_off == deadline:
                 return deadline
             heappop(self._deadlines)
         return None

@@ -34,11 +34,14 @@ class Scopes:
             self.remove(queue)
             queue.scope = self._states.setdefault(scope, ScopeState(scope))
             queue.scope.members[queue.name] = queue
+            if queue.items:
+                queue.scope.waiting[queue.name] = queue
 
     def remove(self, queue: PendingQueue) -> None:
         """A ClusterQueue belongs to no scope any more."""
         state = queue.scope
         state.members.pop(queue.name, None)
+        state.waiting.pop(queue.name, None)
         if not state.members:
             for table in (self._states, self._due, self._stale):
                 table.pop(state.scope, None)
@@ -87,6 +90,11 @@ class Scopes:
     def may_be_stale(self, state: ScopeState) -> None:
         """A verdict was given in the scope, so it is worth a look when it comes to rest."""
         self._stale[state.scope] = None
+
+    def leaves_open(self, state: ScopeState) -> None:
+        """A head went back to its heap, and not all that it may get was tried."""
+        state.unsure = True
+        self.may_be_stale(state)
 
     # --- cycles
 

@@ -41,6 +41,7 @@ class Silence:
 
     def break_now(self, key: ObjectKey) -> None:
         """A workload is to be reported at once, because its verdict is known."""
+        self._since.pop(key, None)
         self._over[key] = None
 
     def forget(self, key: ObjectKey) -> None:

@@ -25,10 +25,10 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.reasons import NoFlavors, Reason
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending.item import Pending
+    from kueuelib.scheduler.pending.item import Pass, Pending
     from kueuelib.scheduler.pending.queue import PendingQueue
 
 Available = Callable[[str, FlavorResource], int]
@@ -62,6 +62,7 @@ class ScopeState:
     Attributes:
         scope: which one.
         members: its ClusterQueues.
+        waiting: those of them in which anybody waits.
         touched: when anything happened that a head may notice.
         changed: when quotas, policies, flavors, checks or members changed.
         freed: when some of a flavor and resource became free, since `changed`.
@@ -70,13 +71,13 @@ class ScopeState:
             and by what it borrowed, with the lowest priority that held quota there.
         moved: whether parked workloads have yet to get the turn that follows a change.
         unsure: whether a head went back to its heap although not all flavors were tried.
-        rested: when the last round at rest began.
         rounds: how many rounds at rest there were since usage or quotas changed.
         preempted: how often each workload made others leave since quota moved from outside.
     """
 
     scope: Scope
     members: dict[str, PendingQueue] = attrs.field(factory=dict)
+    waiting: dict[str, PendingQueue] = attrs.field(factory=dict)
     touched: int = 0
     changed: int = 0
     freed: dict[FlavorResource, int] = attrs.field(factory=dict)
@@ -84,20 +85,21 @@ class ScopeState:
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
     moved: bool = False
     unsure: bool = False
-    rested: int = -1
     rounds: int = 0
     preempted: dict[ObjectKey, int] = attrs.field(factory=dict)
 
     def free(self, freed: Iterable[FlavorResource] | None, now: int) -> None:
         """Something became free; None when something else happened, which may help everybody."""
         self.moved = True
+        queues = self.members.values()
         if freed is None:
-            self.changed = now
+            self.changed, self.rounds = now, 0
             self.freed.clear()
             self.borrowed.clear()
             return
-        queues = [queue.spec.limits for queue in self.members.values()]
-        self.freed.update((pair, now) for pair in freed if any(pair in each for each in queues))
+        for pair in freed:
+            if any(pair in queue.spec.limits for queue in queues):
+                self.freed[pair], self.rounds = now, 0
 
     def charge(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest: int, now: int
@@ -110,7 +112,7 @@ class ScopeState:
             lowest: the lowest priority that holds quota in it.
             now: the present instant.
         """
-        self.charged = now
+        self.charged, self.rounds = now, 0
         for pair in borrowed:
             self.borrowed[borrower, pair] = (now, lowest)
 
@@ -130,18 +132,14 @@ class ScopeState:
             passed while Workloads are left to try.
         """
         heads, passed = [], False
-        for name, queue in self.members.items():
+        for name, queue in self.waiting.items():
             if self.moved:
-                queue.call()
+                queue.call(available)
             item, passes = queue.take_turn(available, now)
             passed = passed or passes
             if item is not None:
                 heads.append((name, item))
         self.moved = False
-        if passed and not any(queue.any_to_try(available) for queue in self.members.values()):
-            for queue in self.members.values():
-                queue.dismiss()
-            passed = False
         return heads, passed
 
     def wake_at_rest(self, now: int) -> bool:
@@ -157,21 +155,18 @@ class ScopeState:
         Returns:
             Whether there is anything to try.
         """
-        parked = [
-            (queue, shape, verdict)
-            for queue in self.members.values()
-            for shape, verdict in queue.verdicts()
+        parked = [(queue, group) for queue in self.waiting.values() for group in queue.parked()]
+        stale = [
+            (queue, group)
+            for queue, group in parked
+            if group.verdict is not None and group.verdict.turned_by_charge(self, queue.spec)
         ]
-        stale = [each for each in parked if each[2].turned_by_charge(self, each[0].spec)]
-        if self.charged > self.rested or self.moved_since(self.rested):
-            self.rounds = 0
         if self.rounds == len(EVERYBODY_AT_REST) or not (stale or self.unsure):
             return False
-        for queue, shape, _ in parked if EVERYBODY_AT_REST[self.rounds] else stale:
-            queue.revive(shape)
+        for queue, group in parked if EVERYBODY_AT_REST[self.rounds] else stale:
+            queue.revive(group)
         self.rounds += 1
-        self.rested = self.touched = now
-        self.unsure = False
+        self.touched, self.unsure = now, False
         return True
 
 
@@ -180,33 +175,46 @@ class Verdict:
     """What trying a Workload came to, for all of its shape in its ClusterQueue.
 
     Attributes:
+        info: the Workload.
         reason: why it was refused.
-        queued_at: the age of the oldest Workload that was tried.
-        asks: per resource the least that a pod set asks for; less cannot help without preemption.
-        priority: its priority.
-        joint: whether one choice of flavors depends on another. Not all combinations are tried, so
-            a charge may lead to a choice that was not made.
-        began: the instant at which its pass over the flavors began.
+        search: its pass over the flavors.
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: none was lost to another head, and nothing
             became free in the course of it.
+        came_round: whether the pass ended although flavors were left to try.
+        asks: per resource the least that a pod set asks for; less cannot help without preemption.
     """
 
+    info: WorkloadInfo
     reason: Reason
-    queued_at: float
-    asks: Mapping[str, int]
-    priority: int
-    joint: bool
-    began: int
+    search: Pass
     tried: int
     complete: bool
+    came_round: bool
+    asks: Mapping[str, int] = attrs.field(init=False)
+
+    @asks.default
+    def _least(self) -> dict[str, int]:
+        asks: dict[str, int] = {}
+        for found in self.info.pod_sets:
+            fewest = found.count if found.min_count is None else min(found.count, found.min_count)
+            for resource, amount in found.requests(fewest, count_pods=True).items():
+                asks[resource] = min(amount, asks.get(resource, amount))
+        return asks
+
+    @property
+    def alone(self) -> bool:
+        """Whether it holds for one Workload only, which anything that moves may help."""
+        return not isinstance(self.reason, NoFlavors) or self.reason.in_vain > 0
 
     def turned_by_free(self, scope: ScopeState, queue: QueueSpec, available: Available) -> bool:
         """Whether what happened since the last try may be enough.
 
         Where the ClusterQueue may preempt, any amount is, because victims may add the rest.
         """
-        return scope.changed > self.tried or any(
+        if self.alone or scope.changed > self.tried:
+            return scope.moved_since(self.tried)
+        return any(
             when > self.tried
             and self._wants(pair, queue)
             and (
@@ -218,41 +226,25 @@ class Verdict:
 
     def turned_by_charge(self, scope: ScopeState, queue: QueueSpec) -> bool:
         """Whether the verdict may not hold, although too little became free, or nothing."""
-        policy = queue.preemption.reclaim_within_cohort
+        began, policy = self.search.began, queue.preemption.reclaim_within_cohort
         return (
             not self.complete
-            or (self.joint and scope.charged > self.began)
+            or (scope.charged > began and self.chooses(queue))
             or any(
-                when > self.began
+                when > began
                 and borrower != queue.name
                 and self._wants(pair, queue)
-                and (policy == ANY or (policy != NEVER and self.priority > lowest))
+                and (policy == ANY or (policy != NEVER and self.info.priority > lowest))
                 for (borrower, pair), (when, lowest) in scope.borrowed.items()
             )
         )
 
+    def chooses(self, queue: QueueSpec) -> bool:
+        """Whether one choice of flavors depends on another. Not all combinations are tried, so any
+        charge may lead to a choice that was not made.
+        """
+        several = len(queue.groups) > 1 or len(self.info.pod_sets) > 1
+        return several and queue.most_flavors > 1
+
     def _wants(self, pair: FlavorResource | None, queue: QueueSpec) -> bool:
         return pair is None or (pair.resource in self.asks and pair in queue.limits)
-
-
-def verdict_on(
-    info: WorkloadInfo, reason: Reason, queue: QueueSpec, *, began: int, tried: int, complete: bool
-) -> Verdict:
-    """What a try came to.
-
-    Args:
-        info: the Workload.
-        reason: why it was refused.
-        queue: its ClusterQueue.
-        began: the instant at which its pass over the flavors began.
-        tried: the instant at which its last try began.
-        complete: whether the pass refused every flavor.
-    """
-    asks: dict[str, int] = {}
-    for found in info.pod_sets:
-        fewest = found.count if found.min_count is None else min(found.count, found.min_count)
-        for resource, amount in found.requests(fewest, count_pods=True).items():
-            asks[resource] = min(amount, asks.get(resource, amount))
-    joint = queue.most_flavors > 1 and (len(queue.groups) > 1 or len(info.pod_sets) > 1)
-    queued_at = info.order.queued_at
-    return Verdict(reason, queued_at, asks, info.priority, joint, began, tried, complete)
