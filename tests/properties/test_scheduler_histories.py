@@ -498,7 +498,7 @@ class Histories(RuleBasedStateMachine):
                     first = item.group.first() if item.group else item
                     assert first is not None
                     entry = first.info.key != queue.sticky, first.info.order, first.info.key
-                    assert entry in queue._heap
+                    assert entry in queue._ranking._entries
             counts = queue.counts()
             if queue.active:
                 assert counts.inadmissible == places[Place.INADMISSIBLE]

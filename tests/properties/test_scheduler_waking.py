@@ -17,7 +17,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.pending.item import Pending, Place
-from kueuelib.scheduler.pending.waking import ScopeState
+from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
@@ -137,7 +137,7 @@ class Watched(Replay):
         return {key: place for name in QUEUES for key, place in self.engine.places(name).items()}
 
     @property
-    def scope(self) -> ScopeState:
+    def scope(self) -> Scope:
         queue = self.engine._queues.queue(QUEUES[0])
         assert queue is not None
         return queue.scope

@@ -20,7 +20,8 @@ from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
-from kueuelib.scheduler.pending.scopes import Scopes, ScopeState
+from kueuelib.scheduler.pending.ranking import Ranking
+from kueuelib.scheduler.pending.scopes import Scope, Scopes
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
@@ -44,8 +45,9 @@ _MUTABLE = frozenset(
         PendingQueue,
         Priorities,
         QueueState,
+        Ranking,
         Queues,
-        ScopeState,
+        Scope,
         Scopes,
         Spot,
         State,
@@ -107,4 +109,5 @@ def _fields(kind: type, value: Any) -> tuple[str, ...]:
     attributes = getattr(value, "__dict__", None)
     if attributes is not None:
         return tuple(attributes)
-    return tuple(name for name in kind.__slots__ if name != "__weakref__")  # type: ignore[attr-defined]
+    slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+    return tuple(name for name in slots if name != "__weakref__")

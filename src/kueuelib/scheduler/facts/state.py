@@ -12,7 +12,7 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.pending.queues import Queues
-from kueuelib.scheduler.pending.scopes import Scope, scope_of
+from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 
@@ -73,12 +73,9 @@ class State:
         return self.local_queue_of.group(key) or ObjectKey(key.namespace, "")
 
     def scope(self, cluster_queue: str) -> Scope | None:
-        """The scope of a ClusterQueue: its whole tree; None when it does not exist."""
-        spec = self.cache.spec(cluster_queue)
-        if spec is None:
-            return None
-        root = self.cache.forest.root_of_queue(cluster_queue) if spec.cohort else ""
-        return scope_of(root, cluster_queue)
+        """Those that a ClusterQueue and its tree influence; None when it does not exist."""
+        queue = self.queues.queue(cluster_queue)
+        return None if queue is None else queue.scope
 
     def wake(
         self,
@@ -96,7 +93,7 @@ class State:
         """
         scope = self.scope(cluster_queue)
         if scope is not None:
-            self.queues.scopes.wake(scope, freed, from_outside=from_outside)
+            scope.wake(freed, from_outside=from_outside)
 
     def note_all_in(self, cluster_queue: str) -> None:
         """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""

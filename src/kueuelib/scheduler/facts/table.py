@@ -78,15 +78,17 @@ class Facts:
         self.state.wake(spec.name)
 
     def _sync_queue(self, spec: QueueSpec, now: float) -> None:
-        activity, scope = self.state.cache.activity(spec.name), self.state.scope(spec.name)
+        activity = self.state.cache.activity(spec.name)
         assert activity is not None, "it exists"
-        assert scope is not None, "it exists"
-        self.state.queues.set_queue(spec, scope, active=activity.active, now=now)
+        root = (
+            (self.state.cache.forest.root_of(spec.cohort), "") if spec.cohort else ("", spec.name)
+        )
+        self.state.queues.set_queue(spec, root, active=activity.active, now=now)
 
     def _wake_if_left(self, before: Scope, name: str) -> None:
         """A ClusterQueue changed: what it shared until now is left to the others."""
-        if before != self.state.scope(name):
-            self.state.queues.scopes.wake(before, None)
+        if before is not self.state.scope(name):
+            before.wake()
 
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
         before = self.state.scope(event.name)
@@ -98,7 +100,7 @@ class Facts:
             self.state.effects.workloads.add(key)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
-        self.state.queues.scopes.wake(before, None)
+        before.wake()
 
     # --- Cohorts
 
@@ -118,7 +120,9 @@ class Facts:
         forest = self.state.cache.forest
         self._review(forest.below(cohort), now)
         for root in {before: None, forest.root_of(cohort): None}:
-            self.state.queues.scopes.wake(Scope(root, ""), None)
+            scope = self.state.queues.scopes.all.get((root, ""))
+            if scope is not None:
+                scope.wake()
 
     # --- what ClusterQueues depend on
 

@@ -272,7 +272,7 @@ class WorkloadFacts:
                 lowest = LOWEST_PRIORITY
         if borrowed and self._settings.fair_sharing:
             borrowed, lowest = [None], LOWEST_PRIORITY
-        self._state.queues.scopes.charged(scope, name, borrowed, lowest)
+        scope.charge(name, borrowed, lowest)
 
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
         ready = self._state.cache.all_ready
@@ -296,7 +296,7 @@ class WorkloadFacts:
 
     def _when_all_ready(self, before: bool) -> None:
         if self._settings.block_admission and self._state.cache.all_ready and not before:
-            self._state.queues.scopes.touch_all()
+            self._state.queues.touch_all()
 
     def assumed(self, event: events.Assumed, _: float) -> None:
         """Somebody reserves quota for a Workload."""
@@ -349,7 +349,7 @@ class WorkloadFacts:
         self._state.cache.hold(changed)
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
-            self._state.queues.scopes.touch(scope)
+            scope.touch()
         self._policy_may_differ(holder, changed)
 
     def _policy_may_differ(self, before: Holder, holder: Holder) -> None:

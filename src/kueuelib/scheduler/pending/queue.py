@@ -8,19 +8,16 @@ workload were in the heap on its own (spec/scheduling 3.2, 9.3).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.item import Counts, Pass, Pending, Place
-from kueuelib.scheduler.pending.waking import NOWHERE, Available, ScopeState, Verdict
+from kueuelib.scheduler.pending.ranking import Ranking
+from kueuelib.scheduler.pending.scopes import Scope
+from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import Shape
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-
-STALE_KEPT = 64
-"""Entries of a heap that may be out of date before it is cleared of them."""
-
 
 GroupKey = tuple[Shape, ObjectKey | None]
 """A shape, and a workload of it that is parked on its own."""
@@ -43,7 +40,7 @@ class Group:
         self.verdict: Verdict | None = None
         self.called = False
         self.untold: dict[ObjectKey, None] = {}
-        self._heap: list[tuple[QueueOrder, ObjectKey]] = []
+        self._ranking = Ranking(self._find)
 
     @property
     def has_turn(self) -> bool:
@@ -54,10 +51,7 @@ class Group:
         """Adds a workload."""
         key = item.info.key
         self.members[key] = item
-        heappush(self._heap, (item.info.order, key))
-        if len(self._heap) > 2 * len(self.members) + STALE_KEPT:
-            self._heap = [(each.info.order, key) for key, each in self.members.items()]
-            heapify(self._heap)
+        self._ranking.push((item.info.order, key))
         if item.reason is None:
             self.untold[key] = None
 
@@ -74,17 +68,19 @@ class Group:
 
     def first(self) -> Pending | None:
         """The workload that comes first, None when the group is empty."""
-        while self._heap:
-            order, key = self._heap[0]
-            item = self.members.get(key)
-            if item is not None and item.info.order == order:
-                return item
-            heappop(self._heap)
-        return None
+        return self._ranking.first()
+
+    def _find(self, entry: tuple[QueueOrder, ObjectKey]) -> Pending | None:
+        order, key = entry
+        item = self.members.get(key)
+        return item if item is not None and item.info.order == order else None
 
 
 class PendingQueue:
     """What waits in one ClusterQueue; every workload is in one place.
+
+    Args:
+        available: what a ClusterQueue could use now of a flavor and resource.
 
     Attributes:
         spec: the ClusterQueue.
@@ -97,16 +93,17 @@ class PendingQueue:
             the queue, so that nothing overtakes it and takes what becomes free.
     """
 
-    def __init__(self, spec: QueueSpec) -> None:
+    def __init__(self, spec: QueueSpec, scope: Scope, available: Available) -> None:
         self.spec = spec
-        self.scope = ScopeState(NOWHERE)
+        self.scope = scope
         self.active = True
         self.items: dict[ObjectKey, Pending] = {}
         self.asides: dict[ObjectKey, None] = {}
         self.in_flight: ObjectKey | None = None
         self.sticky: ObjectKey | None = None
         self._last_turn: ObjectKey | None = None
-        self._heap: list[tuple[bool, QueueOrder, ObjectKey]] = []
+        self._available = available
+        self._ranking = Ranking(self._find)
         self._groups: dict[GroupKey, Group] = {}
 
     @property
@@ -184,7 +181,6 @@ class PendingQueue:
             self.in_flight = None
         if not self.items:
             del self.scope.waiting[self.name]
-        self._tidy()
 
     def _leave_group(self, item: Pending) -> None:
         group, item.group = item.group, None
@@ -207,7 +203,7 @@ class PendingQueue:
 
     def _push(self, item: Pending) -> None:
         key = item.info.key
-        heappush(self._heap, (key != self.sticky, item.info.order, key))
+        self._ranking.push((key != self.sticky, item.info.order, key))
 
     def _offer(self, group: Group) -> None:
         """Puts the first one of a group into the heap, if the group has a turn to come."""
@@ -218,27 +214,11 @@ class PendingQueue:
             if item is not None:
                 self._push(item)
 
-    def _tidy(self) -> None:
-        """Clears the heap once most of it is out of date.
-
-        Entries at its top are dropped by `first`, but nobody asks for heads of a ClusterQueue that
-        is stopped, or in a replica that waits for the Lease.
-        """
-        if len(self._heap) > 2 * len(self.items) + STALE_KEPT:
-            self._heap = [entry for entry in set(self._heap) if self._counts(entry) is not None]
-            heapify(self._heap)
-
     def first(self) -> Pending | None:
         """The workload whose turn it is, or None."""
-        while self._heap:
-            item = self._counts(self._heap[0])
-            if item is not None:
-                return item
-            heappop(self._heap)
-        return None
+        return self._ranking.first()
 
-    def _counts(self, entry: tuple[bool, QueueOrder, ObjectKey]) -> Pending | None:
-        """The workload that an entry of the heap is for, None when the entry is out of date."""
+    def _find(self, entry: tuple[bool, QueueOrder, ObjectKey]) -> Pending | None:
         waits_its_turn, order, key = entry
         item = self.items.get(key)
         if item is None or item.info.order != order or waits_its_turn is (key == self.sticky):
@@ -249,26 +229,25 @@ class PendingQueue:
 
     # --- turns
 
-    def call(self, available: Available) -> None:
+    def call(self) -> None:
         """Gives everything that is parked a turn, as today's Kueue does when something moved.
 
         Without the turns that pass, a change that cannot help a shape would let the workloads
         behind it get ahead of other ClusterQueues. Where nobody is left to try, nobody is behind.
         """
         parked = self.parked()
-        if self.first() is not None or any(self._is_to_try(group, available) for group in parked):
+        if self.first() is not None or any(self._is_to_try(group) for group in parked):
             for group in parked:
                 group.called = True
                 self._offer(group)
 
-    def take_turn(self, available: Available, now: int) -> tuple[Pending | None, bool]:
+    def take_turn(self, now: int) -> tuple[Pending | None, bool]:
         """Uses up one turn, if there is one.
 
         The turn of a parked shape passes unless something turned its verdict by now. When nobody is
         left to try, all turns have passed.
 
         Args:
-            available: what a ClusterQueue could use more of a pair, now.
             now: the present instant.
 
         Returns:
@@ -277,13 +256,13 @@ class PendingQueue:
         item = self.first() if self.active and self.in_flight is None else None
         if item is None:
             return None, False
-        heappop(self._heap)
+        self._ranking.pop()
         group, key = item.group, item.info.key
         is_next, self._last_turn = self._last_turn == key, key
         if group is not None:
-            if not self._is_to_try(group, available):
+            if not self._is_to_try(group):
                 group.called = False
-                return None, self._any_to_try(available)
+                return None, self._any_to_try()
             self.revive(group)
             self._leave_group(item)
         if item.search is not None and not is_next and self.scope.moved_since(item.tried):
@@ -293,20 +272,23 @@ class PendingQueue:
         item.tried, self.in_flight = now, key
         return item, False
 
-    def _is_to_try(self, group: Group | None, available: Available) -> bool:
+    def _is_to_try(self, group: Group | None) -> bool:
         verdict = None if group is None else group.verdict
-        return verdict is None or verdict.turned_by_free(self.scope, self.spec, available)
+        return verdict is None or verdict.turned_by_free(self.scope, self.spec, self._available)
 
-    def _any_to_try(self, available: Available) -> bool:
+    def _any_to_try(self) -> bool:
         """Whether any turn that is to come will not pass; otherwise takes back all of them."""
-        left = [item for item in map(self._counts, self._heap) if item is not None]
-        if any(self._is_to_try(item.group, available) for item in left):
+        if any(self._is_to_try(item.group) for item in self._ranking):
             return True
         for group in self._groups.values():
             group.called = False
         return False
 
-    # --- parking and waking
+    # --- what is parked
+
+    def may_be_stale(self, group: Group) -> bool:
+        """Whether the verdict on a group may not hold, although nothing became free."""
+        return group.verdict is not None and group.verdict.turned_by_charge(self.scope, self.spec)
 
     def revive(self, group: Group) -> None:
         """Lets a shape be tried again."""

@@ -9,7 +9,6 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
 
 from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
@@ -29,9 +28,10 @@ from kueuelib.scheduler.pending.item import (
     is_unfinished,
 )
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
-from kueuelib.scheduler.pending.scopes import Scopes
+from kueuelib.scheduler.pending.ranking import Ranking
+from kueuelib.scheduler.pending.scopes import Root, Scopes
 from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_otherwise
-from kueuelib.scheduler.pending.waking import Available, Scope, Verdict
+from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
@@ -50,39 +50,34 @@ class Queues:
         available: what a ClusterQueue could use now of a flavor and resource.
 
     Attributes:
-        scopes: what happens to their ClusterQueues, and which of them are due.
+        scopes: what influences each other, and when it gets a cycle.
     """
 
-    def __init__(
-        self,
-        admits: Callable[[str, str], bool],
-        available: Available,
-    ) -> None:
+    def __init__(self, admits: Callable[[str, str], bool], available: Available) -> None:
         self._admits = admits
         self._available = available
         self._queues: dict[str, PendingQueue] = {}
         self.scopes = Scopes()
         self._items: dict[ObjectKey, Pending] = {}
-        self._deadlines: list[tuple[float, ObjectKey]] = []
+        self._back_offs = Ranking(self._find_back_off)
         self._silence = Silence()
 
     # --- ClusterQueues
 
-    def set_queue(self, spec: QueueSpec, scope: Scope, *, active: bool, now: float) -> None:
+    def set_queue(self, spec: QueueSpec, root: Root, *, active: bool, now: float) -> None:
         """Takes over a new or changed ClusterQueue. Waking is the caller's decision.
 
         Args:
             spec: the ClusterQueue.
-            scope: what it belongs to.
+            root: the scope that it belongs to.
             active: whether it offers heads. When it does so again, the workloads that wait in it
                 are reported anew, because meanwhile something else was.
             now: seconds since the epoch.
         """
-        name = spec.name
-        queue = self._queues.get(name)
+        queue, scope = self._queues.get(spec.name), self.scopes.of(root)
         if queue is None:
-            queue = self._queues[name] = PendingQueue(spec)
-        self.scopes.put(queue, scope)
+            queue = self._queues[spec.name] = PendingQueue(spec, scope, self._available)
+        scope.add(queue)
         if active and not queue.active:
             for key in queue.items:
                 self._silence.add(key, now)
@@ -96,7 +91,7 @@ class Queues:
         queue = self._queues.pop(name, None)
         if queue is None:
             return ()
-        self.scopes.remove(queue)
+        queue.scope.remove(queue)
         for key in queue.items:
             del self._items[key]
             self._silence.forget(key)
@@ -148,11 +143,11 @@ class Queues:
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
             item.queue.set_aside(item)
-            heappush(self._deadlines, (item.back_off, key))
+            self._back_offs.push((item.back_off, key))
             return
         group = item.queue.join(item)
         if group.verdict is None:
-            self._touch(item.queue)
+            item.queue.scope.touch()
             if item.reason is None:
                 self._silence.add(key, now)
         self._tell(group)
@@ -170,7 +165,7 @@ class Queues:
         if item is None:
             return
         self._silence.forget(key)
-        self._touch(item.queue)
+        item.queue.scope.touch()
         if item.queue.sticky == key:
             item.queue.stick(None)
         item.queue.take_out(key)
@@ -212,9 +207,9 @@ class Queues:
             queue.go_alone(item)
             if search.has_news:
                 item.search = search.after(progress, lost=lost)
-                self.scopes.is_due_again(scope)
+                scope.is_due_again()
             else:
-                self.scopes.leaves_open(scope)
+                scope.unsettle(unsure=True)
         elif why is Requeue.PENDING_PREEMPTION:
             item.promise = promise or item.promise
             if not queue.spec.strict:
@@ -224,7 +219,7 @@ class Queues:
             self._enter(item, now)
         elif lost:
             queue.go_alone(item)
-            self.scopes.leaves_open(scope)
+            scope.unsettle(unsure=True)
         else:
             complete = not search.lost and not scope.moved_since(search.began)
             came_round = is_unfinished(progress)
@@ -236,13 +231,13 @@ class Queues:
         if not parks:
             queue.go_alone(item)
             if verdict.turned_by_charge(queue.scope, queue.spec):
-                self.scopes.leaves_open(queue.scope)
+                queue.scope.unsettle(unsure=True)
             return
-        self._touch(queue)
+        queue.scope.touch()
         if isinstance(verdict.reason, ELSEWHERE):
             queue.set_aside(item)
             return
-        self.scopes.may_be_stale(queue.scope)
+        queue.scope.unsettle()
         self._tell(queue.park(item, verdict))
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
@@ -253,16 +248,18 @@ class Queues:
 
     # --- waking
 
-    def _touch(self, queue: PendingQueue) -> None:
-        self.scopes.touch(queue.scope.scope)
-
     def reconsider(self) -> None:
         """Requeues all heads, and the workloads whose search for flavors came round."""
         for queue in self._queues.values():
             for group in queue.parked():
                 if group.verdict is not None and group.verdict.came_round:
                     queue.revive(group)
-        self.scopes.touch_all()
+        self.touch_all()
+
+    def touch_all(self) -> None:
+        """Something happened that matters everywhere."""
+        for scope in self.scopes.all.values():
+            scope.touch()
 
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked until something happens that no cycle brings about.
@@ -296,28 +293,24 @@ class Queues:
                 self._enter(item, now)
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             self.retry(queue.in_flight, now=now)
-        self._touch(queue)
+        queue.scope.touch()
 
     def _expire(self, now: float) -> None:
-        while (deadline := self._end_of_back_off()) is not None and deadline <= now:
-            self._enter(self._items[heappop(self._deadlines)[1]], now)
+        while (item := self._back_offs.first()) is not None and (item.back_off or now) <= now:
+            self._enter(item, now)
+
+    def _find_back_off(self, entry: tuple[float, ObjectKey]) -> Pending | None:
+        item = self._items.get(entry[1])
+        return item if item is not None and item.back_off == entry[0] else None
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not.
 
         That is the end of a back-off, or the time to say who is ahead of a workload.
         """
-        found = (self._end_of_back_off(), self._silence.deadline())
+        item, silence = self._back_offs.first(), self._silence.deadline()
+        found = (None if item is None else item.back_off, silence)
         return min((deadline for deadline in found if deadline is not None), default=None)
-
-    def _end_of_back_off(self) -> float | None:
-        while self._deadlines:
-            deadline, key = self._deadlines[0]
-            item = self._items.get(key)
-            if item is not None and item.back_off == deadline:
-                return deadline
-            heappop(self._deadlines)
-        return None
 
     # --- cycles
 
@@ -353,15 +346,8 @@ class Queues:
             which turns passed, or in which only known verdicts are to be told.
         """
         self._expire(now)
-        heads: list[tuple[str, Pending]] = []
-        passed = False
-        for state in self.scopes.begin_cycle():
-            taken, passing = state.take_turns(self._available, self.scopes.now)
-            heads += taken
-            if passing:
-                passed = True
-                self.scopes.is_due_again(state)
-        if not heads and not passed and not self._silence.is_over:
+        heads = [head for scope in self.scopes.begin_cycle() for head in scope.take_turns()]
+        if not heads and not self.scopes.due and not self._silence.is_over:
             return None
         return tuple(sorted(heads, key=lambda head: head[0]))
 
