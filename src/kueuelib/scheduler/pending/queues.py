@@ -117,7 +117,7 @@ class Queues:
 
         A change that can't alter the verdict leaves it where it is, for example the status patch
         that says why it waits. If that says something else than the verdict, it is reported again.
-        One in flight stays in flight; its verdict is void if the change matters.
+        If one in flight changes so that it matters, its verdict is void.
 
         Args:
             name: the ClusterQueue, which exists.
@@ -296,7 +296,9 @@ class Queues:
         queue.scope.touch()
 
     def _expire(self, now: float) -> None:
-        while (item := self._back_offs.first()) is not None and (item.back_off or now) <= now:
+        while (item := self._back_offs.first()) is not None:
+            if item.back_off is None or item.back_off > now:
+                return
             self._enter(item, now)
 
     def _find_back_off(self, entry: tuple[float, ObjectKey]) -> Pending | None:

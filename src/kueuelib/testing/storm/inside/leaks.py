@@ -21,8 +21,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "_Recent._entries": "events are counted over some minutes; the oldest of 4,096 subjects goes",
     "FrozenQueue.holders": "the last snapshot of a cohort stays until the next one replaces it",
     "FrozenQueue.ranked": "the same",
-    "PendingQueue._heap": "what left is dropped at the top, or once it is most of the heap",
-    "ShapeGroup._heap": "what left is dropped at the top, or once it is most of the heap",
+    "Ranking._entries": "what left is dropped at the top, or before there is twice as much",
 }
 """Places that may know the gone, with the reason: each has a bound of its own."""
 
