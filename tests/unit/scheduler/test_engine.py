@@ -310,6 +310,22 @@ def test_the_turn_of_those_whom_nothing_can_help_passes_to_other_queues(cluster:
     assert cluster.cycle() == ["small"]
 
 
+def test_no_turn_passes_once_nobody_is_left_to_try(cluster: Cluster) -> None:
+    two_flavors(cluster, "a", 0, 3, cohort="x")
+    cluster.queue("b", 3, cohort="x")
+    cluster.tell(events.WorkloadSet(holding("r", "b", 2)))
+    gpus = make_assignment({"gpu": 1}, "g")
+    admission = {"clusterQueue": "a", "podSetAssignments": [gpus]}
+    cluster.tell(events.WorkloadSet(holding("s", "a", 1, status={"admission": admission})))
+    cluster.submit("large", "b", 2)
+    assert cluster.rest() == []
+    cluster.submit("small", "b", 1, priority=1)
+    cluster.tell(events.WorkloadGone(key("s")))
+    assert cluster.cycle() == ["+small"]
+    assert cluster.engine.next_cycle(NOW) is None
+    assert cluster.where("large") is Where.INADMISSIBLE
+
+
 def test_who_preempts_waits_for_nobodys_turn(cluster: Cluster) -> None:
     two_flavors(cluster, "a", 0, 3, cohort="x")
     cluster.queue("b", 3, cohort="x", preemption={"withinClusterQueue": "LowerPriority"})
