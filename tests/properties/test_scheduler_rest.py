@@ -78,6 +78,14 @@ def test_nobody_sleeps_in_many_worlds(seed: int) -> None:
         assert replay.sleeper() is None, facts
 
 
+def test_heads_do_not_keep_each_other_searching() -> None:
+    """In this random world a pass that nothing happened before would cause the next one."""
+    rng = random.Random(1375)
+    replay = Replay(wild_world(rng), Settings(priority_sorting=rng.random() < 0.8))
+    replay.rest()
+    assert replay.sleeper() is None
+
+
 def small(
     queues: dict[str, tuple[int, int, dict[str, Any]]], *workloads: Workload
 ) -> list[events.Event]:
