@@ -267,7 +267,7 @@ class WorkloadFacts:
         if state.spec.cohort:
             forest = self._state.cache.forest
             borrowed += [pair for pair in charged if forest.borrows(name, pair)]
-            if state.spec.cohort != scope.root:
+            if (state.spec.cohort, "") != scope.root:
                 # Its cohort borrows: those beside it that borrow from it may be preempted as well.
                 lowest = LOWEST_PRIORITY
         if borrowed and self._settings.fair_sharing:

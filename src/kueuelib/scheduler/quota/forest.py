@@ -178,12 +178,8 @@ class Forest:
         spot = self._ledger.spots.get(cohort_key(cohort))
         return cohort if spot is None else spot.root.name
 
-    def root_of_queue(self, name: str) -> str:
-        """The top of the tree of a ClusterQueue that is in a cohort."""
-        return self._ledger.spots[name].root.name
-
     def version(self, name: str) -> tuple[str, int]:
-        """The same, and when anything but usage changed in that tree last."""
+        """The top of the tree of a ClusterQueue, and when anything but usage changed there last."""
         root = self._ledger.spots[name].root
         return root.name, root.changes
 
