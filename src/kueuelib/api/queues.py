@@ -14,7 +14,7 @@ from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from kueuelib.api.meta import Condition, KubeObject, LabelSelector
 from kueuelib.api.quantity import ZERO, Quantity
 from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
-from kueuelib.api.struct import NOTHING, Struct, wire
+from kueuelib.api.struct import NOTHING, Struct, Time, wire
 from kueuelib.api.words import (
     ANY,
     BEST_EFFORT_FIFO,
@@ -286,6 +286,36 @@ class LocalFlavorUsage(Struct):
 
 
 @attrs.frozen
+class ConsumedStatus(Struct):
+    """What was used through a LocalQueue, the older the less (KEP-4136).
+
+    Attributes:
+        consumed_resources: the decayed amounts of each resource, all flavors together.
+        last_update: at which instant they were that.
+    """
+
+    consumed_resources: Mapping[str, Quantity] = attrs.field(
+        default=NOTHING, metadata=wire(required=True, always=True)
+    )
+    last_update: Time = attrs.field(default=0.0, metadata=wire(required=True, always=True))
+
+
+@attrs.frozen
+class LocalQueueFairSharingStatus(Struct):
+    """What decides about the place of a LocalQueue among those of its ClusterQueue (KEP-4136).
+
+    Attributes:
+        weighted_share: always 0: a LocalQueue borrows nothing.
+        admission_fair_sharing_status: what was used through it; absent for nothing.
+    """
+
+    weighted_share: int = attrs.field(
+        default=0, metadata=wire(required=True, always=True, format="int64")
+    )
+    admission_fair_sharing_status: ConsumedStatus | None = None
+
+
+@attrs.frozen
 class LocalQueueStatus(Struct):
     """What a LocalQueue does at the moment.
 
@@ -296,6 +326,7 @@ class LocalQueueStatus(Struct):
         admitted_workloads: how many are admitted and unfinished.
         flavors_reservation: usage of all workloads that hold quota.
         flavors_usage: usage of admitted workloads.
+        fair_sharing: past usage; absent unless admission fair sharing counts it.
     """
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
@@ -304,6 +335,7 @@ class LocalQueueStatus(Struct):
     admitted_workloads: int = attrs.field(default=0, metadata=wire(always=True))
     flavors_reservation: tuple[LocalFlavorUsage, ...] = attrs.field(default=(), metadata=_USAGE)
     flavors_usage: tuple[LocalFlavorUsage, ...] = attrs.field(default=(), metadata=_USAGE)
+    fair_sharing: LocalQueueFairSharingStatus | None = None
 
 
 @attrs.frozen

@@ -5,8 +5,8 @@ import pytest
 from kueuelib.api.batch import Job
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.core import Lease, Pod
-from kueuelib.api.kueue import Admission, ClusterQueue, PodSetAssignment, Workload
-from kueuelib.api.meta import LabelSelector, ObjectKey
+from kueuelib.api.kueue import Admission, ClusterQueue, LocalQueue, PodSetAssignment, Workload
+from kueuelib.api.meta import LabelSelector, ObjectKey, parse_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidObject
 
@@ -183,3 +183,26 @@ def test_a_pod_keeps_its_gates_and_volumes():
     pod = decode(Pod, raw)
     assert [gate.name for gate in pod.spec.scheduling_gates] == ["kueue.x-k8s.io/admission"]
     assert encode(pod) == raw
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_past_usage_of_a_local_queue_is_the_same_in_both_versions(version):
+    shares = {
+        "weightedShare": 0,
+        "admissionFairSharingStatus": {
+            "consumedResources": {"cpu": "1333333333n", "memory": "3Gi"},
+            "lastUpdate": "2026-01-02T03:05:00Z",
+        },
+    }
+    raw = {
+        "apiVersion": f"kueue.x-k8s.io/{version}",
+        "kind": "LocalQueue",
+        "metadata": {"name": "team", "namespace": "ns"},
+        "spec": {"clusterQueue": "q"},
+        "status": {"fairSharing": shares},
+    }
+    value = decode(LocalQueue, raw)
+    found = value.status.fair_sharing.admission_fair_sharing_status
+    assert found.consumed_resources["cpu"].nanos == 1_333_333_333
+    assert found.last_update == parse_time("2026-01-02T03:05:00Z")
+    assert encode(value, version)["status"]["fairSharing"] == shares

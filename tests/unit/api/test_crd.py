@@ -175,6 +175,13 @@ def test_printer_columns(kind, version, columns):
         ("Cohort", "spec.fairSharing.weight", "x-kubernetes-int-or-string", True),
         ("Cohort", "status.fairSharing", "required", ["weightedShare"]),
         ("LocalQueue", "spec.fairSharing.weight", "default", 1),
+        ("LocalQueue", "status.fairSharing", "required", ["weightedShare"]),
+        (
+            "LocalQueue",
+            "status.fairSharing.admissionFairSharingStatus",
+            "required",
+            ["consumedResources", "lastUpdate"],
+        ),
         ("ClusterQueue", "status.conditions", "x-kubernetes-list-map-keys", ["type"]),
         ("ResourceFlavor", "spec.nodeLabels", "maxProperties", 8),
         ("ResourceFlavor", "spec.nodeTaints", "maxItems", 8),
