@@ -77,7 +77,7 @@ class Engine(Knowledge):
             event: what changed.
             now: seconds since the epoch.
         """
-        self._now = max(self._now, now)
+        self.advance(now)
         effects = self._facts.observe(event, now)
         if not effects.cluster_queues or not self._making_room:
             return effects
@@ -95,10 +95,22 @@ class Engine(Knowledge):
             tuple(sorted({key for one in found for key in one.workloads})),
         )
 
+    def advance(self, now: float) -> None:
+        """The present is later now; past usage of LocalQueues is sampled if that is due.
+
+        Args:
+            now: seconds since the epoch; an earlier one than before counts as that.
+        """
+        self._now = max(self._now, now)
+        past = self._state.past_usage
+        if past is not None:
+            past.advance(self._now)
+
     # --- cycles
 
     def has_work(self, now: float) -> bool:
         """Whether `next_cycle` may find a head. A cycle that finds none costs little."""
+        self.advance(now)
         self._look_again(now)
         return self._queues.has_work(now)
 
@@ -109,7 +121,6 @@ class Engine(Knowledge):
 
     def _look_again(self, now: float) -> None:
         """Wakes the trees for which the preemption policy may answer differently by now."""
-        self._now = max(self._now, now)
         for name in [name for name, at in self._again.items() if at <= now]:
             del self._again[name]
             self._state.wake(name, from_outside=False)
@@ -153,7 +164,7 @@ class Engine(Knowledge):
         """Charges the admissions of a plan, marks its victims as leaving, and queues its other
         heads again (spec/scheduling 2.6, 3.3, 6.7).
         """
-        self._now = max(self._now, now)
+        self.advance(now)
         admissions, waits = [], []
         preemptions = tuple(filter(None, map(self._issue, plan.preemptions)))
         touched: dict[ObjectKey, str] = {}

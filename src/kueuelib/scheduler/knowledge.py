@@ -14,6 +14,7 @@ from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import Tally
 from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.past_usage import PastUsage
 from kueuelib.scheduler.quota.weighted_share import share_of_queue
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.scheduler.settings import Settings
@@ -48,6 +49,11 @@ class Knowledge:
     def shares_fairly(self) -> bool:
         """Whether statuses have shares."""
         return self._settings.fair_sharing is not None
+
+    @property
+    def past_usage(self) -> PastUsage | None:
+        """What LocalQueues used in the past, None where it does not count. Not to be changed."""
+        return self._state.past_usage
 
     @property
     def cache(self) -> Cache:

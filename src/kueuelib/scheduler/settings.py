@@ -6,6 +6,7 @@ import attrs
 
 from kueuelib.scheduler.ordering import EVICTION
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
+from kueuelib.scheduler.quota.past_usage import UsageRule
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 """Without the victim, its side still has at least the share of the preemptor's side."""
@@ -45,6 +46,8 @@ class Settings:
         preempt_for_pods: whether the search for victims makes room for the implicit resource `pods`
             as well. Today's Kueue does not: a head whose victims leave too little of it waits.
         fair_sharing: whether shares decide about turns and victims, and how; None: they do not.
+        past_usage: how past usage of LocalQueues decides about their turns, in ClusterQueues that
+            ask for it (KEP-4136); None: it does not.
         preemption: which of the workloads that may be preempted are spared, and in which order
             the others leave.
     """
@@ -56,6 +59,7 @@ class Settings:
     priority_sorting: bool = True
     preempt_for_pods: bool = False
     fair_sharing: FairSharing | None = None
+    past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE
 
 

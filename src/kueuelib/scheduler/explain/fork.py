@@ -27,11 +27,13 @@ from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
+from kueuelib.scheduler.quota.past_usage import Account, PastUsage
 
 T = TypeVar("T")
 
 _MUTABLE = frozenset(
     (
+        Account,
         Cache,
         EffectsBuilder,
         Engine,
@@ -41,6 +43,7 @@ _MUTABLE = frozenset(
         Grouping,
         History,
         Ledger,
+        PastUsage,
         Pending,
         PendingQueue,
         Priorities,

@@ -15,6 +15,8 @@ from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
+from kueuelib.scheduler.quota.queue_spec import weight_of
 
 
 @attrs.define
@@ -49,11 +51,13 @@ class State:
         cluster_queue_of: the ClusterQueue to which each LocalQueue leads.
         waiting: the LocalQueue of each workload that waits for quota.
         in_namespace: the namespace of each unfinished workload.
+        past_usage: what LocalQueues used in the past; None where it does not count.
         effects: what the present fact touches.
     """
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, rule: UsageRule | None = None) -> None:
         self.cache = Cache()
+        self.past_usage = None if rule is None else PastUsage(rule, self.cache.tally)
         self.history = history
         self.queues = Queues(self._admits, self.cache.available)
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -76,6 +80,21 @@ class State:
         """Those that a ClusterQueue and its tree influence; None when it does not exist."""
         queue = self.queues.queue(cluster_queue)
         return None if queue is None else queue.scope
+
+    def count_usage(self, key: ObjectKey) -> None:
+        """Counts past usage of a LocalQueue, or no more, as its ClusterQueue says."""
+        if self.past_usage is None:
+            return
+        found = self.local_queues.get(key)
+        spec = None if found is None else self.cache.spec(found.spec.cluster_queue)
+        if found is None or spec is None or not spec.by_usage:
+            self.past_usage.close(key)
+            return
+        weight = weight_of(found.spec.fair_sharing)
+        held = (self.cache.holder(member) for member in self.local_queue_of.members(key))
+        holders = (holder for holder in held if holder is not None)
+        self.past_usage.open(key, spec.name, weight, _stored(found), holders)
+        self.past_usage.weigh(key, weight)
 
     def wake(
         self,
@@ -104,3 +123,13 @@ class State:
         state = self.cache.state(cluster_queue)
         if state is not None:
             self.effects.workloads.update(state.holders)
+
+
+def _stored(found: LocalQueue) -> Sample | None:
+    """The last sample of past usage in the status of a LocalQueue."""
+    sharing = found.status.fair_sharing
+    past = None if sharing is None else sharing.admission_fair_sharing_status
+    if past is None:
+        return None
+    consumed = {name: quantity.nanos for name, quantity in past.consumed_resources.items()}
+    return Sample({name: max(0, nanos) for name, nanos in consumed.items()}, past.last_update)

@@ -29,7 +29,7 @@ class Facts:
     """
 
     def __init__(self, settings: Settings, history: History) -> None:
-        self.state = State(history)
+        self.state = State(history, settings.past_usage)
         self.workloads = WorkloadFacts(self.state, settings)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             events.ClusterQueueSet: self._cluster_queue_set,
@@ -69,6 +69,7 @@ class Facts:
             return
         self.state.effects.cluster_queues.add(spec.name)
         self._sync_queue(spec, now)
+        self._count_usage(spec.name)
         if before is None:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
                 self.workloads.place_all(local_queue, now)
@@ -76,6 +77,11 @@ class Facts:
             self._wake_if_left(before, spec.name)
             self.state.note_all_in(spec.name)
         self.state.wake(spec.name)
+
+    def _count_usage(self, name: str) -> None:
+        if self.state.past_usage is not None:
+            for local_queue in self.state.cluster_queue_of.members(name):
+                self.state.count_usage(local_queue)
 
     def _sync_queue(self, spec: QueueSpec, now: float) -> None:
         activity = self.state.cache.activity(spec.name)
@@ -98,6 +104,7 @@ class Facts:
         for key in self.state.queues.remove_queue(event.name):
             self.workloads.place(key, now)
             self.state.effects.workloads.add(key)
+        self._count_usage(event.name)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
         before.wake()
@@ -160,12 +167,14 @@ class Facts:
         if old is not None and old.spec == new.spec:
             return
         self.state.effects.local_queues.add(new.key)
+        self.state.count_usage(new.key)
         self.workloads.place_all(new.key, now)
 
     def _local_queue_gone(self, event: events.LocalQueueGone, now: float) -> None:
         if self.state.local_queues.pop(event.key, None) is None:
             return
         self.state.cluster_queue_of.drop(event.key)
+        self.state.count_usage(event.key)
         self.state.effects.local_queues.add(event.key)
         self.workloads.place_all(event.key, now)
 

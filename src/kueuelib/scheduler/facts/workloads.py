@@ -242,8 +242,11 @@ class WorkloadFacts:
         self._hold(holder)
 
     def _hold(self, holder: Holder) -> None:
-        ready = self._state.cache.all_ready
+        ready, past = self._state.cache.all_ready, self._state.past_usage
+        self._count_until_now(holder.key, holder.local_queue)
         before = self._state.cache.hold(holder)
+        if past is not None and not (before is not None and before.admitted):
+            past.entered(holder)
         self._state.effects.cluster_queues.add(holder.cluster_queue)
         same = before is not None and before.cluster_queue == holder.cluster_queue
         known = before.usage if before is not None and same else {}
@@ -255,6 +258,14 @@ class WorkloadFacts:
                 self._state.wake(before.cluster_queue, self._to_others(freed))
             self._policy_may_differ(before, holder)
         self._when_all_ready(ready)
+
+    def _count_until_now(self, key: ObjectKey, *local_queues: ObjectKey) -> None:
+        """What a workload holds is about to change: counts past usage as it was until now."""
+        past, holder = self._state.past_usage, self._state.cache.holder(key)
+        if past is None:
+            return
+        for local_queue in (*local_queues, *(() if holder is None else (holder.local_queue,))):
+            past.before_change(local_queue)
 
     def _note_charge(self, holder: Holder, charged: list[FlavorResource]) -> None:
         """Who borrows may be preempted by those who may reclaim."""
@@ -276,6 +287,7 @@ class WorkloadFacts:
 
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
         ready = self._state.cache.all_ready
+        self._count_until_now(key)
         holder = self._state.cache.release(key)
         self._leaving.pop(key, None)
         if holder is not None:

@@ -14,7 +14,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota.activity import Activity, activity_of
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.cluster_queue import QueueState
+from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.queue_spec import CohortSpec, Flavor, QueueSpec
@@ -52,6 +52,11 @@ class Cache:
     def state(self, name: str) -> QueueState | None:
         """The ClusterQueue's totals, or None. Not to be changed by the caller."""
         return self._queues.get(name)
+
+    def tally(self, name: str, local_queue: ObjectKey) -> Tally | None:
+        """What holds quota in a ClusterQueue through a LocalQueue, None when nothing does."""
+        state = self._queues.get(name)
+        return None if state is None else state.local.get(local_queue)
 
     def available(self, name: str, pair: FlavorResource) -> int:
         """What a ClusterQueue could use more of a pair, now; 0 when it does not exist."""

@@ -119,6 +119,7 @@ class QueueSpec:
         preemption: whom it may preempt.
         terminating: whether the object is being deleted.
         weight: what its share of borrowed quota is divided by (KEP-1714).
+        by_usage: whether past usage orders its LocalQueues, where it is counted (KEP-4136).
     """
 
     name: str
@@ -133,6 +134,7 @@ class QueueSpec:
     preemption: PreemptionPolicy = PreemptionPolicy()
     terminating: bool = False
     weight: Fraction = Fraction(1)
+    by_usage: bool = False
     _covering: Mapping[str, ResourceGroup] = attrs.field(init=False, eq=False, repr=False)
 
     @_covering.default
@@ -190,7 +192,7 @@ def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
         InvalidSelector: the namespace selector breaks the rules that validation guards.
     """
     spec = found.spec
-    strategy = spec.admission_checks_strategy
+    strategy, scope = spec.admission_checks_strategy, spec.admission_scope
     return QueueSpec(
         name=found.name,
         cohort=spec.cohort_name,
@@ -211,7 +213,9 @@ def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
             borrow_threshold=spec.preemption.borrow_within_cohort.max_priority_threshold,
         ),
         terminating=found.metadata.deletion_timestamp is not None,
-        weight=_weight(spec.fair_sharing),
+        weight=weight_of(spec.fair_sharing),
+        by_usage=scope is not None
+        and scope.admission_mode == kueue.USAGE_BASED_ADMISSION_FAIR_SHARING,
     )
 
 
@@ -223,7 +227,7 @@ def cohort_spec(found: kueue.Cohort) -> CohortSpec:
         parent=spec.parent_name,
         groups=_groups(spec.resource_groups),
         limits=_limits(spec.resource_groups),
-        weight=_weight(spec.fair_sharing),
+        weight=weight_of(spec.fair_sharing),
     )
 
 
@@ -247,7 +251,8 @@ def _limits(found: tuple[kueue.ResourceGroup, ...]) -> dict[FlavorResource, Limi
     }
 
 
-def _weight(found: kueue.FairSharing | None) -> Fraction:
+def weight_of(found: kueue.FairSharing | None) -> Fraction:
+    """The weight of a ClusterQueue, a Cohort or a LocalQueue, 1 where nothing is said."""
     return Fraction(1) if found is None else Fraction(found.weight.nanos, 10**9)
 
 

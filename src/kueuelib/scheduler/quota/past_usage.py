@@ -1,0 +1,276 @@
+"""What LocalQueues used in the past, which decides whose turn it is (KEP-4136).
+
+Usage follows from facts alone: what is in use through a LocalQueue counts for as long as it is
+admitted, and decays from then on. In addition, every reservation costs an *entry penalty*, as if
+its workload had been running for one sampling interval: so that a LocalQueue that gets many
+workloads at once goes to the back after the first ones, and not after the next sample. The penalty
+stays with the history once the workload is admitted. If it never is, it ends with the reservation.
+
+The order of LocalQueues changes with samples and penalties only. Samples belong to whole multiples
+of the interval since the epoch, so all replicas take them at the same instants, however late they
+get to it; and a sample that was stored is all that a restart needs of what was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from math import floor, inf
+from typing import Final
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import quantity_of
+from kueuelib.scheduler.quota.amounts import Amounts
+from kueuelib.scheduler.quota.cluster_queue import Tally
+from kueuelib.scheduler.quota.decay import ONE, Nanos, decayed, gained, left, times, total
+from kueuelib.scheduler.quota.holders import Holder
+
+_NANO: Final = 10**9
+_NOTHING: Final = Tally()
+
+
+@attrs.frozen
+class UsageRule:
+    """How past usage counts (`admissionFairSharing` of the configuration).
+
+    Attributes:
+        half_life: seconds after which it counts half; 0: it does not count.
+        interval: seconds between two samples, more than 0.
+        weights: how much a unit of a resource counts, 1 for those that are not named. A unit is a
+            CPU, a byte, or whatever the resource counts.
+    """
+
+    half_life: float
+    interval: float = 300.0
+    weights: Mapping[str, Fraction] = attrs.field(factory=dict)
+
+    @property
+    def entry(self) -> int:
+        """The part of a reservation that is its penalty, in 2^64ths."""
+        return ONE - left(self.interval, self.half_life) if self.half_life else 0
+
+    def grid(self, now: float) -> float:
+        """The instant of the last sample, in seconds since the epoch."""
+        return floor(Fraction(now) / Fraction(self.interval)) * self.interval
+
+    def value(self, amounts: Nanos, weight: Fraction) -> Fraction | float:
+        """Amounts as one number; infinite for a LocalQueue with weight 0."""
+        if not weight:
+            return inf
+        found = (amount * self.weights.get(name, Fraction(1)) for name, amount in amounts.items())
+        return sum(found, Fraction(0)) / _NANO / weight
+
+
+@attrs.frozen
+class Sample:
+    """Past usage at one instant.
+
+    Attributes:
+        consumed: the decayed amounts, all flavors together.
+        at: seconds since the epoch.
+    """
+
+    consumed: Nanos
+    at: float
+
+
+@attrs.define
+class Account:
+    """The past usage of one LocalQueue.
+
+    Attributes:
+        cluster_queue: where it leads to.
+        weight: what its usage is divided by.
+        origin: what happened before that is in the first sample; seconds since the epoch.
+        sampled: what was left at the last sample.
+        since: what was added after that, as of `at`.
+        at: up to when usage was counted.
+        entered: the penalties of those that were admitted after the last sample.
+        known: its usage as a number, None after a change.
+    """
+
+    cluster_queue: str
+    weight: Fraction
+    origin: float
+    at: float
+    sampled: dict[str, int] = attrs.field(factory=dict)
+    since: dict[str, int] = attrs.field(factory=dict)
+    entered: dict[str, int] = attrs.field(factory=dict)
+    known: Fraction | float | None = None
+
+
+class PastUsage:
+    """The past usage of all LocalQueues whose ClusterQueues order them by it.
+
+    Args:
+        rule: how it counts.
+        tally: what is in use in a ClusterQueue through a LocalQueue; None for nothing.
+
+    Attributes:
+        rule: how it counts.
+    """
+
+    def __init__(self, rule: UsageRule, tally: Callable[[str, ObjectKey], Tally | None]) -> None:
+        self.rule = rule
+        self._tally = tally
+        self._accounts: dict[ObjectKey, Account] = {}
+        self._now = 0.0
+        self._sampled_at = 0.0
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        return key in self._accounts
+
+    # --- time
+
+    def is_due(self, now: float) -> bool:
+        """Whether a sample is to be taken before anything else happens."""
+        return now >= self.next_sample() and self.rule.grid(now) > self._sampled_at
+
+    def next_sample(self) -> float:
+        """When the next sample is due, in seconds since the epoch."""
+        return self._sampled_at + self.rule.interval
+
+    def advance(self, now: float) -> None:
+        """The present is later now; takes the sample that became due, if any did."""
+        self._now = max(self._now, now)
+        if not self.is_due(self._now):
+            return
+        grid = self.rule.grid(self._now)
+        half_life = self.rule.half_life
+        for key, account in self._accounts.items():
+            self._count_until(key, account, grid)
+            kept = decayed(account.sampled, grid - self._sampled_at, half_life)
+            account.sampled = total((kept, account.since))
+            account.since, account.entered, account.known = {}, {}, None
+        self._sampled_at = grid
+
+    def _count_until(self, key: ObjectKey, account: Account, instant: float) -> None:
+        elapsed, half_life = instant - account.at, self.rule.half_life
+        if elapsed > 0:
+            used = _nanos(self._in_use(key, account).used)
+            account.since = total(
+                (decayed(account.since, elapsed, half_life), gained(used, elapsed, half_life))
+            )
+            account.at = instant
+
+    def _in_use(self, key: ObjectKey, account: Account) -> Tally:
+        return self._tally(account.cluster_queue, key) or _NOTHING
+
+    # --- LocalQueues
+
+    def open(
+        self,
+        key: ObjectKey,
+        cluster_queue: str,
+        weight: Fraction,
+        stored: Sample | None,
+        holders: Iterable[Holder],
+    ) -> None:
+        """Begins to count for a LocalQueue; nothing happens if it is counted already.
+
+        Args:
+            key: the LocalQueue.
+            cluster_queue: where it leads to.
+            weight: what its usage is divided by.
+            stored: the last sample that was stored; None: what holds quota now is all there was.
+            holders: those that hold quota through it.
+        """
+        if key in self._accounts:
+            return
+        origin = -inf if stored is None else min(stored.at, self._now)
+        account = Account(cluster_queue, weight, origin, self._now)
+        if stored is not None:
+            age = max(0.0, self._sampled_at - stored.at)
+            account.sampled = decayed(stored.consumed, age, self.rule.half_life)
+        self._accounts[key] = account
+        for holder in holders:
+            self._credit(account, holder)
+
+    def close(self, key: ObjectKey) -> None:
+        """Forgets a LocalQueue."""
+        self._accounts.pop(key, None)
+
+    def weigh(self, key: ObjectKey, weight: Fraction) -> None:
+        """Gives a LocalQueue another weight."""
+        account = self._accounts.get(key)
+        if account is not None:
+            account.weight, account.known = weight, None
+
+    # --- workloads
+
+    def before_change(self, key: ObjectKey) -> None:
+        """Counts what is in use up to now; to be called before that changes."""
+        account = self._accounts.get(key)
+        if account is not None:
+            self._count_until(key, account, self._now)
+            account.known = None
+
+    def entered(self, holder: Holder) -> None:
+        """A workload is admitted that was not, as far as was known."""
+        account = self._accounts.get(holder.local_queue)
+        if account is not None:
+            self._credit(account, holder)
+
+    def _credit(self, account: Account, holder: Holder) -> None:
+        """Counts a workload from its admission until now, and its penalty.
+
+        It may have been seen late, after a sample was taken without it, or is from before a
+        restart.
+        """
+        if not holder.admitted or holder.cluster_queue != account.cluster_queue:
+            return
+        half_life, used = self.rule.half_life, _nanos(holder.usage)
+        admitted_at = self._now if holder.admitted_at is None else holder.admitted_at
+        admitted_at = min(admitted_at, self._now)
+        began = max(admitted_at, account.origin)
+        late, last = self._sampled_at, account.sampled
+        if began < late:
+            account.sampled = last = total((last, gained(used, late - began, half_life)))
+        account.since = total(
+            (account.since, gained(used, self._now - max(began, late), half_life))
+        )
+        if admitted_at < account.origin:
+            return
+        penalty = times(used, self.rule.entry)
+        if began < late:
+            account.sampled = total((last, decayed(penalty, late - began, half_life)))
+        else:
+            paid = decayed(penalty, self._now - began, half_life)
+            account.since = total((account.since, paid))
+            account.entered = total((account.entered, penalty))
+
+    # --- what to read
+
+    def sample(self, key: ObjectKey) -> Sample | None:
+        """What was left at the last sample; None for a LocalQueue that does not count."""
+        account = self._accounts.get(key)
+        return None if account is None else Sample(account.sampled, self._sampled_at)
+
+    def is_counting(self, key: ObjectKey) -> bool:
+        """Whether the next sample of a LocalQueue may differ from the last one."""
+        account = self._accounts.get(key)
+        if account is None:
+            return False
+        return bool(account.sampled or account.since or self._in_use(key, account).reserving)
+
+    def value(self, key: ObjectKey) -> Fraction | float:
+        """The number by which a LocalQueue is compared with others; the lowest comes first."""
+        account = self._accounts.get(key)
+        if account is None:
+            return Fraction(0)
+        if account.known is None:
+            in_use = self._in_use(key, account)
+            waiting = {
+                pair: amount - in_use.used.get(pair, 0) for pair, amount in in_use.reserved.items()
+            }
+            penalty = times(_nanos(waiting), self.rule.entry)
+            parts = (account.sampled, account.entered, penalty)
+            account.known = self.rule.value(total(parts), account.weight)
+        return account.known
+
+
+def _nanos(used: Amounts) -> Nanos:
+    """Amounts by resource, all flavors together."""
+    return total({pair.resource: quantity_of(pair.resource, used[pair]).nanos} for pair in used)
