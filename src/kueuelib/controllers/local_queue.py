@@ -1,10 +1,11 @@
-"""The LocalQueue reconciler: status (spec/jobs 5.5)."""
+"""The LocalQueue reconciler: status and gauge (spec/jobs 5.5, KEP-4136)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.controllers.queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.queue_status import local_activity, local_queue_status
 from kueuelib.controllers.queue_writer import QueueStatusWriter
 from kueuelib.runtime.client import Client
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Engine
 
 
+LEAST_WAIT = 0.01
+"""Seconds until a sample is looked for at the earliest."""
+
+
 class LocalQueueReconciler:
     """Shows what a LocalQueue does, and whether its ClusterQueue can admit.
 
@@ -24,7 +29,8 @@ class LocalQueueReconciler:
         local_queues: the LocalQueues.
         cluster_queues: the ClusterQueues.
         engine: knows their numbers.
-        clock: tells the time of transitions and paces the writes.
+        metrics: the gauge of their usage.
+        clock: tells the time of transitions and samples, and paces the writes.
     """
 
     def __init__(
@@ -33,12 +39,14 @@ class LocalQueueReconciler:
         local_queues: Informer,
         cluster_queues: Informer,
         engine: Engine,
+        metrics: LocalQueueMetrics,
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._local_queues = local_queues
         self._cluster_queues = cluster_queues
         self._engine = engine
+        self._metrics = metrics
         self._clock = clock
         self._writer = QueueStatusWriter(client, local_queues, clock)
 
@@ -47,12 +55,20 @@ class LocalQueueReconciler:
         queue = self._local_queues.store.get(key)
         if queue is None:
             self._writer.forget(key)
+            self._metrics.forget(key)
             return DONE
         if queue["metadata"].get("deletionTimestamp"):
             return DONE
         name = queue["spec"].get("clusterQueue", "")
         cluster_queue = self._cluster_queues.store.get(ObjectKey("", name))
         activity = local_activity(queue, cluster_queue, self._engine.activity(name))
+        now = self._clock.now()
+        self._engine.advance(now)
         numbers = self._engine.local_queue_status(key)
-        status = local_queue_status(queue, numbers, activity, self._clock.now())
-        return await self._writer.write(queue, status)
+        past = None if numbers is None else numbers.past
+        self._metrics.usage(key, name, None if past is None else past.usage)
+        status = local_queue_status(queue, numbers, activity, now)
+        result = await self._writer.write(queue, status)
+        if result != DONE or past is None or past.next_sample is None:
+            return result
+        return Result(requeue_after=max(past.next_sample - now, LEAST_WAIT))

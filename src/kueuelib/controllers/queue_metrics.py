@@ -1,10 +1,12 @@
-"""Gauges of ClusterQueues and cohorts, under upstream's names (spec/api 5 and 7.5)."""
+"""Gauges of ClusterQueues, LocalQueues and cohorts, under upstream's names (spec/api 5 and 7.5)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
+
+from kueuelib.api.meta import ObjectKey
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -202,6 +204,28 @@ class CohortMetrics:
     def forget(self, name: str) -> None:
         """Drops all series of a cohort."""
         self._series.forget(name)
+
+
+class LocalQueueMetrics:
+    """The gauge of LocalQueues; a queue's series goes with the queue."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._series = OwnedSeries()
+        self._usage = telemetry.gauge(
+            "kueue_local_queue_admission_fair_sharing_usage",
+            "Past usage and entry penalties, weighted; the lowest value comes first.",
+            ("name", "namespace", "cluster_queue"),
+        )
+
+    def usage(self, key: ObjectKey, cluster_queue: str, usage: float | None) -> None:
+        """The usage of a queue; infinite for weight 0, None where usage does not count."""
+        labels = (key.name, key.namespace, cluster_queue)
+        values: Values = {} if usage is None else {labels: usage}
+        self._series.replace(str(key), self._usage, values)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drops the series of a queue."""
+        self._series.forget(str(key))
 
 
 def shown_share(share: float) -> float:

@@ -23,7 +23,7 @@ from kueuelib.api.names import (
     REASON_STOPPED,
 )
 from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.status import LocalQueueStatus, QueueStatus
+from kueuelib.scheduler.status import LocalQueueStatus, Past, QueueStatus
 
 MESSAGE_LIMIT = 32768
 LARGEST_SHARE = 2**63 - 1
@@ -78,6 +78,7 @@ def local_queue_status(
             "admittedWorkloads": numbers.admitted,
             "flavorsReservation": [encode(row) for row in numbers.reservation],
             "flavorsUsage": [encode(row) for row in numbers.usage],
+            "fairSharing": _past_usage(numbers.past),
         }
     status["conditions"] = _with_active(queue, activity, now)
     version = str(queue["apiVersion"]).rpartition("/")[2]
@@ -120,6 +121,15 @@ def _fair_sharing(status: Mapping[str, Any], share: float | None) -> Obj | None:
         return None
     shown = LARGEST_SHARE if math.isinf(share) else math.ceil(share)
     return {**(status.get("fairSharing") or {}), "weightedShare": shown}
+
+
+def _past_usage(past: Past | None) -> Obj | None:
+    """Past usage as Kueue shows it; None when there is none, so that idle queues cost no writes."""
+    if past is None or not past.consumed:
+        return None
+    consumed = {name: str(quantity) for name, quantity in past.consumed.items()}
+    shown = {"consumedResources": consumed, "lastUpdate": format_time(past.sampled_at)}
+    return {"weightedShare": 0, "admissionFairSharingStatus": shown}
 
 
 def _with_active(queue: Mapping[str, Any], activity: Activity, now: float) -> list[Obj]:

@@ -22,7 +22,7 @@ from kueuelib.controllers.in_use import InUseReconciler
 from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.orders import Orders
-from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, QueueMetrics
 from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
@@ -193,7 +193,12 @@ def setup(
         controller(
             kinds.LOCAL_QUEUES,
             LocalQueueReconciler(
-                client, informers.local_queues, informers.cluster_queues, engine, clock=clock
+                client,
+                informers.local_queues,
+                informers.cluster_queues,
+                engine,
+                LocalQueueMetrics(telemetry),
+                clock=clock,
             ),
         )
         .for_(informers.local_queues)

@@ -22,6 +22,7 @@ from kueuelib.scheduler.status import (
     LocalQueueStatus,
     QueueStatus,
     local_queue_status,
+    past_of,
     queue_status,
 )
 
@@ -89,7 +90,8 @@ class Knowledge:
         state = self._cache.state(found.spec.cluster_queue)
         tally = state.local.get(key) if state is not None else None
         spec = state.spec if state is not None else None
-        return local_queue_status(spec, tally or Tally(), self._state.waiting.size(key))
+        past, pending = past_of(self.past_usage, key), self._state.waiting.size(key)
+        return local_queue_status(spec, tally or Tally(), pending, past)
 
     def leaving(self) -> tuple[Holder, ...]:
         """The workloads that count as leaving before their objects say so."""

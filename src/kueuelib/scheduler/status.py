@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage, ResourceUsage
-from kueuelib.api.quantity import quantity_of
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import Quantity, quantity_of
 from kueuelib.scheduler.pending.item import Counts
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.cluster_queue import Tally
+from kueuelib.scheduler.quota.past_usage import PastUsage
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 NOTHING = Tally()
@@ -44,14 +48,35 @@ class QueueStatus:
 
 
 @attrs.frozen
+class Past:
+    """What a LocalQueue used in the past (KEP-4136).
+
+    Attributes:
+        consumed: the decayed amounts at the last sample.
+        sampled_at: when that was, in seconds since the epoch.
+        next_sample: when they are to be shown again; None when nothing is left or in use.
+        usage: the number by which it is compared with others; infinite for weight 0.
+    """
+
+    consumed: Mapping[str, Quantity]
+    sampled_at: float
+    next_sample: float | None
+    usage: float
+
+
+@attrs.frozen
 class LocalQueueStatus:
-    """What a LocalQueue does at the moment; the numbers mean the same as those of `QueueStatus`."""
+    """What a LocalQueue does at the moment; the numbers mean the same as those of `QueueStatus`.
+
+    `past` is None where past usage does not count.
+    """
 
     pending: int
     reserving: int
     admitted: int
     reservation: tuple[LocalFlavorUsage, ...]
     usage: tuple[LocalFlavorUsage, ...]
+    past: Past | None = None
 
 
 def queue_status(spec: QueueSpec, tally: Tally, counts: Counts, share: float | None) -> QueueStatus:
@@ -68,7 +93,19 @@ def queue_status(spec: QueueSpec, tally: Tally, counts: Counts, share: float | N
     )
 
 
-def local_queue_status(spec: QueueSpec | None, tally: Tally, pending: int) -> LocalQueueStatus:
+def past_of(usage: PastUsage | None, key: ObjectKey) -> Past | None:
+    """What a LocalQueue used in the past; None where that does not count."""
+    sample = None if usage is None else usage.sample(key)
+    if usage is None or sample is None:
+        return None
+    consumed = {name: Quantity(nanos) for name, nanos in sorted(sample.consumed.items())}
+    goes_on = usage.next_sample() if usage.is_counting(key) else None
+    return Past(consumed, sample.at, goes_on, float(usage.value(key)))
+
+
+def local_queue_status(
+    spec: QueueSpec | None, tally: Tally, pending: int, past: Past | None = None
+) -> LocalQueueStatus:
     """The status of a LocalQueue; its flavors are those of its ClusterQueue, if that exists."""
     return LocalQueueStatus(
         pending=pending,
@@ -76,6 +113,7 @@ def local_queue_status(spec: QueueSpec | None, tally: Tally, pending: int) -> Lo
         admitted=tally.admitted,
         reservation=_local_usage(spec, tally.reserved),
         usage=_local_usage(spec, tally.used),
+        past=past,
     )
 
 
