@@ -155,10 +155,14 @@ class Engine(Knowledge):
                 )
                 for name, item in popped
             )
-            frozen = self._cache.freeze(head.cluster_queue for head in heads)
+            frozen = self._freeze(head.cluster_queue for head in heads)
             past = self.history.past()
             return CycleInput(heads, frozen, self._cache.all_ready, self._settings, past)
         return None
+
+    def _freeze(self, cluster_queues: Iterable[str]) -> Frozen:
+        found, past = self._cache.freeze(cluster_queues), self._state.past_usage
+        return found if past is None else attrs.evolve(found, past_usage=past.values())
 
     def settle(self, plan: Plan, now: float) -> Settled:
         """Charges the admissions of a plan, marks its victims as leaving, and queues its other
@@ -252,7 +256,7 @@ class Engine(Knowledge):
         holder = self._cache.holder(key)
         if holder is None:
             return NotEvaluated()
-        frozen = self._cache.freeze([holder.cluster_queue])
+        frozen = self._freeze([holder.cluster_queue])
         if flavors_only:
             queue = frozen.queues.get(holder.cluster_queue)
             return None if queue is None else withdrawn_flavor(queue, holder.usage)
@@ -281,7 +285,7 @@ class Engine(Knowledge):
         holder, workload = self._cache.holder(key), self._facts.workloads.find(key)
         if holder is None or workload is None:
             return nothing
-        frozen = self._cache.freeze([holder.cluster_queue])
+        frozen = self._freeze([holder.cluster_queue])
         found, faults = self._victims_for(frozen, holder)
         if found:
             self._making_room[key] = None

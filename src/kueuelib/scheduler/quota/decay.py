@@ -17,6 +17,12 @@ from typing import Final
 Nanos = Mapping[str, int]
 """Billionths of each resource, without zeros."""
 
+Value = Fraction | float
+"""Past usage as one number; the only float is infinity, for weight 0."""
+
+UNUSED: Final[Value] = Fraction(0)
+"""Of a LocalQueue of which nothing is known."""
+
 ONE: Final = 2**64
 """The scale of factors."""
 

@@ -24,7 +24,17 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.cluster_queue import Tally
-from kueuelib.scheduler.quota.decay import ONE, Nanos, decayed, gained, left, times, total
+from kueuelib.scheduler.quota.decay import (
+    ONE,
+    UNUSED,
+    Nanos,
+    Value,
+    decayed,
+    gained,
+    left,
+    times,
+    total,
+)
 from kueuelib.scheduler.quota.holders import Holder
 
 _NANO: Final = 10**9
@@ -55,7 +65,7 @@ class UsageRule:
         """The instant of the last sample, in seconds since the epoch."""
         return floor(Fraction(now) / Fraction(self.interval)) * self.interval
 
-    def value(self, amounts: Nanos, weight: Fraction) -> Fraction | float:
+    def value(self, amounts: Nanos, weight: Fraction) -> Value:
         """Amounts as one number; infinite for a LocalQueue with weight 0."""
         if not weight:
             return inf
@@ -88,7 +98,6 @@ class Account:
         since: what was added after that, as of `at`.
         at: up to when usage was counted.
         entered: the penalties of those that were admitted after the last sample.
-        known: its usage as a number, None after a change.
     """
 
     cluster_queue: str
@@ -98,7 +107,6 @@ class Account:
     sampled: dict[str, int] = attrs.field(factory=dict)
     since: dict[str, int] = attrs.field(factory=dict)
     entered: dict[str, int] = attrs.field(factory=dict)
-    known: Fraction | float | None = None
 
 
 class PastUsage:
@@ -116,6 +124,8 @@ class PastUsage:
         self.rule = rule
         self._tally = tally
         self._accounts: dict[ObjectKey, Account] = {}
+        self._values: Mapping[ObjectKey, Value] = {}
+        self._changed: dict[ObjectKey, None] = {}
         self._now = 0.0
         self._sampled_at = 0.0
 
@@ -143,7 +153,8 @@ class PastUsage:
             self._count_until(key, account, grid)
             kept = decayed(account.sampled, grid - self._sampled_at, half_life)
             account.sampled = total((kept, account.since))
-            account.since, account.entered, account.known = {}, {}, None
+            account.since, account.entered = {}, {}
+            self._changed[key] = None
         self._sampled_at = grid
 
     def _count_until(self, key: ObjectKey, account: Account, instant: float) -> None:
@@ -185,18 +196,21 @@ class PastUsage:
             age = max(0.0, self._sampled_at - stored.at)
             account.sampled = decayed(stored.consumed, age, self.rule.half_life)
         self._accounts[key] = account
+        self._changed[key] = None
         for holder in holders:
             self._credit(account, holder)
 
     def close(self, key: ObjectKey) -> None:
         """Forgets a LocalQueue."""
-        self._accounts.pop(key, None)
+        if self._accounts.pop(key, None) is not None:
+            self._changed[key] = None
 
     def weigh(self, key: ObjectKey, weight: Fraction) -> None:
         """Gives a LocalQueue another weight."""
         account = self._accounts.get(key)
         if account is not None:
-            account.weight, account.known = weight, None
+            account.weight = weight
+            self._changed[key] = None
 
     # --- workloads
 
@@ -205,7 +219,7 @@ class PastUsage:
         account = self._accounts.get(key)
         if account is not None:
             self._count_until(key, account, self._now)
-            account.known = None
+            self._changed[key] = None
 
     def entered(self, holder: Holder) -> None:
         """A workload is admitted that was not, as far as was known."""
@@ -255,20 +269,31 @@ class PastUsage:
             return False
         return bool(account.sampled or account.since or self._in_use(key, account).reserving)
 
-    def value(self, key: ObjectKey) -> Fraction | float:
+    def value(self, key: ObjectKey) -> Value:
         """The number by which a LocalQueue is compared with others; the lowest comes first."""
-        account = self._accounts.get(key)
-        if account is None:
-            return Fraction(0)
-        if account.known is None:
-            in_use = self._in_use(key, account)
-            waiting = {
-                pair: amount - in_use.used.get(pair, 0) for pair, amount in in_use.reserved.items()
-            }
-            penalty = times(_nanos(waiting), self.rule.entry)
-            parts = (account.sampled, account.entered, penalty)
-            account.known = self.rule.value(total(parts), account.weight)
-        return account.known
+        return self.values().get(key, UNUSED)
+
+    def values(self) -> Mapping[ObjectKey, Value]:
+        """The same of all LocalQueues that count; what was returned never changes."""
+        if self._changed:
+            found = dict(self._values)
+            for key in self._changed:
+                account = self._accounts.get(key)
+                if account is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = self._value(key, account)
+            self._changed.clear()
+            self._values = found
+        return self._values
+
+    def _value(self, key: ObjectKey, account: Account) -> Value:
+        in_use = self._in_use(key, account)
+        waiting = {
+            pair: amount - in_use.used.get(pair, 0) for pair, amount in in_use.reserved.items()
+        }
+        penalty = times(_nanos(waiting), self.rule.entry)
+        return self.rule.value(total((account.sampled, account.entered, penalty)), account.weight)
 
 
 def _nanos(used: Amounts) -> Nanos:

@@ -16,6 +16,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
 from kueuelib.scheduler.quota.arithmetic import Used
+from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, cohort_key, cohort_name, leaf
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
@@ -70,12 +71,14 @@ class Frozen:
         trees: the trees of cohorts, by the name of each of their cohorts.
         flavors: the ResourceFlavors that exist, by name.
         late_checks: the AdmissionChecks before which nobody is preempted (KEP-993).
+        past_usage: that of LocalQueues, where it counts (KEP-4136).
     """
 
     queues: Mapping[str, FrozenQueue]
     trees: Mapping[str, FrozenTree]
     flavors: Mapping[str, Flavor]
     late_checks: frozenset[str] = frozenset()
+    past_usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
 
     def used(self, pair: FlavorResource) -> Used:
         """What the nodes use of a pair."""
@@ -154,6 +157,10 @@ class Snapshot:
     def late_checks(self) -> frozenset[str]:
         """The AdmissionChecks that have to pass, or to ask, before anybody is preempted."""
         return self._frozen.late_checks
+
+    def past_usage(self, local_queue: ObjectKey) -> Value:
+        """The past usage of a LocalQueue as a number, 0 where it does not count."""
+        return self._frozen.past_usage.get(local_queue, UNUSED)
 
     def queue(self, name: str) -> FrozenQueue | None:
         """The ClusterQueue as it was frozen, or None when it does not exist."""

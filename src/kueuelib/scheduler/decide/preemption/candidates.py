@@ -4,7 +4,8 @@ Candidates hold quota in a pair of flavor and resource that is short, and the po
 preemptor's ClusterQueue let it take them. Those of other ClusterQueues count only while these
 borrow, and so does every cohort on the way up to the first one that both are in. The order: who is
 on the way out already, what is owed to a part of the tree that the preemptor is in, other
-ClusterQueues, the own one; within each low priority, new reservation, UID.
+ClusterQueues, the own one; within each low priority, new reservation, UID. Where past usage orders
+the LocalQueues of a ClusterQueue (KEP-4136), those of the one that used most come first.
 
 Every ClusterQueue keeps its workloads in that order, so candidates are produced one by one and only
 as many as are looked at; a ClusterQueue whose lowest priority is out of reach is not looked at at
@@ -228,6 +229,10 @@ def allowed(
         PolicyError: the preemption policy failed.
     """
     granted = _granted(snapshot, preemptor, contested, queue, policy, leaving=leaving)
+    if queue.spec.by_usage:
+        granted = iter(
+            sorted(granted, key=lambda found: -snapshot.past_usage(found[1].local_queue))
+        )
     guard = preemptor.guard
     return granted if guard is None or leaving else guard.sift(granted)
 
