@@ -158,7 +158,7 @@ def naive(rule, found, queue, until):
     return total
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(runs(), RULES, st.integers(10_000, 12_500))
 def test_past_usage_is_the_sum_over_all_workloads(found, rule, until):
     engine = told(rule, found, until)
@@ -167,7 +167,7 @@ def test_past_usage_is_the_sum_over_all_workloads(found, rule, until):
         assert sampled(engine, queue) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(runs(), RULES, st.integers(10_000, 12_000), st.integers(0, 1000), st.randoms())
 def test_a_restart_does_not_change_past_usage(found, rule, until, later, chance):
     before = told(rule, found, until)
@@ -193,7 +193,7 @@ def test_a_restart_does_not_change_past_usage(found, rule, until, later, chance)
         assert sampled(after, queue) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(runs(), RULES)
 def test_the_same_history_gives_the_same_numbers_however_often_time_is_told(found, rule):
     often = Engine(Settings(past_usage=rule))

@@ -497,8 +497,8 @@ class Histories(RuleBasedStateMachine):
                 if item.place is Place.HEAP:
                     first = item.group.first() if item.group else item
                     assert first is not None
-                    entry = first.info.key != queue.sticky, first.info.order, first.info.key
-                    assert entry in queue._ranking._entries
+                    entry = first.info.key != queue.sticky, first.info.order, first.info.key, None
+                    assert entry in queue._lanes._rankings[None]._entries
             counts = queue.counts()
             if queue.active:
                 assert counts.inadmissible == places[Place.INADMISSIBLE]

@@ -11,7 +11,7 @@ observed: a workload that changed meanwhile is neither admitted nor parked on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -25,6 +25,7 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
 from kueuelib.scheduler.pending.item import Pending, Requeue
 from kueuelib.scheduler.pending.workload_info import assumed_holder
+from kueuelib.scheduler.quota.decay import Value
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot
 from kueuelib.scheduler.reasons import (
@@ -68,6 +69,7 @@ class Engine(Knowledge):
         super().__init__(settings, history)
         self._making_room: dict[ObjectKey, None] = {}
         self._again: dict[str, float] = {}
+        self._usage: Mapping[ObjectKey, Value] = {}
         self._now = 0.0
 
     def observe(self, event: Event, now: float) -> Effects:
@@ -112,11 +114,15 @@ class Engine(Knowledge):
         """Whether `next_cycle` may find a head. A cycle that finds none costs little."""
         self.advance(now)
         self._look_again(now)
+        self._look_at_order()
         return self._queues.has_work(now)
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not."""
-        found = (self._queues.next_deadline(), *self._again.values())
+        found = [self._queues.next_deadline(), *self._again.values()]
+        past = self._state.past_usage
+        if past is not None and self._queues.depend_on_usage:
+            found.append(past.next_sample())
         return min((deadline for deadline in found if deadline is not None), default=None)
 
     def _look_again(self, now: float) -> None:
@@ -124,6 +130,13 @@ class Engine(Knowledge):
         for name in [name for name, at in self._again.items() if at <= now]:
             del self._again[name]
             self._state.wake(name, from_outside=False)
+
+    def _look_at_order(self) -> None:
+        """Lets LocalQueues that come first by now have their turn."""
+        past = self._state.past_usage
+        if past is not None and self._usage is not past.values():
+            self._usage = past.values()
+            self._queues.order_changed()
 
     def reconsider(self) -> None:
         """Lets the heads of all ClusterQueues be tried again, although nothing changed, and with

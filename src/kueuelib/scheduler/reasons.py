@@ -261,19 +261,22 @@ class BehindHead:
     Attributes:
         head: the first workload of the ClusterQueue at that time.
         cluster_queue: the ClusterQueue in which both wait.
+        used_less: the LocalQueue of the head, if it comes first because it used less (KEP-4136).
     """
 
     head: ObjectKey
     cluster_queue: str
+    used_less: ObjectKey | None = None
 
     condition_reason = PENDING_EVALUATION
 
     @property
     def text(self) -> str:
         """The words of the condition message."""
+        why = f"; LocalQueue {self.used_less} used less" if self.used_less else ""
         return (
             f"Not evaluated yet: workload {self.head} was the head of ClusterQueue "
-            f"{self.cluster_queue} when this one came to rest behind it"
+            f"{self.cluster_queue} when this one came to rest behind it{why}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
+    make_check,
     make_cluster_queue,
     make_condition,
     make_flavor,
@@ -121,3 +124,210 @@ def test_priorities_decide_about_victims_where_past_usage_does_not_count(
     cluster.runs("new", "idle", 1, priority=1)
     cluster.submit("urgent", "mine", priority=9)
     assert cluster.rest() == ["-new"]
+
+
+# --- whose turn it is
+
+
+def test_who_used_less_comes_first_whatever_the_priorities_and_ages() -> None:
+    cluster = Cluster(3)
+    cluster.queues("busy", "idle")
+    cluster.runs("old", "busy", 1, ago=2000)
+    cluster.submit("first", "busy", priority=9)
+    cluster.submit("second", "idle", created=50)
+    assert cluster.rest() == ["second", "first"]
+
+
+def test_equal_usage_leaves_it_to_priority_and_age() -> None:
+    cluster = Cluster(3)
+    cluster.queues("a", "b")
+    cluster.submit("young", "a", created=20)
+    cluster.submit("old", "b", created=10)
+    cluster.submit("high", "b", priority=1, created=30)
+    assert cluster.engine.pending("q")[0].key == key("high")
+    assert [info.key.name for info in cluster.engine.pending("q")] == ["high", "old", "young"]
+
+
+def test_every_admission_costs_so_that_turns_alternate() -> None:
+    cluster = Cluster(6)
+    cluster.queues("a", "b")
+    for number in range(4):
+        cluster.submit(f"a{number}", "a", created=number)
+        cluster.submit(f"b{number}", "b", created=100 + number)
+    assert cluster.rest() == ["a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+def test_a_weight_divides_what_was_used() -> None:
+    cluster = Cluster(8)
+    cluster.queues("a", b=3)
+    for number in range(8):
+        cluster.submit(f"a{number}", "a", created=number)
+        cluster.submit(f"b{number}", "b", created=100 + number)
+    found = cluster.rest()
+    assert sum(name.startswith("b") for name in found) == 6
+
+
+def test_weight_0_comes_last() -> None:
+    cluster = Cluster(3)
+    cluster.queues("busy", nothing=0)
+    cluster.runs("old", "busy", 1, ago=2000)
+    cluster.submit("never", "nothing", priority=9)
+    cluster.submit("first", "busy")
+    assert cluster.rest() == ["first", "never"]
+
+
+def test_resources_count_by_their_weights() -> None:
+    rule = UsageRule(600.0, 300.0, {"gpu": Fraction(0)})
+    cluster = Cluster(3, rule)
+    cluster.queues("busy", "idle")
+    cluster.runs("old", "busy", 1, ago=2000)
+    cluster.submit("first", "busy", created=10)
+    cluster.submit("second", "idle", created=50)
+    assert cluster.rest() == ["first", "second"]
+
+
+@pytest.mark.parametrize("rule", [None, UsageRule(0.0)])
+def test_without_past_usage_age_decides(rule: UsageRule | None) -> None:
+    cluster = Cluster(3, rule)
+    cluster.queues("busy", "idle")
+    cluster.runs("old", "busy", 1, ago=2000)
+    cluster.submit("first", "busy", created=10)
+    cluster.submit("second", "idle", created=50)
+    assert cluster.rest() == ["first", "second"]
+
+
+def test_a_new_weight_counts_at_once() -> None:
+    cluster = Cluster(1, queueingStrategy="StrictFIFO")
+    cluster.queues("a", "b")
+    cluster.runs("one", "a", 1, ago=2000)
+    cluster.submit("waits", "b", gpu=1)
+    cluster.submit("too", "a", gpu=1)
+    assert cluster.rest() == []
+    cluster.queues(b=0)
+    assert [info.key.name for info in cluster.engine.pending("q")] == ["too", "waits"]
+
+
+def test_a_workload_that_moves_takes_the_place_of_its_new_local_queue() -> None:
+    cluster = Cluster(2)
+    cluster.queues("busy", "idle")
+    cluster.runs("old", "busy", 2, ago=2000)
+    cluster.submit("moves", "idle", created=1)
+    cluster.submit("stays", "idle", created=2)
+    assert cluster.rest() == []
+    cluster.submit("moves", "busy", created=1)
+    cluster.ends("old")
+    assert cluster.rest() == ["stays", "moves"]
+
+
+def test_a_sample_gives_a_blocked_queue_a_new_head() -> None:
+    """The head waits for room; by and by somebody else used less, and nothing else happens."""
+    cluster = Cluster(3, queueingStrategy="StrictFIFO")
+    cluster.queues("a", "b")
+    cluster.runs("past", "a", 2, ago=2000)
+    cluster.ends("past")
+    cluster.runs("now", "b", 2)
+    cluster.submit("large", "b", gpu=3, created=50)
+    cluster.submit("small", "a", created=60)
+    assert cluster.rest() == []
+    seen = []
+    while not seen:
+        at = cluster.engine.next_deadline()
+        assert at is not None
+        cluster.now = max(cluster.now, at)
+        seen = cluster.rest()
+    assert seen == ["small"]
+    assert START < cluster.now < START + 3600
+    assert cluster.now % 300 == 0
+
+
+def test_a_blocked_head_of_another_kind_is_left_alone_by_samples() -> None:
+    cluster = Cluster(3, queueingStrategy="BestEffortFIFO")
+    cluster.queues("a")
+    cluster.runs("now", "a", 2)
+    cluster.submit("large", "a", gpu=3)
+    assert cluster.rest() == []
+    cluster.now += 60
+    cluster.rest()
+    assert cluster.engine.next_deadline() is None
+
+
+def test_nobody_overtakes_the_one_for_which_others_leave() -> None:
+    """Not even a LocalQueue that used less: else it would be preempted again and again."""
+    cluster = Cluster(1, **LOWER)
+    cluster.queues("idle", "busy")
+    cluster.runs("past", "busy", 1, ago=2000)
+    cluster.ends("past")
+    cluster.runs("victim", "idle", 1, priority=0)
+    cluster.submit("urgent", "busy", priority=9)
+    assert cluster.rest() == ["-victim"]
+    cluster.submit("cheap", "idle", priority=0)
+    cluster.ends("victim")
+    assert cluster.rest() == ["urgent"]
+
+
+def test_who_is_ahead_is_told_in_the_order_of_usage() -> None:
+    cluster = Cluster(1, queueingStrategy="StrictFIFO")
+    cluster.queues("busy", "idle")
+    cluster.runs("past", "busy", 1, ago=2000)
+    cluster.submit("large", "idle", gpu=1, created=50)
+    cluster.submit("old", "busy", created=10, priority=9)
+    cluster.rest()
+    cluster.now += 60
+    cluster.rest()
+    assert cluster.engine.standing(key("old")).where is Where.PENDING
+    assert [info.key.name for info in cluster.engine.pending("q")] == ["large", "old"]
+
+
+def test_a_reservation_costs_until_it_is_lost() -> None:
+    cluster = Cluster(3, checks=["late"])
+    cluster.tell(events.CheckSet(make_check("late")))
+    cluster.queues("a", "b")
+    cluster.submit("one", "a", gpu=2)
+    assert cluster.rest() == ["one"]
+    past = cluster.engine.past_usage
+    assert past is not None
+    penalty = 2 * (1 - 0.5 ** (300 / 600))
+    assert float(past.value(key("a"))) == pytest.approx(penalty)
+    cluster.now += 1000
+    cluster.engine.advance(cluster.now)
+    assert float(past.value(key("a"))) == pytest.approx(penalty)
+    cluster.tell(events.Forgotten(key("one")))
+    assert past.value(key("a")) == 0
+
+
+def test_the_penalty_of_what_was_admitted_decays_with_its_usage() -> None:
+    cluster = Cluster(3)
+    cluster.queues("a")
+    cluster.runs("one", "a", 2)
+    cluster.ends("one")
+    past = cluster.engine.past_usage
+    assert past is not None
+    penalty = 2 * (1 - 0.5 ** (300 / 600))
+    assert float(past.value(key("a"))) == pytest.approx(penalty)
+    cluster.now += 600
+    cluster.engine.advance(cluster.now)
+    assert float(past.value(key("a"))) == pytest.approx(penalty / 2)
+
+
+def test_a_cluster_queue_may_change_its_mind() -> None:
+    cluster = Cluster(3, admissionScope={"admissionMode": "NoAdmissionFairSharing"})
+    cluster.queues("busy", "idle")
+    cluster.runs("past", "busy", 1, ago=2000)
+    cluster.submit("old", "busy", gpu=3, created=10)
+    cluster.submit("new", "idle", gpu=3, created=20)
+    assert [info.key.name for info in cluster.engine.pending("q")] == ["old", "new"]
+    for spec, expected in ((BY_USAGE, ["new", "old"]), ({}, ["old", "new"])):
+        cluster.tell(events.ClusterQueueSet(make_cluster_queue("q", cluster.quotas, **spec)))
+        assert [info.key.name for info in cluster.engine.pending("q")] == expected
+
+
+def test_a_local_queue_that_is_gone_is_forgotten() -> None:
+    cluster = Cluster(3)
+    cluster.queues("a")
+    cluster.runs("one", "a", 2, ago=2000)
+    past = cluster.engine.past_usage
+    assert past is not None
+    assert key("a") in past
+    cluster.tell(events.LocalQueueGone(key("a")))
+    assert key("a") not in past
+    assert past.values() == {}

@@ -18,6 +18,7 @@ from kueuelib.scheduler.facts.state import EffectsBuilder, State
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
+from kueuelib.scheduler.pending.lanes import Lanes
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.ranking import Ranking
@@ -42,6 +43,7 @@ _MUTABLE = frozenset(
         Group,
         Grouping,
         History,
+        Lanes,
         Ledger,
         PastUsage,
         Pending,

@@ -59,7 +59,8 @@ class State:
         self.cache = Cache()
         self.past_usage = None if rule is None else PastUsage(rule, self.cache.tally)
         self.history = history
-        self.queues = Queues(self._admits, self.cache.available)
+        usage = None if self.past_usage is None else self.past_usage.value
+        self.queues = Queues(self._admits, self.cache.available, usage)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.local_queues: dict[ObjectKey, LocalQueue] = {}
         self.local_queue_of: Grouping[ObjectKey, ObjectKey] = Grouping()

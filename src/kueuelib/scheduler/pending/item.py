@@ -12,6 +12,7 @@ from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.reasons import Reason
 
 if TYPE_CHECKING:
+    from kueuelib.scheduler.pending.lanes import Lane
     from kueuelib.scheduler.pending.queue import Group, PendingQueue
 
 
@@ -128,6 +129,11 @@ class Pending:
         else:
             aside = self.group.verdict is not None
         return Place.INADMISSIBLE if aside else Place.HEAP
+
+    @property
+    def lane(self) -> Lane:
+        """Its LocalQueue, where past usage may count (KEP-4136)."""
+        return self.info.local_queue if self.queue.in_lanes else None
 
     @property
     def in_flight(self) -> bool:

@@ -2,25 +2,31 @@
 
 Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a shape
 that was refused is parked and woken as a whole. The heads come out in the same order as if every
-workload were in the heap on its own (spec/scheduling 3.2, 9.3).
+workload were in the heap on its own (spec/scheduling 3.2, 9.3): first the one for which others
+leave, then the LocalQueues by past usage where that counts (KEP-4136), then priority and age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.item import Counts, Pass, Pending, Place
-from kueuelib.scheduler.pending.ranking import Ranking
+from kueuelib.scheduler.pending.lanes import Lane, Lanes
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import Shape
+from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
-GroupKey = tuple[Shape, ObjectKey | None]
-"""A shape, and a workload of it that is parked on its own."""
+Usage = Callable[[ObjectKey], Value]
+"""The past usage of a LocalQueue, now."""
+
+GroupKey = tuple[Shape, ObjectKey | None, Lane]
+"""A shape, a workload of it that is parked on its own, and where age counts a LocalQueue: in each
+group the oldest one must come first."""
 
 
 class Group:
@@ -40,7 +46,7 @@ class Group:
         self.verdict: Verdict | None = None
         self.called = False
         self.untold: dict[ObjectKey, None] = {}
-        self._ranking = Ranking(self._find)
+        self._lanes = Lanes(self._find)
 
     @property
     def has_turn(self) -> bool:
@@ -51,7 +57,7 @@ class Group:
         """Adds a workload."""
         key = item.info.key
         self.members[key] = item
-        self._ranking.push((item.info.order, key))
+        self._lanes.push((item.info.order, key, item.lane))
         if item.reason is None:
             self.untold[key] = None
 
@@ -67,13 +73,23 @@ class Group:
         return untold
 
     def first(self) -> Pending | None:
-        """The workload that comes first, None when the group is empty."""
-        return self._ranking.first()
+        """The workload that comes first by priority and age, None when the group is empty."""
+        return min(self.firsts(), key=lambda item: (item.info.order, item.info.key), default=None)
 
-    def _find(self, entry: tuple[QueueOrder, ObjectKey]) -> Pending | None:
-        order, key = entry
+    def firsts(self) -> list[Pending]:
+        """The first workload of every lane."""
+        return self._lanes.firsts()
+
+    def first_beside(self, item: Pending) -> Pending | None:
+        """The first workload of the lane of one that is or was here, None when there is none."""
+        return self._lanes.first(item.lane)
+
+    def _find(self, entry: tuple[QueueOrder, ObjectKey, Lane]) -> Pending | None:
+        order, key, lane = entry
         item = self.members.get(key)
-        return item if item is not None and item.info.order == order else None
+        if item is None or item.info.order != order or item.lane != lane:
+            return None
+        return item
 
 
 class PendingQueue:
@@ -81,9 +97,11 @@ class PendingQueue:
 
     Args:
         available: what a ClusterQueue could use now of a flavor and resource.
+        usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
         spec: the ClusterQueue.
+        in_lanes: whether LocalQueues are kept apart.
         scope: what happened to it, and to those that influence it.
         active: whether it offers heads.
         items: all workloads that wait here.
@@ -93,7 +111,11 @@ class PendingQueue:
             the queue, so that nothing overtakes it and takes what becomes free.
     """
 
-    def __init__(self, spec: QueueSpec, scope: Scope, available: Available) -> None:
+    def __init__(
+        self, spec: QueueSpec, scope: Scope, available: Available, usage: Usage | None = None
+    ) -> None:
+        self.in_lanes = usage is not None
+        self._usage = usage
         self.spec = spec
         self.scope = scope
         self.active = True
@@ -103,7 +125,7 @@ class PendingQueue:
         self.sticky: ObjectKey | None = None
         self._last_turn: ObjectKey | None = None
         self._available = available
-        self._ranking = Ranking(self._find)
+        self._lanes = Lanes(self._find)
         self._groups: dict[GroupKey, Group] = {}
 
     @property
@@ -137,20 +159,24 @@ class PendingQueue:
         return self._add(item, group)
 
     def _group(self, item: Pending, *, alone: bool = False) -> Group:
-        key = item.info.shape, item.info.key if alone else None
+        lane = item.lane if self._by_age else None
+        key = item.info.shape, item.info.key if alone else None, lane
         return self._groups.setdefault(key, Group(key))
 
     def _is_older(self, item: Pending, other: Pending | None) -> bool:
-        by_age = self.spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
-        return (
-            by_age and other is not None and item.info.order.queued_at < other.info.order.queued_at
-        )
+        if other is None or not self._by_age:
+            return False
+        return item.info.order.queued_at < other.info.order.queued_at
+
+    @property
+    def _by_age(self) -> bool:
+        return self.spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
 
     def _add(self, item: Pending, group: Group) -> Group:
         self._settle(item)
         item.group = group
         group.join(item)
-        self._offer(group)
+        self._offer(group, item)
         return group
 
     def go_alone(self, item: Pending) -> None:
@@ -187,7 +213,7 @@ class PendingQueue:
         assert group is not None
         group.leave(item.info.key)
         if group.members:
-            self._offer(group)
+            self._offer(group, item)
         else:
             del self._groups[group.key]
 
@@ -203,25 +229,53 @@ class PendingQueue:
 
     def _push(self, item: Pending) -> None:
         key = item.info.key
-        self._ranking.push((key != self.sticky, item.info.order, key))
+        self._lanes.push((key != self.sticky, item.info.order, key, item.lane))
 
-    def _offer(self, group: Group) -> None:
-        """Puts the first one of a group into the heap, if the group has a turn to come."""
+    def _offer(self, group: Group, changed: Pending | None = None) -> None:
+        """Puts the first ones of a group into the heap, if the group has a turn to come.
+
+        Args:
+            group: the group.
+            changed: the workload that joined or left, if nothing else changed.
+        """
         if not group.has_turn:
             return
-        for key in (None, self.sticky):
-            item = group.first() if key is None else group.members.get(key)
+        firsts = group.firsts() if changed is None else (group.first_beside(changed),)
+        sticky = None if self.sticky is None else group.members.get(self.sticky)
+        for item in (*firsts, sticky):
             if item is not None:
                 self._push(item)
 
     def first(self) -> Pending | None:
         """The workload whose turn it is, or None."""
-        return self._ranking.first()
+        firsts = self._lanes.firsts()
+        return min(firsts, key=self._turn_of) if len(firsts) > 1 else next(iter(firsts), None)
 
-    def _find(self, entry: tuple[bool, QueueOrder, ObjectKey]) -> Pending | None:
-        waits_its_turn, order, key = entry
+    def _turn_of(self, item: Pending) -> tuple[bool, Value, QueueOrder, ObjectKey]:
+        return item.info.key != self.sticky, *self._place_of(item)
+
+    def _place_of(self, item: Pending) -> tuple[Value, QueueOrder, ObjectKey]:
+        return self._usage_of(item), item.info.order, item.info.key
+
+    def _usage_of(self, item: Pending) -> Value:
+        return UNUSED if self._usage is None else self._usage(item.info.local_queue)
+
+    def used_less(self, one: Pending, other: Pending) -> bool:
+        """Whether the LocalQueue of one workload used less than that of another one."""
+        return self._usage_of(one) < self._usage_of(other)
+
+    @property
+    def has_new_head(self) -> bool:
+        """Whether another workload comes first than the one that had the last turn."""
+        found = self.first()
+        return found is not None and found.info.key != self._last_turn
+
+    def _find(self, entry: tuple[bool, QueueOrder, ObjectKey, Lane]) -> Pending | None:
+        waits_its_turn, order, key, lane = entry
         item = self.items.get(key)
-        if item is None or item.info.order != order or waits_its_turn is (key == self.sticky):
+        if item is None or item.info.order != order or item.lane != lane:
+            return None
+        if waits_its_turn is (key == self.sticky):
             return None
         if item.group is not None:
             return item if item.group.has_turn else None
@@ -256,7 +310,7 @@ class PendingQueue:
         item = self.first() if self.active and self.in_flight is None else None
         if item is None:
             return None, False
-        self._ranking.pop()
+        self._lanes.pop(item.lane)
         group, key = item.group, item.info.key
         is_next, self._last_turn = self._last_turn == key, key
         if group is not None:
@@ -278,7 +332,7 @@ class PendingQueue:
 
     def _any_to_try(self) -> bool:
         """Whether any turn that is to come will not pass; otherwise takes back all of them."""
-        if any(self._is_to_try(item.group) for item in self._ranking):
+        if any(self._is_to_try(item.group) for item in self._lanes):
             return True
         for group in self._groups.values():
             group.called = False
@@ -311,4 +365,4 @@ class PendingQueue:
 
     def in_order(self) -> Iterator[Pending]:
         """All workloads that wait, wherever they are, in the order of the queue."""
-        return iter(sorted(self.items.values(), key=lambda item: (item.info.order, item.info.key)))
+        return iter(sorted(self.items.values(), key=self._place_of))

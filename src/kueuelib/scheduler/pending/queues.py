@@ -27,7 +27,7 @@ from kueuelib.scheduler.pending.item import (
     Requeue,
     is_unfinished,
 )
-from kueuelib.scheduler.pending.queue import Group, PendingQueue
+from kueuelib.scheduler.pending.queue import Group, PendingQueue, Usage
 from kueuelib.scheduler.pending.ranking import Ranking
 from kueuelib.scheduler.pending.scopes import Root, Scopes
 from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_otherwise
@@ -48,12 +48,19 @@ class Queues:
     Args:
         admits: whether a ClusterQueue lets a namespace in.
         available: what a ClusterQueue could use now of a flavor and resource.
+        usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
         scopes: what influences each other, and when it gets a cycle.
     """
 
-    def __init__(self, admits: Callable[[str, str], bool], available: Available) -> None:
+    def __init__(
+        self,
+        admits: Callable[[str, str], bool],
+        available: Available,
+        usage: Usage | None = None,
+    ) -> None:
+        self._usage = usage
         self._admits = admits
         self._available = available
         self._queues: dict[str, PendingQueue] = {}
@@ -76,13 +83,15 @@ class Queues:
         """
         queue, scope = self._queues.get(spec.name), self.scopes.of(root)
         if queue is None:
-            queue = self._queues[spec.name] = PendingQueue(spec, scope, self._available)
+            queue = self._queues[spec.name] = PendingQueue(
+                spec, scope, self._available, self._usage
+            )
         scope.add(queue)
         if active and not queue.active:
             for key in queue.items:
                 self._silence.add(key, now)
         queue.spec, queue.active = spec, active
-        if spec.strict:
+        if not self._keeps_first(queue):
             queue.stick(None)
         self.let_in(spec.name, now=now)
 
@@ -212,7 +221,7 @@ class Queues:
                 scope.unsettle(unsure=True)
         elif why is Requeue.PENDING_PREEMPTION:
             item.promise = promise or item.promise
-            if not queue.spec.strict:
+            if self._keeps_first(queue):
                 queue.stick(key)
             queue.go_alone(item)
         elif scope.moved_since(item.tried):
@@ -240,6 +249,10 @@ class Queues:
         queue.scope.unsettle()
         self._tell(queue.park(item, verdict))
 
+    def _keeps_first(self, queue: PendingQueue) -> bool:
+        """Whether somebody could overtake a head that others leave for."""
+        return not queue.spec.strict or (queue.spec.by_usage and self._usage is not None)
+
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
         item = self._items.get(key)
@@ -247,6 +260,20 @@ class Queues:
             self._enter(item, now)
 
     # --- waking
+
+    def order_changed(self) -> None:
+        """LocalQueues changed places: a new head of a StrictFIFO queue is worth a try."""
+        for queue in self._queues.values():
+            if queue.spec.strict and queue.spec.by_usage and queue.has_new_head:
+                queue.scope.touch()
+
+    @property
+    def depend_on_usage(self) -> bool:
+        """Whether a change of past usage may give a blocked StrictFIFO queue a new head."""
+        return self._usage is not None and any(
+            queue.items and queue.spec.strict and queue.spec.by_usage
+            for queue in self._queues.values()
+        )
 
     def reconsider(self) -> None:
         """Requeues all heads, and the workloads whose search for flavors came round."""
