@@ -66,7 +66,6 @@ def check(found: Configuration, source: str) -> None:
         check_fair_sharing(found.fair_sharing, source)
     if found.admission_fair_sharing:
         check_admission_fair_sharing(found.admission_fair_sharing, source)
-        raise _missing(source, "admissionFairSharing")
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.cluster_queues:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Final
 
 import attrs
 
 from kueuelib.app.decoding import Duration
 from kueuelib.errors import ConfigError
+from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import BOTH_STRATEGIES, FINAL_SHARE, INITIAL_SHARE
 
 _STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), BOTH_STRATEGIES)
@@ -46,6 +48,13 @@ class AdmissionFairSharing:
     usage_half_life_time: Duration = Duration(0)
     usage_sampling_interval: Duration = Duration(300)
     resource_weights: Mapping[str, float] = attrs.field(factory=dict)
+
+    @property
+    def rule(self) -> UsageRule:
+        """The same for the decision engine; weights are taken as they are written."""
+        weights = {name: Fraction(str(each)) for name, each in self.resource_weights.items()}
+        half_life, interval = self.usage_half_life_time, self.usage_sampling_interval
+        return UsageRule(float(half_life), float(interval), weights)
 
 
 def check_fair_sharing(found: FairSharing, source: str) -> None:

@@ -264,9 +264,10 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         ConfigError: the preemption policy cannot be loaded.
     """
     waiting = pods_ready(configuration)
-    sharing = configuration.fair_sharing
+    sharing, by_usage = configuration.fair_sharing, configuration.admission_fair_sharing
     found = Settings(
         fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
+        past_usage=None if by_usage is None else by_usage.rule,
         preemption=load_policy(configuration.preemption, source),
     )
     if waiting is None:

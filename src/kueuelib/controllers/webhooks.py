@@ -17,7 +17,6 @@ from kueuelib.api import kinds
 from kueuelib.api.conversion import convert
 from kueuelib.api.crd import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.kueue import USAGE_BASED_ADMISSION_FAIR_SHARING as BY_USAGE
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.validation import RULES, Rules
 from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
@@ -147,14 +146,9 @@ def _validator(
 def _warnings(obj: Obj) -> Iterator[str]:
     """What the rules allow but hardly anybody means.
 
-    A check for flavors that are not there, a Cohort that is its own parent, settings of admission
-    fair sharing, which this version does not have.
+    A check for flavors that are not there, a Cohort that is its own parent.
     """
     spec = obj.get("spec") or {}
-    if (spec.get("admissionScope") or {}).get("admissionMode") == BY_USAGE:
-        yield f"spec.admissionScope.admissionMode: {BY_USAGE} has no effect in this version"
-    if obj.get("kind") == kinds.LOCAL_QUEUES.kind and spec.get("fairSharing"):
-        yield "spec.fairSharing: the weight of a LocalQueue has no effect in this version"
     name = obj["metadata"].get("name")
     if name and spec.get("parentName") == name:
         yield (

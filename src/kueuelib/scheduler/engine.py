@@ -175,7 +175,9 @@ class Engine(Knowledge):
 
     def _freeze(self, cluster_queues: Iterable[str]) -> Frozen:
         found, past = self._cache.freeze(cluster_queues), self._state.past_usage
-        return found if past is None else attrs.evolve(found, past_usage=past.values())
+        if past is None:
+            return found
+        return Frozen(found.queues, found.trees, found.flavors, found.late_checks, past.values())
 
     def settle(self, plan: Plan, now: float) -> Settled:
         """Charges the admissions of a plan, marks its victims as leaving, and queues its other

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from kueuelib.app.decoding import parse_duration
 from kueuelib.app.wiring import engine_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.http import parse_address
+from kueuelib.scheduler.quota.past_usage import UsageRule
 
 FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", "kind": "Configuration"}
@@ -120,8 +123,8 @@ integrations:
             ["resourceWeights[cpu] is nan"],
         ),
         (
-            {"admissionFairSharing": {"usageHalfLifeTime": "168h", "resourceWeights": {"cpu": 2}}},
-            ["admissionFairSharing is not available"],
+            {"admissionFairSharing": {"usageHalfLife": "168h"}},
+            ["unknown key admissionFairSharing.usageHalfLife", "usageHalfLifeTime"],
         ),
         ({"multiKueue": {"origin": "a"}}, ["multiKueue is not available"]),
         ({"controller": {"groupKindConcurrency": {"Pod": 0}}}, ["[Pod] is 0"]),
@@ -191,6 +194,21 @@ def test_fair_sharing_is_on_where_the_version_says_so() -> None:
     found = parse_new(fairSharing=only, waitForPodsReady={"timeout": "1m", "blockAdmission": True})
     assert strategies(found) == (INITIAL,)
     assert engine_settings(found).block_admission
+
+
+@pytest.mark.parametrize("read", [parse, parse_new])
+def test_past_usage_counts_where_the_block_is(read: Callable[..., Configuration]) -> None:
+    assert engine_settings(read()).past_usage is None
+    found = engine_settings(read(admissionFairSharing={})).past_usage
+    assert found == UsageRule(half_life=0.0, interval=300.0)
+    block = {
+        "usageHalfLifeTime": "168h",
+        "usageSamplingInterval": "30s",
+        "resourceWeights": {"cpu": 2, "memory": 0.1},
+    }
+    weights = {"cpu": Fraction(2), "memory": Fraction(1, 10)}
+    found = engine_settings(read(admissionFairSharing=block)).past_usage
+    assert found == UsageRule(604800.0, 30.0, weights)
 
 
 @pytest.mark.parametrize("head", [{}, {**HEAD, "kind": "Config"}, {**HEAD, "apiVersion": "v1"}])

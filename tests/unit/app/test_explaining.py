@@ -28,6 +28,7 @@ from kueuelib.jobs.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.policy import Protected
+from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import FairSharing, Settings
 
 NOW = 1000.0
@@ -629,6 +630,30 @@ async def test_the_first_line_has_a_subject(capsys: pytest.CaptureFixture[str]) 
     stored = {**wl, "metadata": {**wl["metadata"], "namespace": "ns"}}
     show([await asked("workload/w", stored)])
     assert capsys.readouterr().out.startswith("Workload ns/w, priority 0\n")
+
+
+async def test_local_queues_that_used_less_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    train, rival = job(), workload(job("rival"), "first")
+    rival["spec"]["queueName"] = "other"
+    place = {"metadata": {"namespace": "ns"}, "spec": {"clusterQueue": "cq"}}
+    past = {"consumedResources": {"cpu": "4"}, "lastUpdate": "1970-01-01T00:15:00Z"}
+    sharing = {"weightedShare": 0, "admissionFairSharingStatus": past}
+    *objects, _ = cluster()
+    objects[-1]["spec"]["admissionScope"] = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    objects += [
+        thing("LocalQueue", "lq", status={"fairSharing": sharing}, **place),
+        thing("LocalQueue", "other", **place),
+    ]
+    client = cast("Client", FakeClient(*objects, train, workload(train), rival))
+    settings = Settings(past_usage=UsageRule(half_life=600.0))
+    answer = await ask(client, parse_reference("job/train"), "ns", settings, clock=Ticks())
+    show([answer])
+    told = capsys.readouterr().out
+    assert "place 2 of 2\nAhead of it: ns/first\n" in told
+    assert "Behind LocalQueues that used less: ns/other (0); lq has 4\n" in told
+    data = json.loads(to_json([answer], many=False))
+    assert data["pastUsage"] == 4
+    assert data["usedLess"] == [{"localQueue": "ns/other", "pastUsage": 0}]
 
 
 async def test_the_tree_is_shown_from_below_upwards(capsys: pytest.CaptureFixture[str]) -> None:

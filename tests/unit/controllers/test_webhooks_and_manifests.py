@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kueuelib.api.crd import all_crds, crd
@@ -70,28 +68,6 @@ def test_a_cohort_that_is_its_own_parent_is_warned_about() -> None:
     (warning,) = warnings("a")
     assert 'Cohort "a" is its own parent' in warning
     assert warnings("b") == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "spec", "field"),
-    [
-        (
-            "ClusterQueue",
-            {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}},
-            "spec.admissionScope.admissionMode",
-        ),
-        ("ClusterQueue", {"admissionScope": {"admissionMode": "NoAdmissionFairSharing"}}, ""),
-        ("ClusterQueue", {"fairSharing": {"weight": 2}}, ""),
-        ("LocalQueue", {"clusterQueue": "q", "fairSharing": {"weight": 2}}, "spec.fairSharing"),
-    ],
-)
-def test_settings_without_an_effect_are_warned_about(kind: str, spec: Any, field: str) -> None:
-    obj = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": "n"}}
-    request = parse_request({"uid": "u", "operation": "CREATE", "object": {**obj, "spec": spec}})
-    answer = validating(_validator(RULES[kind]))(request)
-    assert answer["allowed"]
-    found = [text.partition(":")[0] for text in answer.get("warnings", [])]
-    assert found == ([field] if field else [])
 
 
 def test_configurations_keep_the_names_of_upstream_and_both_versions() -> None:

@@ -27,7 +27,7 @@ KEY = ObjectKey("ns", "job")
 TOPOLOGY = "this version has no topology-aware scheduling"
 SLICES = "this version has no elastic jobs by workload slices"
 DEVICES = "this version has no quota for devices of resource claims (DRA)"
-USAGE = "this version has no admission fair sharing between LocalQueues"
+OFF = "fair sharing is off, unless the manager's configuration says otherwise (--config)"
 CLUSTERS = "this version has no dispatch to other clusters (MultiKueue)"
 UNKNOWN = "this version does not know it"
 
@@ -127,7 +127,7 @@ def typed(cls: Any, name: str, spec: Obj, **meta: str) -> Any:
             {"queue": {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}},
             "ClusterQueue q",
             "spec.admissionScope",
-            USAGE,
+            f"admission {OFF}",
         ),
         (
             {"queue": {"concurrentAdmissionPolicy": {"migration": {}}}},
@@ -139,7 +139,7 @@ def typed(cls: Any, name: str, spec: Obj, **meta: str) -> Any:
             {"local": {"fairSharing": {"weight": "2"}}},
             "LocalQueue ns/lq",
             "spec.fairSharing",
-            USAGE,
+            "ClusterQueue q has no admission fair sharing in its spec",
         ),
         ({"cohort": {"newField": 1}}, "Cohort x", "spec.newField", UNKNOWN),
         (
@@ -152,7 +152,7 @@ def typed(cls: Any, name: str, spec: Obj, **meta: str) -> Any:
             {"cohort": {"parentName": "top", "fairSharing": {"weight": "2"}}},
             "Cohort x",
             "spec.fairSharing.weight",
-            "fair sharing is off, unless the manager's configuration says otherwise (--config)",
+            OFF,
         ),
     ],
 )

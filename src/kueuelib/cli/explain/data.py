@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -54,6 +55,11 @@ def _verdict(answer: Answer) -> str:
     return "no workload" if answer.unmanaged is None else "not managed"
 
 
+def _number(usage: float | None) -> float | str | None:
+    """Past usage; JSON has no infinity."""
+    return "infinite" if usage is not None and math.isinf(usage) else usage
+
+
 def _explanation(found: Explanation) -> Obj:
     data: Obj = {
         "workload": str(found.key),
@@ -63,6 +69,10 @@ def _explanation(found: Explanation) -> Obj:
         "position": found.position,
         "ahead": [str(key) for key in found.ahead],
         "behind": found.behind,
+        "pastUsage": _number(found.usage),
+        "usedLess": [
+            {"localQueue": str(key), "pastUsage": _number(usage)} for key, usage in found.used_less
+        ],
         "evaluated": found.outcome.evaluated,
         "reason": None if found.reason is None else reason_data(found.reason),
         "victims": [str(key) for key in found.outcome.victims],

@@ -89,9 +89,23 @@ def _head(answer: Answer) -> Iterator[str]:
         names = ", ".join(str(key) for key in found.ahead[:MOST_NAMES])
         more = len(found.ahead) - MOST_NAMES
         yield f"Ahead of it: {names}" + (f" and {more} more" if more > 0 else "")
+    yield from _past_usage(found)
     yield from _verdict(found)
     if answer.told is not None and not _same(found, answer.told):
         yield f"The manager said: {answer.told.reason}: {answer.told.message}"
+
+
+def _past_usage(found: Explanation) -> Iterator[str]:
+    """Which LocalQueues come first because they used less."""
+    if found.usage is None or not found.used_less:
+        return
+    names = [f"{key} ({usage:.4g})" for key, usage in found.used_less[:MOST_NAMES]]
+    more = len(found.used_less) - MOST_NAMES
+    yield (
+        f"Behind LocalQueues that used less: {', '.join(names)}"
+        + (f" and {more} more" if more > 0 else "")
+        + f"; {found.local_queue} has {found.usage:.4g}"
+    )
 
 
 def _subject(answer: Answer, found: Explanation) -> str:

@@ -32,6 +32,8 @@ class Explanation:
         admission: the quota that it holds, or that it would get in the cycles that are due now.
         ahead: who waits before it in its ClusterQueue, in the order of the queue.
         behind: how many wait after it.
+        usage: the past usage of its LocalQueue; None where it does not count (KEP-4136).
+        used_less: the LocalQueues that come first because they used less, with their numbers.
         reason: why it waits; None when it does not.
         when_first: what would be decided if it were first in its ClusterQueue; only where it was
             not tried, because the queue does not get that far.
@@ -64,6 +66,8 @@ class Explanation:
     checks: tuple[str, ...] = ()
     tree: tuple[TreeRow, ...] = ()
     unhonoured: tuple[Unhonoured, ...] = ()
+    usage: float | None = None
+    used_less: tuple[tuple[ObjectKey, float], ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -89,7 +93,9 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
     Raises:
         KeyError: there is no such workload in the world.
     """
+    world = world.with_usage(now)
     workload = world.workloads[key]
+    local_queue = ObjectKey(workload.namespace, workload.spec.queue_name)
     trials = Trials(world, key, now)
     base = trials.unchanged()
     waits = base.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
@@ -129,6 +135,10 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         checks=deciders_of(world, key, base),
         tree=tree_rows(trials.engine(), home, rows, shares=world.settings.fair_sharing is not None),
         unhonoured=unhonoured_in(world, key),
+        usage=float(world.usage[local_queue]) if waits and local_queue in world.usage else None,
+        used_less=tuple(
+            (each, float(world.usage.get(each, 0))) for each in world.used_less(key) if waits
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 A field or annotation of another version of the API is not known to the classes of
 `kueuelib.api`; whatever is found there is reported, with a word about its meaning where one is
-known. Fields that the classes know and that have no effect are in `_WITHOUT_EFFECT`.
+known. Fields that the classes know may have no effect under the given settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.kueue import NEVER, NO_ADMISSION_FAIR_SHARING, ClusterQueue, LocalQueue
+from kueuelib.api.kueue import NEVER, ClusterQueue
 from kueuelib.api.meta import KubeObject, ObjectKey
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.quotas import ONE
@@ -26,15 +26,9 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 _TOPOLOGY: Final = "topology-aware scheduling"
 _SLICES: Final = "elastic jobs by workload slices"
 _DEVICES: Final = "quota for devices of resource claims (DRA)"
-_USAGE: Final = "admission fair sharing between LocalQueues"
 _MULTI: Final = "dispatch to other clusters (MultiKueue)"
 
-_WITHOUT_EFFECT: Final = {
-    "admissionScope": _USAGE,
-    "fairSharing": _USAGE,
-}
-"""Fields of ClusterQueues and LocalQueues that are stored only, and what they are for."""
-
+_OFF: Final = "is off, unless the manager's configuration says otherwise (--config)"
 _UNKNOWN_FIELDS: Final = {
     "topologyRequest": _TOPOLOGY,
     "topologyName": _TOPOLOGY,
@@ -130,6 +124,7 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
         template = attrs.asdict(pod_set.template.metadata, recurse=False)
         yield from unhonoured_keys(place, template)
     yield from _in_spec(subject, workload)
+    yield from _past_usage(world, key)
     local = world.local_queue_of(workload)
     if local is not None:
         yield from _in_spec(f"LocalQueue {local.key}", local)
@@ -161,17 +156,25 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
 
 def _in_spec(subject: str, found: KubeObject) -> Iterator[Unhonoured]:
     spec: Struct = found.spec  # type: ignore[attr-defined]
-    if isinstance(found, ClusterQueue):
-        scope = found.spec.admission_scope
-        if scope is not None and scope.admission_mode != NO_ADMISSION_FAIR_SHARING:
-            yield Unhonoured(
-                subject, "spec.admissionScope", _meaning(_WITHOUT_EFFECT["admissionScope"])
-            )
-    if isinstance(found, LocalQueue) and found.spec.fair_sharing is not None:
-        yield Unhonoured(subject, "spec.fairSharing", _meaning(_WITHOUT_EFFECT["fairSharing"]))
     for path in _unknown(spec, "spec", of_pods=False):
         known = _UNKNOWN_FIELDS.get(path.rpartition(".")[2])
         yield Unhonoured(subject, path, _meaning(known))
+
+
+def _past_usage(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
+    """What asks for an order by past usage that is not there (KEP-4136)."""
+    workload = world.workloads[key]
+    local, queue = world.local_queue_of(workload), world.cluster_queue_of(workload)
+    asked = queue is not None and queue_spec(queue).by_usage
+    is_off = world.settings.past_usage is None
+    if queue is not None and asked and is_off:
+        meaning = f"admission fair sharing {_OFF}"
+        yield Unhonoured(f"ClusterQueue {queue.name}", "spec.admissionScope", meaning)
+    if local is not None and local.spec.fair_sharing is not None and (is_off or not asked):
+        meaning = f"admission fair sharing {_OFF}"
+        if queue is not None and not asked:
+            meaning = f"ClusterQueue {queue.name} has no admission fair sharing in its spec"
+        yield Unhonoured(f"LocalQueue {local.key}", "spec.fairSharing", meaning)
 
 
 def _unknown(value: Any, path: str, *, of_pods: bool) -> Iterator[str]:
@@ -200,9 +203,7 @@ def _weights(world: World, queue: ClusterQueue) -> Iterator[Unhonoured]:
     places += [Place(COHORT, name) for name in world.cohorts_of(members) if name in world.cohorts]
     weighted = [str(place) for place in places if _has_weight(world, place)]
     if weighted:
-        meaning = (
-            "fair sharing is off, unless the manager's configuration says otherwise (--config)"
-        )
+        meaning = f"fair sharing {_OFF}"
         yield Unhonoured(_list(weighted), "spec.fairSharing.weight", meaning)
 
 

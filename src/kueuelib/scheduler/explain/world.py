@@ -25,7 +25,9 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
+from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 MOST_BEHIND = 20
@@ -47,6 +49,7 @@ class World:
         limit_ranges: LimitRanges by key.
         runtime_classes: RuntimeClasses by name.
         settings: the administrator's choices.
+        usage: past usage by LocalQueue, where it counts (KEP-4136); `with_usage` fills it in.
     """
 
     cluster_queues: Mapping[str, ClusterQueue] = attrs.field(factory=dict)
@@ -59,6 +62,19 @@ class World:
     limit_ranges: Mapping[ObjectKey, LimitRange] = attrs.field(factory=dict)
     runtime_classes: Mapping[str, RuntimeClass] = attrs.field(factory=dict)
     settings: Settings = DEFAULTS
+    usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
+
+    def with_usage(self, now: float) -> World:
+        """The same world with the past usage of its LocalQueues; itself where that never counts.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        if self.settings.past_usage is None:
+            return self
+        holding = {key: found for key, found in self.workloads.items() if holds_quota(found)}
+        past = attrs.evolve(self, workloads=holding).engine(now).past_usage
+        return self if past is None else attrs.evolve(self, usage=past.values())
 
     def with_cluster_queue(self, found: ClusterQueue) -> World:
         """The same world with this ClusterQueue in the place of the one of its name."""
@@ -97,7 +113,7 @@ class World:
 
     def local_queue_of(self, workload: Workload) -> LocalQueue | None:
         """The LocalQueue that a Workload names, None when it does not exist."""
-        return self.local_queues.get(ObjectKey(workload.namespace, workload.spec.queue_name))
+        return self.local_queues.get(_local_queue_key(workload))
 
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
         """The ClusterQueue in which a Workload waits, None when there is none."""
@@ -185,6 +201,7 @@ class World:
 
         Those that wait behind it in a StrictFIFO queue never come first, and are left out. Where
         they may, many of them are left out as well: what they get or preempt hardly ever decides.
+        Where past usage counts, other LocalQueues may come first later, so that all of theirs stay.
         Nothing is left out where the whole cluster counts (`block_admission`).
         """
         workload = self.workloads.get(key)
@@ -203,6 +220,7 @@ class World:
             if (order_of(found, timestamp), each) > mine
             and not holds_quota(found)
             and self.home_of(found) == queue.name
+            and not (self.usage and _local_queue_key(found) != _local_queue_key(workload))
         ]
         if queue.spec.queueing_strategy == kueue.STRICT_FIFO or len(behind) > MOST_BEHIND:
             for each in behind:
@@ -230,14 +248,25 @@ class World:
     def ahead_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
         """The Workloads that wait before one in its ClusterQueue, in the order of the queue."""
         workload = self.workloads[key]
-        home, timestamp = self.home_of(workload), self.settings.queue_timestamp
-        mine = (order_of(workload, timestamp), key)
+        home, mine = self.home_of(workload), self._place_of(workload)
         found = [
-            (order_of(other, timestamp), each)
-            for each, other in self.workloads.items()
+            self._place_of(other)
+            for other in self.workloads.values()
             if self._waits(other) and self.home_of(other) == home
         ]
-        return tuple(each for order, each in sorted(found) if (order, each) < mine)
+        return tuple(place[-1] for place in sorted(found) if place < mine)
+
+    def _place_of(self, workload: Workload) -> tuple[Value, QueueOrder, ObjectKey]:
+        usage = self.usage.get(_local_queue_key(workload), UNUSED)
+        return usage, order_of(workload, self.settings.queue_timestamp), workload.key
+
+    def used_less(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
+        """The LocalQueues with less past usage that have Workloads ahead of one, in their order."""
+        mine = self.usage.get(_local_queue_key(self.workloads[key]), UNUSED)
+        queues = dict.fromkeys(
+            _local_queue_key(self.workloads[each]) for each in self.ahead_of(key)
+        )
+        return tuple(queue for queue in queues if self.usage.get(queue, UNUSED) < mine)
 
     def behind(self, key: ObjectKey) -> int:
         """How many Workloads wait after one in its ClusterQueue."""
@@ -286,6 +315,10 @@ class World:
         for event in self.events():
             found.observe(event, now)
         return found
+
+
+def _local_queue_key(workload: Workload) -> ObjectKey:
+    return ObjectKey(workload.namespace, workload.spec.queue_name)
 
 
 def difference(before: World, after: World) -> Iterator[Event]:

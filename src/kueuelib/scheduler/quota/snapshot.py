@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+import attrs
+
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
