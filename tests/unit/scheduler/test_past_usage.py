@@ -5,10 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import attrs
 import pytest
 
-from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import LocalQueue, Workload
+from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
@@ -304,9 +306,51 @@ def test_the_penalty_of_what_was_admitted_decays_with_its_usage() -> None:
     assert past is not None
     penalty = 2 * (1 - 0.5 ** (300 / 600))
     assert float(past.value(key("a"))) == pytest.approx(penalty)
-    cluster.now += 600
-    cluster.engine.advance(cluster.now)
-    assert float(past.value(key("a"))) == pytest.approx(penalty / 2)
+    for share in (2, 4):
+        cluster.now += 600
+        cluster.engine.advance(cluster.now)
+        assert float(past.value(key("a"))) == pytest.approx(penalty / share)
+
+
+def test_an_admission_costs_once_from_decision_to_confirmation() -> None:
+    cluster = Cluster(3)
+    cluster.queues("a")
+    cluster.submit("one", "a", gpu=2)
+    assert cluster.rest() == ["one"]
+    past = cluster.engine.past_usage
+    assert past is not None
+    decided = past.value(key("a"))
+    assert decided > 0
+    for _ in range(2):
+        cluster.runs("one", "a", 2)
+        assert past.value(key("a")) == decided
+
+
+@pytest.mark.parametrize("stored_at", [START - 600, START - 1200])
+def test_a_restart_counts_what_was_stored_and_what_runs_since(stored_at: float) -> None:
+    """No penalty and no time before the sample counts again."""
+    cluster = Cluster(9)
+    sharing = {
+        "weightedShare": 0,
+        "admissionFairSharingStatus": {
+            "consumedResources": {"gpu": "8"},
+            "lastUpdate": format_time(stored_at),
+        },
+    }
+    stored = attrs.evolve(
+        make_local_queue("a", "q"),
+        status=decode(LocalQueue, {"status": {"fairSharing": sharing}}).status,
+    )
+    cluster.tell(events.LocalQueueSet(stored))
+    cluster.runs("old", "a", 1, ago=START - stored_at + 100)
+    cluster.runs("new", "a", 2, ago=300)
+    past = cluster.engine.past_usage
+    assert past is not None
+    left = 0.5 ** ((START - stored_at) / 600)
+    half = 0.5 ** (300 / 600)
+    old = 8 * left + (1 - left)
+    new = 2 * (1 - half) + 2 * (1 - half) * half
+    assert float(past.value(key("a"))) == pytest.approx(old + new)
 
 
 def test_a_cluster_queue_may_change_its_mind() -> None:
