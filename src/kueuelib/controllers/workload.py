@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, CHECK_RETRY
+from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
 from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
@@ -18,13 +18,11 @@ from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, MapFunction, Result
 from kueuelib.runtime.informer import Informer
-from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.reasons import Reason
 from kueuelib.workload import states
-from kueuelib.workload.checks import may_preempt, named_checks, required_checks
+from kueuelib.workload.around import Judgements, surroundings
+from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.plan import Step, Surroundings, next_step
-from kueuelib.workload.states import Phase
+from kueuelib.workload.plan import Step, next_step
 from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Settled
 
 COMPONENT = "kueue-workload-controller"
-DEFAULT_RETRY_MINUTES = 15
 
 BY_QUEUE = "workloads by queue"
 BY_RESERVATION = "workloads by reserving ClusterQueue"
@@ -40,16 +37,8 @@ BY_CLUSTER_QUEUE = "LocalQueues by ClusterQueue"
 BY_RETRY = "workloads by check that has to be tried again"
 
 
-class Activities(Protocol):
-    """Who knows whether ClusterQueues can admit, and whether reservations still hold."""
-
-    def activity(self, name: str) -> Activity:
-        """The state of the ClusterQueue of that name."""
-        ...
-
-    def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
-        """Why a reservation may not become an admission, None when it still may."""
-        ...
+class Activities(Judgements, Protocol):
+    """What the decision engine knows about ClusterQueues and reservations."""
 
     def make_room(self, key: ObjectKey) -> Settled:
         """Who has to leave for a reservation and was not told yet."""
@@ -65,6 +54,18 @@ class Informers:
     cluster_queues: Informer
     flavors: Informer
     checks: Informer
+
+    def local_queue(self, key: ObjectKey) -> Obj | None:
+        """A LocalQueue."""
+        return self.local_queues.store.get(key)
+
+    def cluster_queue(self, name: str) -> Obj | None:
+        """A ClusterQueue."""
+        return self.cluster_queues.store.get(ObjectKey("", name))
+
+    def check(self, name: str) -> Obj | None:
+        """An AdmissionCheck."""
+        return self.checks.store.get(ObjectKey("", name))
 
     def index(self) -> None:
         """Adds the indexes that the controllers look things up in."""
@@ -116,7 +117,8 @@ class WorkloadReconciler:
         if wl is None:
             return DONE
         now = self._clock.now()
-        step = next_step(wl, self._around(wl), now)
+        around = surroundings(wl, self._informers, self._activities, self._life)
+        step = next_step(wl, around, now)
         if step.make_room:
             self._preempt(self._activities.make_room(key))
         try:
@@ -159,48 +161,6 @@ class WorkloadReconciler:
             workloads.learn(answer)
         elif step.workload is not None:
             await self._writer.store(wl, step.workload)
-
-    def _around(self, wl: Obj) -> Surroundings:
-        queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
-        local_queue = self._informers.local_queues.store.get(queue_key)
-        admission = states.status_of(wl).get("admission") or {}
-        name = admission.get("clusterQueue")
-        if not name and local_queue is not None:
-            name = local_queue["spec"].get("clusterQueue")
-        if not name:
-            return Surroundings(local_queue, life=self._life)
-        cluster_queue = self._informers.cluster_queues.store.get(ObjectKey("", name))
-        return Surroundings(
-            local_queue,
-            cluster_queue,
-            self._activities.activity(name),
-            {check: self._retry_delay(check) for check in states.checks_in(wl, CHECK_RETRY)},
-            self._void(wl, cluster_queue),
-            self._life,
-        )
-
-    def _void(self, wl: Obj, cluster_queue: Obj | None) -> Reason | None:
-        if states.phase_of(wl) is not Phase.RESERVED:
-            return None
-        # A check counts from the reservation on, also before it is listed in the status.
-        checks = required_checks(cluster_queue or {}, states.status_of(wl).get("admission"))
-        early = not may_preempt(wl, checks, self._late_checks(checks))
-        return self._activities.void_reservation(key_of(wl), flavors_only=early)
-
-    def _late_checks(self, required: Collection[str]) -> frozenset[str]:
-        """Those of the checks before which nobody is preempted."""
-        found = set()
-        for name in required:
-            check = self._informers.checks.store.get(ObjectKey("", name)) or {}
-            policy = (check.get("spec") or {}).get("preemptionPolicy")
-            if policy == AFTER_CHECK_PASSED_OR_ON_DEMAND:
-                found.add(name)
-        return frozenset(found)
-
-    def _retry_delay(self, check: str) -> float:
-        found = self._informers.checks.store.get(ObjectKey("", check)) or {}
-        minutes = (found.get("spec") or {}).get("retryDelayMinutes")
-        return 60.0 * (DEFAULT_RETRY_MINUTES if minutes is None else minutes)
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
         name = (states.status_of(new).get("admission") or {}).get("clusterQueue", "")

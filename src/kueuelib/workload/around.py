@@ -1,0 +1,102 @@
+"""What a decision about a Workload depends on, gathered from wherever the objects are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, CHECK_RETRY
+from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.scheduler.quota.activity import Activity
+from kueuelib.scheduler.reasons import Reason
+from kueuelib.workload import states
+from kueuelib.workload.checks import may_preempt, required_checks
+from kueuelib.workload.life import LifeSettings
+from kueuelib.workload.plan import Surroundings
+from kueuelib.workload.states import Phase
+
+DEFAULT_RETRY_MINUTES = 15
+
+
+class Objects(Protocol):
+    """Raw objects by name; None for one that does not exist."""
+
+    def local_queue(self, key: ObjectKey) -> Obj | None:
+        """A LocalQueue."""
+        ...
+
+    def cluster_queue(self, name: str) -> Obj | None:
+        """A ClusterQueue."""
+        ...
+
+    def check(self, name: str) -> Obj | None:
+        """An AdmissionCheck."""
+        ...
+
+
+class Judgements(Protocol):
+    """What only the decision engine knows."""
+
+    def activity(self, name: str) -> Activity:
+        """Whether a ClusterQueue can admit."""
+        ...
+
+    def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
+        """Why a reservation may not become an admission, None when it still may."""
+        ...
+
+
+def surroundings(
+    wl: Obj, objects: Objects, judgements: Judgements, life: LifeSettings
+) -> Surroundings:
+    """The queues and checks of a Workload.
+
+    Args:
+        wl: the raw Workload.
+        objects: the objects around it.
+        judgements: what the engine says about them.
+        life: what the configuration says about time.
+    """
+    queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
+    local_queue = objects.local_queue(queue_key)
+    admission = states.status_of(wl).get("admission") or {}
+    name = admission.get("clusterQueue")
+    if not name and local_queue is not None:
+        name = local_queue["spec"].get("clusterQueue")
+    if not name:
+        return Surroundings(local_queue, life=life)
+    cluster_queue = objects.cluster_queue(name)
+    return Surroundings(
+        local_queue,
+        cluster_queue,
+        judgements.activity(name),
+        {check: _retry_delay(objects.check(check)) for check in states.checks_in(wl, CHECK_RETRY)},
+        _void(wl, cluster_queue, objects, judgements),
+        life,
+    )
+
+
+def _void(
+    wl: Obj, cluster_queue: Obj | None, objects: Objects, judgements: Judgements
+) -> Reason | None:
+    if states.phase_of(wl) is not Phase.RESERVED:
+        return None
+    # A check counts from the reservation on, also before it is listed in the status.
+    required = required_checks(cluster_queue or {}, states.status_of(wl).get("admission"))
+    early = not may_preempt(wl, required, _late(required, objects))
+    return judgements.void_reservation(key_of(wl), flavors_only=early)
+
+
+def _late(required: Collection[str], objects: Objects) -> frozenset[str]:
+    """Those of the checks before which nobody is preempted."""
+    return frozenset(
+        name
+        for name in required
+        if ((objects.check(name) or {}).get("spec") or {}).get("preemptionPolicy")
+        == AFTER_CHECK_PASSED_OR_ON_DEMAND
+    )
+
+
+def _retry_delay(check: Obj | None) -> float:
+    minutes = ((check or {}).get("spec") or {}).get("retryDelayMinutes")
+    return 60.0 * (DEFAULT_RETRY_MINUTES if minutes is None else minutes)
