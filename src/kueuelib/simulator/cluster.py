@@ -1,0 +1,142 @@
+"""The objects around the jobs: queues, flavors, checks, and overlays of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from kueuelib.api import core, kinds, kueue
+from kueuelib.api.codec import decode
+from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of
+from kueuelib.api.names import ACTIVE
+from kueuelib.api.struct import Struct
+from kueuelib.errors import ConfigError, InvalidObject, InvalidSelector
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.quota.queue_spec import queue_spec
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+
+KINDS = {
+    resource.kind: resource
+    for resource in (
+        kinds.CLUSTER_QUEUES,
+        kinds.COHORTS,
+        kinds.LOCAL_QUEUES,
+        kinds.RESOURCE_FLAVORS,
+        kinds.ADMISSION_CHECKS,
+        kinds.NAMESPACES,
+        kinds.LIMIT_RANGES,
+        kinds.RUNTIME_CLASSES,
+    )
+}
+"""What the scheduler reads besides Workloads."""
+
+DEFAULT_NAMESPACE = "default"
+T = TypeVar("T", bound=Struct)
+
+
+def overlaid(objects: Iterable[Obj], policy: Iterable[Obj]) -> tuple[Obj, ...]:
+    """Objects, each replaced by the one of a policy with the same kind, namespace and name.
+
+    Args:
+        objects: raw objects.
+        policy: raw objects; those that replace none are added.
+    """
+    found = {(obj.get("kind"), key_in(obj)): obj for obj in objects}
+    found.update({(obj.get("kind"), key_in(obj)): obj for obj in policy})
+    return tuple(found.values())
+
+
+def key_in(obj: Mapping[str, Any]) -> ObjectKey:
+    """The key of a raw object; one without a namespace that needs one is in `default`."""
+    key = key_of(obj)
+    resource = KINDS.get(obj.get("kind", ""))
+    namespaced = resource.namespaced if resource else obj.get("kind") in ("Job", "Workload")
+    return ObjectKey((key.namespace or DEFAULT_NAMESPACE) if namespaced else "", key.name)
+
+
+@attrs.frozen(eq=False)
+class Cluster:
+    """Everything that stays as it is while jobs come and go.
+
+    Attributes:
+        world: the facts for the engine, without Workloads.
+        cluster_queues: the raw ClusterQueues by name.
+        local_queues: the raw LocalQueues by key.
+        checks: the raw AdmissionChecks by name.
+    """
+
+    world: World
+    cluster_queues: Mapping[str, Obj]
+    local_queues: Mapping[ObjectKey, Obj]
+    checks: Mapping[str, Obj]
+
+
+def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> Cluster:
+    """A cluster of raw objects; kinds that the scheduler does not read are left out.
+
+    Every AdmissionCheck counts as Active: `--check` says when it answers. Namespaces that only
+    LocalQueues name exist, without labels.
+
+    Args:
+        objects: raw objects, in either version of the API.
+        settings: the administrator's choices.
+
+    Raises:
+        ConfigError: an object cannot be read; the first one.
+    """
+    raw: dict[str, list[Obj]] = {kind: [] for kind in KINDS}
+    for obj in objects:
+        if obj.get("kind") in raw:
+            namespace, name = key_in(obj)
+            meta = {**obj["metadata"], "name": name}
+            if namespace:
+                meta["namespace"] = namespace
+            raw[obj["kind"]].append({**obj, "metadata": meta})
+    queues = [_read(obj, kueue.ClusterQueue) for obj in raw["ClusterQueue"]]
+    checks = [_active(_read(obj, kueue.AdmissionCheck)) for obj in raw["AdmissionCheck"]]
+    local_queues = [_read(obj, kueue.LocalQueue) for obj in raw["LocalQueue"]]
+    namespaces: dict[str, Mapping[str, str]] = {each.namespace: {} for each in local_queues}
+    namespaces.update({key_of(obj).name: labels_of(obj) for obj in raw["Namespace"]})
+    limit_ranges = [_read(obj, core.LimitRange) for obj in raw["LimitRange"]]
+    world = World(
+        settings=settings,
+        cluster_queues={each.name: each for each in queues},
+        cohorts={each.name: each for each in (_read(obj, kueue.Cohort) for obj in raw["Cohort"])},
+        local_queues={each.key: each for each in local_queues},
+        flavors={
+            each.name: each
+            for each in (_read(obj, kueue.ResourceFlavor) for obj in raw["ResourceFlavor"])
+        },
+        checks={each.name: each for each in checks},
+        namespaces=namespaces,
+        limit_ranges={each.key: each for each in limit_ranges},
+        runtime_classes={
+            each.name: each
+            for each in (_read(obj, core.RuntimeClass) for obj in raw["RuntimeClass"])
+        },
+    )
+    return Cluster(
+        world,
+        {key_of(obj).name: obj for obj in raw["ClusterQueue"]},
+        {key_of(obj): obj for obj in raw["LocalQueue"]},
+        {key_of(obj).name: obj for obj in raw["AdmissionCheck"]},
+    )
+
+
+def _read(obj: Obj, cls: type[T]) -> T:
+    try:
+        found = decode(cls, obj)
+        if isinstance(found, kueue.ClusterQueue):
+            queue_spec(found)
+    except (InvalidObject, InvalidSelector) as error:
+        subject = f"{obj['kind']} {key_of(obj)}"
+        raise ConfigError(subject, str(error), "correct the object") from error
+    return found
+
+
+def _active(check: kueue.AdmissionCheck) -> kueue.AdmissionCheck:
+    raw = {"conditions": [{"type": ACTIVE, "status": "True", "reason": ACTIVE, "message": ""}]}
+    raw["conditions"][0]["lastTransitionTime"] = "1970-01-01T00:00:00Z"
+    return attrs.evolve(check, status=decode(type(check.status), raw))

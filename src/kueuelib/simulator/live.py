@@ -1,0 +1,152 @@
+"""A job between its arrival and its end: its Workload, and how far it has come."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import attrs
+import orjson
+
+from kueuelib.api.codec import decode
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta, format_time
+from kueuelib.api.workload import WorkloadSpec, WorkloadStatus
+from kueuelib.scheduler.quota.amounts import Amounts
+from kueuelib.simulator.work import Job, PodShape
+
+
+@attrs.define(eq=False)
+class Live:
+    """A job that has arrived and not ended.
+
+    Attributes:
+        job: its line of the trace.
+        raw: its Workload as the API server would have it.
+        workload: the same as a typed value.
+        arrived: when it was submitted.
+        given: whether it came with quota, so that nobody knows how long it waited.
+        turn: how often it was started or stopped; what was planned for an earlier turn is void.
+        started: since when it runs; None: it does not.
+        first_start: when it started first.
+        rate: the part of its pods that run, which is how fast it works.
+        saved: seconds of its run time that need not be repeated.
+        lost: seconds of work that had to be repeated.
+        preemptions: how often it made room for others.
+        stopping: whether it was told to leave and still holds quota.
+        holds: whether it holds quota.
+        asked: the checks that were asked since it got quota.
+        usage: the quota that it holds, or held last.
+        cluster_queue: where it holds quota, or held it last.
+    """
+
+    job: Job
+    raw: Obj
+    workload: Workload
+    arrived: float
+    given: bool = False
+    turn: int = 0
+    started: float | None = None
+    first_start: float | None = None
+    rate: float = 1.0
+    saved: float = 0.0
+    lost: float = 0.0
+    preemptions: int = 0
+    stopping: bool = False
+    holds: bool = False
+    asked: set[str] = attrs.field(factory=set)
+    usage: Amounts = attrs.field(factory=dict)
+    cluster_queue: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Of its Workload."""
+        return self.workload.key
+
+    def set_raw(self, raw: Obj) -> None:
+        """Takes over a new state of the Workload."""
+        status = decode(WorkloadStatus, raw["status"])
+        spec = self.workload.spec
+        if raw["spec"] is not self.raw["spec"]:
+            spec = decode(WorkloadSpec, raw["spec"])
+        self.raw = raw
+        self.workload = Workload(metadata=self.workload.metadata, spec=spec, status=status)
+
+    def start(self, now: float) -> float:
+        """Begins to run; the seconds until it is done."""
+        self.turn += 1
+        self.started = now
+        if self.first_start is None:
+            self.first_start = now
+        self.rate = self._rate()
+        return (self.job.run_seconds - self.saved) / self.rate
+
+    def stop(self, now: float) -> None:
+        """Stops to run before it is done: what was not saved is lost."""
+        self.turn += 1
+        if self.started is None:
+            return
+        worked = (now - self.started) * self.rate
+        every = self.job.checkpoint_seconds
+        kept = 0.0
+        if every:
+            # Work counts from its beginning, so that a later turn saves at the same points.
+            kept = max(0.0, (self.saved + worked) // every * every - self.saved)
+        self.saved += kept
+        self.lost += worked - kept
+        self.started = None
+
+    def _rate(self) -> float:
+        """The smallest part of the pods of a pod set that run."""
+        admission = self.workload.status.admission
+        counts = (
+            {} if admission is None else {a.name: a.count for a in admission.pod_set_assignments}
+        )
+        parts = [
+            found / shape.count
+            for shape in self.job.pod_sets
+            if shape.count and (found := counts.get(shape.name)) is not None
+        ]
+        return min(parts, default=1.0) or 1.0
+
+
+def arriving(job: Job, number: int, now: float) -> Live:
+    """A job as it arrives.
+
+    Args:
+        job: the job.
+        number: its place in the order of arrivals, which decides between equal times.
+        now: the time of its creation.
+
+    Raises:
+        InvalidObject: the job brings a Workload that cannot be read.
+    """
+    meta: Obj = {"name": job.name, "namespace": job.namespace, "uid": f"{number:012d}"}
+    meta |= {"creationTimestamp": format_time(now), "generation": 1}
+    if job.workload:
+        given = orjson.loads(job.workload)
+        raw = {"status": {}, **given, "metadata": {**meta, **given["metadata"]}}
+        return Live(job, raw, decode(Workload, raw), now, saved=job.ran_seconds)
+    raw_spec, spec = _specs(job.pod_sets, job.queue, job.priority, job.limit_seconds)
+    raw = {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind, "metadata": meta}
+    raw |= {"spec": raw_spec, "status": {}}
+    typed = ObjectMeta(
+        name=job.name,
+        namespace=job.namespace,
+        uid=meta["uid"],
+        creation_timestamp=float(int(now)),
+        generation=1,
+    )
+    return Live(job, raw, Workload(typed, spec, WorkloadStatus()), now)
+
+
+@lru_cache(maxsize=4096)
+def _specs(
+    pod_sets: tuple[PodShape, ...], queue: str, priority: int, limit_seconds: int | None
+) -> tuple[Obj, WorkloadSpec]:
+    """The spec of a Workload, raw and typed; jobs that ask for the same share it."""
+    raw: Obj = {"queueName": queue, "priority": priority}
+    raw["podSets"] = [shape.raw() for shape in pod_sets]
+    if limit_seconds is not None:
+        raw["maximumExecutionTimeSeconds"] = limit_seconds
+    return raw, decode(WorkloadSpec, raw)

@@ -1,0 +1,287 @@
+"""The figures of a simulation, per ClusterQueue, LocalQueue, priority and shape of jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.queue_spec import queue_spec
+from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.figures import Level, Spread, jain
+from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.live import Live
+from kueuelib.simulator.work import CPU
+
+SHORTEST = 10.0
+"""Seconds that a run time counts at least in the bounded slowdown."""
+
+GROUPS = ("cluster_queues", "local_queues", "priorities", "shapes")
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+@attrs.define
+class Group:
+    """The jobs that have something in common.
+
+    Attributes:
+        jobs: how many arrived.
+        started: how many of them were started; not those that came with quota.
+        ends: how many ended, by how.
+        wait: seconds from arrival to the first start.
+        slowdown: bounded slowdown of those that ended, but for those that came with quota.
+        preemptions: how often they made room for others.
+        lost: seconds of work that had to be repeated.
+    """
+
+    jobs: int = 0
+    started: int = 0
+    ends: Counter[str] = attrs.field(factory=Counter)
+    wait: Spread = attrs.field(factory=Spread)
+    slowdown: Spread = attrs.field(factory=Spread)
+    preemptions: int = 0
+    lost: float = 0.0
+
+    def figures(self) -> Obj:
+        """As JSON; times in seconds."""
+        wait: Obj = {name: self.wait.quantile(part) for name, part in QUANTILES.items()}
+        wait |= {"max": self.wait.most if self.wait.count else None, "mean": self.wait.mean}
+        slowdown: Obj = {name: self.slowdown.quantile(part) for name, part in QUANTILES.items()}
+        slowdown["mean"] = self.slowdown.mean
+        return {
+            "jobs": self.jobs,
+            "started": self.started,
+            "ended": dict(sorted(self.ends.items())),
+            "wait_seconds": wait,
+            "bounded_slowdown": slowdown,
+            "preemptions": self.preemptions,
+            "work_lost_seconds": self.lost,
+        }
+
+
+@attrs.define
+class QueueLevels:
+    """What a ClusterQueue holds over time.
+
+    Attributes:
+        cohort: the root of its tree, empty when it stands alone.
+        used: by flavor and resource.
+        waiting: jobs without quota.
+        holding: jobs with quota.
+    """
+
+    cohort: str
+    used: dict[FlavorResource, Level]
+    waiting: int = 0
+    holding: int = 0
+
+
+class Meter(Listener):
+    """Measures a simulation.
+
+    Args:
+        cluster: its queues.
+
+    Attributes:
+        queues: the levels by ClusterQueue.
+        changed: the ClusterQueues whose levels changed since somebody cleared it.
+        first: the first arrival; None before it.
+        last: the last end of a job; None before it.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._world = cluster.world
+        self._groups: dict[str, dict[str, Group]] = {name: {} for name in GROUPS}
+        self._hash = hashlib.sha256()
+        self.total = Group()
+        self.queues = {name: self._levels(name) for name in sorted(self._world.cluster_queues)}
+        self.changed: dict[str, None] = {}
+        self.first: float | None = None
+        self.last: float | None = None
+        self._now = 0.0
+
+    def _levels(self, name: str) -> QueueLevels:
+        queue = self._world.cluster_queues[name]
+        limits = queue_spec(queue).limits
+        above = self._world.above(queue.spec.cohort_name)
+        used = {pair: Level(limit.nominal) for pair, limit in limits.items()}
+        return QueueLevels(above[-1] if above else "", used)
+
+    def _of(self, live: Live) -> list[Group]:
+        """The groups of a job."""
+        local = live.workload
+        home = live.cluster_queue or self._world.home_of(local)
+        names = (
+            home or "(none)",
+            f"{live.job.namespace}/{live.job.queue}",
+            str(live.job.priority),
+            live.job.shape,
+        )
+        found = [
+            self._groups[kind].setdefault(name, Group())
+            for kind, name in zip(GROUPS, names, strict=True)
+        ]
+        return [self.total, *found]
+
+    def _queue(self, live: Live) -> QueueLevels | None:
+        name = live.cluster_queue or self._world.home_of(live.workload)
+        self.changed[name] = None
+        return self.queues.get(name)
+
+    def arrived(self, live: Live, now: float) -> None:
+        """Counts it."""
+        if self.first is None:
+            self.first = now
+            for levels in self.queues.values():
+                for level in levels.used.values():
+                    level.since = now
+        for group in self._of(live):
+            group.jobs += 1
+        queue = self._queue(live)
+        if queue is not None:
+            queue.waiting += 1
+
+    def reserved(self, live: Live, admit: Admit | None, now: float) -> None:
+        """Adds what it uses."""
+        if admit is not None:
+            self._decide(now, "admit", live, admit.cluster_queue, *_chosen(admit))
+        self._hold(live, 1, now)
+
+    def _hold(self, live: Live, sign: int, now: float) -> None:
+        queue = self._queue(live)
+        if queue is None:
+            return
+        queue.waiting -= sign
+        queue.holding += sign
+        for pair, amount in live.usage.items():
+            queue.used.setdefault(pair, Level(since=now)).change(sign * amount, now)
+
+    def started(self, live: Live, now: float) -> None:
+        """Takes the wait of a first start."""
+        if live.turn == 1 and not live.given:
+            for group in self._of(live):
+                group.started += 1
+                group.wait.add(now - live.arrived)
+
+    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+        """Counts it."""
+        self._decide(now, "preempt", live, str(preemption.key))
+        for group in self._of(live):
+            group.preemptions += 1
+
+    def released(self, live: Live, now: float) -> None:
+        """Takes away what it used."""
+        self._hold(live, -1, now)
+
+    def ended(self, live: Live, end: str, now: float) -> None:
+        """Takes its slowdown and the work that it lost."""
+        self.last = now
+        slowdown = (now - live.arrived) / max(live.job.run_seconds, SHORTEST)
+        for group in self._of(live):
+            group.ends[end] += 1
+            if not live.given:
+                group.slowdown.add(max(1.0, slowdown))
+            group.lost += live.lost
+        queue = self._queue(live)
+        if queue is not None:
+            queue.waiting -= 1
+
+    def rested(self, now: float, until: float) -> None:
+        """Remembers how far time has come."""
+        del until
+        self._now = now
+
+    def _decide(self, now: float, what: str, live: Live, *how: str) -> None:
+        line = " ".join((f"{now:.3f}", what, str(live.key), *how))
+        self._hash.update(line.encode() + b"\n")
+
+    # --- results
+
+    def figures(self) -> Obj:
+        """Everything that was measured, as JSON; call it once the simulation is over."""
+        for levels in self.queues.values():
+            for level in levels.used.values():
+                level.pass_time(self._now)
+        seconds = self._now - (self.first if self.first is not None else self._now)
+        groups = {
+            kind: {name: group.figures() for name, group in sorted(found.items(), key=_by_name)}
+            for kind, found in self._groups.items()
+        }
+        shares = [
+            share
+            for name, levels in self.queues.items()
+            if name in self._groups["cluster_queues"]
+            and (share := _share(levels, seconds)) is not None
+        ]
+        return {
+            "total": self.total.figures(),
+            "makespan_seconds": None if self.last is None else self.last - (self.first or 0.0),
+            "jain_index": jain(shares),
+            **groups,
+            "use": {
+                name: {str(pair): _use(pair, level, seconds) for pair, level in queue.used.items()}
+                for name, queue in self.queues.items()
+            },
+            "lent": self._lent(seconds),
+            "decisions": self._hash.hexdigest(),
+        }
+
+    def _lent(self, seconds: float) -> Obj:
+        """By cohort: what its ClusterQueues borrowed of each other, on average."""
+        found: Obj = {}
+        for queue in self.queues.values():
+            if queue.cohort and seconds:
+                lent = found.setdefault(queue.cohort, {})
+                for pair, level in queue.used.items():
+                    mean = shown(pair.resource, level.borrowed / seconds)
+                    lent[str(pair)] = lent.get(str(pair), 0.0) + mean
+        return found
+
+
+def _chosen(admit: Admit) -> list[str]:
+    return [
+        f"{found.name}:{found.count}:{sorted(found.flavors.items())}"
+        for found in admit.admission.pod_set_assignments
+    ]
+
+
+def _by_name(item: tuple[str, Group]) -> tuple[float, str]:
+    """Numbers by their value, texts by themselves."""
+    try:
+        return float(item[0]), ""
+    except ValueError:
+        return math.inf, item[0]
+
+
+def _share(levels: QueueLevels, seconds: float) -> float | None:
+    """The largest use of a resource by its nominal quota; None without quota or time."""
+    nominal: Counter[str] = Counter()
+    area: dict[str, float] = {}
+    for pair, level in levels.used.items():
+        nominal[pair.resource] += level.nominal
+        area[pair.resource] = area.get(pair.resource, 0.0) + level.area
+    found = [area[name] / (nominal[name] * seconds) for name in area if nominal[name] and seconds]
+    return max(found, default=None)
+
+
+def _use(pair: FlavorResource, level: Level, seconds: float) -> Obj:
+    mean = level.area / seconds if seconds else 0.0
+    borrowed = level.borrowed / seconds if seconds else 0.0
+    return {
+        "nominal": shown(pair.resource, level.nominal),
+        "mean": shown(pair.resource, mean),
+        "max": shown(pair.resource, level.most),
+        "borrowed": shown(pair.resource, borrowed),
+        "of_nominal": mean / level.nominal if level.nominal else None,
+    }
+
+
+def shown(resource: str, amount: float) -> float:
+    """An amount of the scheduler in the unit that people use: CPUs, not thousandths of them."""
+    return amount / 1000 if resource == CPU else amount

@@ -1,0 +1,150 @@
+"""One run of a trace through one policy, with its files and figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.reasons import condition_reason
+from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.driver import Driver, Timing
+from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.meter import Meter
+from kueuelib.simulator.tables import JobRows, QueueRows
+from kueuelib.simulator.trace import Trace
+from kueuelib.workload.life import LifeSettings
+
+BASELINE = "baseline"
+"""The run without any policy laid over."""
+
+
+@attrs.frozen(eq=False)
+class Policy:
+    """One set of rules to try.
+
+    Attributes:
+        name: of the run and its folder.
+        cluster: the queues and what the administrator chose about decisions.
+        life: what the administrator chose about time.
+    """
+
+    name: str
+    cluster: Cluster
+    life: LifeSettings = attrs.field(factory=LifeSettings)
+
+
+@attrs.frozen
+class Question:
+    """What to explain on the way.
+
+    Attributes:
+        job: the job.
+        at: when, in seconds of the trace.
+    """
+
+    job: ObjectKey
+    at: float
+
+
+@attrs.frozen(eq=False)
+class Played:
+    """What came of a run.
+
+    Attributes:
+        figures: everything that was measured, as JSON.
+        answers: by question, the explanation; None when the job was not there at that time.
+    """
+
+    figures: Obj
+    answers: tuple[tuple[Question, Explanation | None], ...] = ()
+
+
+class _Asker(Listener):
+    """Explains jobs while the world is as it was at the time in question."""
+
+    def __init__(self, questions: Iterable[Question]) -> None:
+        self._open = sorted(questions, key=lambda question: question.at)
+        self.answers: list[tuple[Question, Explanation | None]] = []
+        self.driver: Driver | None = None
+
+    def rested(self, now: float, until: float) -> None:
+        """Answers what is asked about the time before `until`."""
+        while self._open and self._open[0].at < until:
+            question = self._open.pop(0)
+            self.answers.append((question, self._answer(question, now)))
+
+    def _answer(self, question: Question, now: float) -> Explanation | None:
+        assert self.driver is not None, "it is set before the run"
+        world = self.driver.world()
+        if question.at < now or question.job not in world.workloads:
+            return None
+        return explain(world, question.job, question.at)
+
+
+def play(
+    trace: Trace,
+    policy: Policy,
+    folder: Path,
+    *,
+    timing: Timing,
+    sample_seconds: float,
+    questions: Iterable[Question] = (),
+    listeners: Iterable[Listener] = (),
+    stops: Callable[[Callable[[], None]], None] = lambda _: None,
+) -> Played:
+    """Runs a trace once, and writes `jobs.csv` and `queues.csv`.
+
+    Args:
+        trace: the jobs.
+        policy: the rules.
+        folder: where to write; it exists.
+        timing: how long things take besides the jobs.
+        sample_seconds: the interval between the rows of a queue in `queues.csv`.
+        questions: what to explain on the way.
+        listeners: who else hears of everything.
+        stops: gets a function that ends the run with what is known so far.
+
+    Raises:
+        ConfigError: two jobs of one name at the same time.
+        OSError: a file cannot be written.
+    """
+    meter, asker = Meter(policy.cluster), _Asker(questions)
+    with (
+        (folder / "jobs.csv").open("w", newline="") as jobs,
+        (folder / "queues.csv").open("w", newline="") as queues,
+    ):
+        rows = JobRows(jobs)
+        heard = (meter, rows, QueueRows(queues, meter, sample_seconds), asker, *listeners)
+        driver = asker.driver = Driver(policy.cluster, heard, life=policy.life, timing=timing)
+        stops(driver.stop)
+        driver.run(trace, trace.awaited)
+        rows.unfinished(driver.live.values(), driver.now)
+    figures = meter.figures()
+    figures["simulation"] = {
+        "interrupted": driver.interrupted,
+        "events": driver.events,
+        "cycles": driver.cycles,
+        "stalls": driver.stalls,
+        "jobs_without_their_predecessor": driver.orphans,
+        "jobs_not_submitted": trace.count - meter.total.jobs,
+        "unfinished": len(driver.live),
+        "unfinished_because": _why(driver),
+    }
+    return Played(figures, tuple(asker.answers))
+
+
+def _why(driver: Driver) -> Obj:
+    """How many jobs have not ended, by the reason."""
+    found: Counter[str] = Counter()
+    for key, live in driver.live.items():
+        reason = driver.engine.standing(key).reason
+        if live.started is not None:
+            found["Running"] += 1
+        else:
+            found["Unknown" if reason is None else condition_reason(reason)] += 1
+    return dict(sorted(found.items()))

@@ -1,0 +1,1 @@
+"""Formats of traces, one module each: a file in, jobs out."""

@@ -1,0 +1,71 @@
+"""Which reader reads which file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from kueuelib.errors import ConfigError
+from kueuelib.simulator.faults import Faults
+from kueuelib.simulator.readers import csv_table, generator, manifests, swf, synthetic
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.work import Job
+
+
+class Reader(Protocol):
+    """Reads one file."""
+
+    def __call__(self, path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+        """The jobs of a file, in any order."""
+        ...
+
+
+FORMATS: dict[str, Reader] = {
+    "csv": csv_table.read,
+    "generator": generator.read,
+    "swf": swf.read,
+    "synthetic": synthetic.read,
+    "yaml": manifests.read,
+}
+"""By the name that `--format` takes."""
+
+_BY_SUFFIX = {".csv": "csv", ".swf": "swf", ".yaml": "yaml", ".yml": "yaml", ".json": "yaml"}
+
+
+def format_of(path: Path) -> str:
+    """The format that the name of a file says.
+
+    Raises:
+        ConfigError: it says none.
+    """
+    name = path.name.removesuffix(".gz")
+    for ending in ("generator", "synthetic"):
+        if name in (f"{ending}.yaml", f"{ending}.yml"):
+            return ending
+    found = _BY_SUFFIX.get(Path(name).suffix)
+    if found is None:
+        raise ConfigError(
+            str(path),
+            "its name does not say its format",
+            f"add --format with one of {', '.join(FORMATS)}",
+        )
+    return found
+
+
+def reader(name: str, scale: float) -> Reader:
+    """The reader of a format.
+
+    Args:
+        name: one of `FORMATS`.
+        scale: how many times the work of a synthetic load; 1 for everything else.
+
+    Raises:
+        ConfigError: a recorded trace is to be scaled.
+    """
+    if name == "synthetic":
+        return partial(synthetic.read, scale=scale)
+    if scale != 1.0:
+        raise ConfigError("--scale", f"a trace of format {name} is recorded", "leave it out")
+    return FORMATS[name]

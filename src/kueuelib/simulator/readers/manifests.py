@@ -1,0 +1,225 @@
+"""Jobs and Workloads as YAML or JSON manifests, for example of `kueuelib apiserver dump`.
+
+How long they run is in the annotation `kueuelib.dev/run-seconds` of the object or of its pods; when
+they arrive is in `kueuelib.dev/arrival-seconds`, else in `metadata.creationTimestamp`, else 0. A
+Workload is taken as it is, with its quota. If one in the file has quota, the file is a snapshot:
+everything in it arrives at the latest time that its objects tell, and what runs has run since it
+was admitted. A Job whose Workload is in the file is read from that Workload. Every
+other object is taken as part of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import orjson
+import yaml
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.core import PodTemplateSpec
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, key_of, parse_time
+from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
+from kueuelib.jobs.batch_job import BatchJob
+from kueuelib.jobs.priority import PriorityClasses, PriorityClassNotFound, resolve
+from kueuelib.simulator.cluster import key_in
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.source import Source, whole_text
+from kueuelib.simulator.values import instant, not_negative
+from kueuelib.simulator.work import COMPLETED, FAILED, Job, PodShape
+from kueuelib.workload import states
+
+RUN_SECONDS = "kueuelib.dev/run-seconds"
+ARRIVAL_SECONDS = "kueuelib.dev/arrival-seconds"
+CHECKPOINT_SECONDS = "kueuelib.dev/checkpoint-seconds"
+EXIT_CODE = "kueuelib.dev/exit-code"
+CONFIGURATION = "Configuration"
+WORK = ("Job", "Workload")
+
+
+def objects_in(path: Path) -> list[Obj]:
+    """All objects of a file, lists taken apart; a manager's Configuration needs no name.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds something that is not an object.
+    """
+    try:
+        content = whole_text(path)
+        documents = list(yaml.load_all(content, Loader=_Loader))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(where, f"malformed YAML: {problem}", "correct the file") from error
+    found = [obj for content in documents for obj in _flat(content)]
+    for number, obj in enumerate(found, 1):
+        if isinstance(obj, dict) and obj.get("kind") == CONFIGURATION:
+            continue
+        meta = obj.get("metadata") if isinstance(obj, dict) else None
+        if (
+            not isinstance(meta, dict)
+            or not isinstance(meta.get("name"), str)
+            or not isinstance(obj.get("kind"), str)
+        ):
+            raise ConfigError(
+                f"{path}, object {number}",
+                "is not an object with kind and metadata.name",
+                "give Kubernetes manifests",
+            )
+    return found
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: a time is a text."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [entry for entry in entries if entry[0] != "tag:yaml.org,2002:timestamp"]
+        for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _flat(content: Any) -> Iterator[Any]:
+    if isinstance(content, list):
+        yield from content
+    elif isinstance(content, dict) and str(content.get("kind", "")).endswith("List"):
+        yield from content.get("items") or ()
+    elif content is not None:
+        yield content
+
+
+def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+    """The jobs of a file.
+
+    Args:
+        path: the file; its name may end in `.gz`.
+        faults: gets the objects that are left out, by their number in the file.
+        source: gets all other objects.
+
+    Raises:
+        ConfigError: the file cannot be read, or an object with `--strict`.
+    """
+    objects = objects_in(path)
+    classes = PriorityClasses(
+        {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "WorkloadPriorityClass"},
+        {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "PriorityClass"},
+    )
+    jobs = {key_in(obj): obj for obj in objects if obj["kind"] == "Job"}
+    owners = {number: _owner(obj, jobs) for number, obj in enumerate(objects, 1)}
+    known = {key_in(owner) for owner in owners.values() if owner is not None}
+    source.objects += [obj for obj in objects if obj["kind"] not in WORK]
+    found = []
+    for number, obj in enumerate(objects, 1):
+        try:
+            if obj["kind"] == "Workload":
+                job = _of_workload(obj, owners[number], faults)
+            elif obj["kind"] == "Job" and key_in(obj) not in known:
+                job = _of_job(obj, classes)
+            else:
+                continue
+        except BadValue as error:
+            faults.refuse(path, number, error)
+        else:
+            found += [] if job is None else [job]
+    yield from _at_once(found)
+
+
+def _at_once(jobs: list[Job]) -> Iterator[Job]:
+    """Jobs of a snapshot: all arrive when it was taken."""
+    workloads = [orjson.loads(job.workload) if job.workload else {} for job in jobs]
+    if not any(map(states.has_quota, workloads)):
+        yield from jobs
+        return
+    changes = [
+        parse_time(condition["lastTransitionTime"])
+        for workload in workloads
+        for condition in states.status_of(workload).get("conditions") or ()
+    ]
+    taken = max([*changes, *(job.arrival for job in jobs)])
+    for job, workload in zip(jobs, workloads, strict=True):
+        since = states.admitted_since(workload) if states.is_admitted(workload) else taken
+        ran = min(taken - since, job.run_seconds)
+        yield attrs.evolve(job, arrival=taken, ran_seconds=ran)
+
+
+def _owner(obj: Obj, jobs: Mapping[ObjectKey, Obj]) -> Obj | None:
+    """The Job in the same file that a Workload belongs to."""
+    owner = controller_of(obj) if obj["kind"] == "Workload" else None
+    if owner is None or owner.get("kind") != "Job":
+        return None
+    return jobs.get(key_in(obj)._replace(name=owner["name"]))
+
+
+def _of_job(obj: Obj, classes: PriorityClasses) -> Job:
+    try:
+        job = BatchJob(obj)
+        sets = job.pod_sets()
+        for found in sets:
+            decode(PodTemplateSpec, found.template)
+        priority = resolve(job, sets, classes)
+    except (InvalidJob, InvalidObject, PriorityClassNotFound) as error:
+        raise BadValue("", f"Job {key_of(obj)}: {error}") from None
+    shapes = tuple(
+        _shape(found.name, found.count, found.template, found.min_count) for found in sets
+    )
+    return _job(obj, None, job.queue_name, shapes, priority.value)
+
+
+def _of_workload(given: Obj, owner: Obj | None, faults: Faults) -> Job | None:
+    try:
+        found = decode(Workload, given)
+    except InvalidObject as error:
+        raise BadValue("", str(error)) from None
+    obj = encode(found)
+    obj["metadata"]["namespace"] = key_in(given).namespace
+    if states.is_finished(obj):
+        faults.drop("finished Workload")
+        return None
+    if not found.spec.active:
+        faults.drop("inactive Workload")
+        return None
+    shapes = tuple(
+        _shape(raw["name"], raw["count"], raw["template"], raw.get("minCount"))
+        for raw in obj["spec"]["podSets"]
+    )
+    job = _job(obj, owner, found.spec.queue_name, shapes, found.spec.priority or 0)
+    return attrs.evolve(job, workload=orjson.dumps(obj))
+
+
+def _shape(name: str, count: int, template: Mapping[str, Any], fewest: int | None) -> PodShape:
+    requests: dict[str, str] = {}
+    containers = (template.get("spec") or {}).get("containers") or ()
+    for container in containers:
+        asked = (container.get("resources") or {}).get("requests") or {}
+        requests |= {resource: str(amount) for resource, amount in asked.items()}
+    raw = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
+    return PodShape(count, tuple(sorted(requests.items())), name, fewest, raw)
+
+
+def _job(
+    obj: Obj, owner: Obj | None, queue: str, shapes: tuple[PodShape, ...], priority: int
+) -> Job:
+    key = key_in(obj)
+    notes: dict[str, str] = {}
+    for shape in shapes:
+        notes |= annotations_of(orjson.loads(shape.template))
+    notes |= {**annotations_of(owner or {}), **annotations_of(obj)}
+    if RUN_SECONDS not in notes:
+        raise BadValue(
+            "metadata.annotations", f"{obj['kind']} {key} has no annotation {RUN_SECONDS}"
+        )
+    arrival = notes.get(ARRIVAL_SECONDS, obj["metadata"].get("creationTimestamp") or 0)
+    every = notes.get(CHECKPOINT_SECONDS)
+    return Job(
+        name=key.name,
+        arrival=instant(arrival, "arrival"),
+        run_seconds=not_negative(notes[RUN_SECONDS], RUN_SECONDS),
+        pod_sets=shapes,
+        queue=queue,
+        namespace=key.namespace,
+        priority=priority,
+        end=FAILED if notes.get(EXIT_CODE, "0") != "0" else COMPLETED,
+        checkpoint_seconds=not_negative(every, CHECKPOINT_SECONDS) or None if every else None,
+    )

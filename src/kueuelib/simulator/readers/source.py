@@ -1,0 +1,66 @@
+"""What a reader finds beside jobs, and how it gets its lines."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import ConfigError
+
+
+@attrs.define
+class Source:
+    """What a trace says about its cluster.
+
+    Attributes:
+        machines: resource to the amount that its machines have together, where the trace says so.
+        objects: raw objects of the trace that are not jobs: queues, flavors, classes.
+    """
+
+    machines: dict[str, int] = attrs.field(factory=dict)
+    objects: list[Obj] = attrs.field(factory=list)
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers; `.gz` is decompressed.
+
+    Bytes that are not UTF-8 become replacement characters: they are in names and comments.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        with opened(path) as file:
+            for number, line in enumerate(file, 1):
+                yield number, line.decode(errors="replace")
+    except (OSError, EOFError) as error:
+        raise unreadable(path, error) from error
+
+
+def whole_text(path: Path) -> bytes:
+    """The content of a file; `.gz` is decompressed.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        with opened(path) as file:
+            return file.read()
+    except (OSError, EOFError) as error:
+        raise unreadable(path, error) from error
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file for reading, decompressed when its name ends in `.gz`."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def unreadable(path: Path, error: OSError | EOFError) -> ConfigError:
+    """The error of a file that cannot be read."""
+    problem = getattr(error, "strerror", None) or str(error)
+    return ConfigError(str(path), problem, "give a trace that can be read")

@@ -1,0 +1,102 @@
+"""The Standard Workload Format 2.2 of the Parallel Workloads Archive.
+
+18 fields between white space, `-1` where a value is unknown, and header lines that begin with `;`.
+Processors are pods of one CPU each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.source import Source, lines
+from kueuelib.simulator.values import number, whole
+from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, Job, pods
+
+FIELDS = (
+    *("job number", "submit time", "wait time", "run time", "allocated processors"),
+    *("average CPU time", "used memory", "requested processors", "requested time"),
+    *("requested memory", "status", "user", "group", "executable", "queue", "partition"),
+    *("preceding job", "think time"),
+)
+_ENDS = {0: FAILED, 1: COMPLETED, 5: KILLED}
+
+
+def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+    """The jobs of a file.
+
+    Args:
+        path: the file; its name may end in `.gz`.
+        faults: gets the lines that are left out.
+        source: gets the number of processors from the header.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line with `--strict`.
+    """
+    for number_, line in lines(path):
+        text = line.strip()
+        if text.startswith(";"):
+            _note_machines(text, source)
+        elif text:
+            try:
+                job = _job(text.split(), faults)
+            except BadValue as error:
+                faults.refuse(path, number_, error)
+            else:
+                if job is not None:
+                    yield job
+
+
+def _note_machines(text: str, source: Source) -> None:
+    key, _, value = text.lstrip("; \t").partition(":")
+    if key.strip() in ("MaxProcs", "MaxNodes") and value.split():
+        try:
+            found = whole(value.split()[0], key)
+        except BadValue:
+            return
+        if found > 0 and (key.strip() == "MaxProcs" or CPU not in source.machines):
+            source.machines[CPU] = found
+
+
+def _job(values: list[str], faults: Faults) -> Job | None:
+    if len(values) != len(FIELDS):
+        raise BadValue("", f"{len(values)} fields instead of {len(FIELDS)}")
+    field = dict(zip(FIELDS, values, strict=True))
+
+    def known(name: str) -> float | None:
+        found = number(field[name], name)
+        return None if found < 0 else found
+
+    def label(name: str) -> str:
+        found = whole(field[name], name)
+        return "" if found < 0 else str(found)
+
+    name = str(whole(field["job number"], "job number", least=0))
+    arrival = number(field["submit time"], "submit time")
+    if arrival < 0:
+        raise BadValue("submit time", f"{field['submit time']} is negative")
+    run = known("run time")
+    processors = known("requested processors") or known("allocated processors")
+    if run is None:
+        faults.drop("run time unknown")
+        return None
+    if not processors:
+        faults.drop("number of processors unknown")
+        return None
+    status = whole(field["status"], "status")
+    after = whole(field["preceding job"], "preceding job")
+    return Job(
+        name=name,
+        arrival=arrival,
+        run_seconds=run,
+        pod_sets=(pods({CPU: 1}, int(processors)),),
+        queue=label("queue"),
+        end=_ENDS.get(status, COMPLETED),
+        after=str(after) if after > 0 else "",
+        think_seconds=known("think time") or 0.0,
+        requested_seconds=known("requested time"),
+        user=label("user"),
+        group=label("group"),
+        vc=label("partition"),
+    )

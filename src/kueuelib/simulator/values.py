@@ -1,0 +1,122 @@
+"""Fields of a trace: texts into numbers and times, with the reason when they are not."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from kueuelib.api.quantity import Quantity
+from kueuelib.errors import InvalidQuantity
+from kueuelib.simulator.faults import BadValue
+
+_NOT_IN_NAMES = re.compile("[^a-z0-9]+")
+_LONGEST_NAME = 63
+
+
+def number(text: Any, field: str) -> float:
+    """A finite number.
+
+    Raises:
+        BadValue: it is not one.
+    """
+    try:
+        found = float(text)
+    except (TypeError, ValueError):
+        raise BadValue(field, f"{_shown(text)} is not a number") from None
+    if not math.isfinite(found):
+        raise BadValue(field, f"{_shown(text)} is not a finite number")
+    return found
+
+
+def not_negative(text: Any, field: str) -> float:
+    """A finite number from 0 on.
+
+    Raises:
+        BadValue: it is not one.
+    """
+    found = number(text, field)
+    if found < 0:
+        raise BadValue(field, f"{_shown(text)} is negative")
+    return found
+
+
+def whole(text: Any, field: str, *, least: int | None = None) -> int:
+    """A whole number.
+
+    Args:
+        text: the value.
+        field: its name.
+        least: the smallest one that is allowed; None: any.
+
+    Raises:
+        BadValue: it is not one, or too small.
+    """
+    found = number(text, field)
+    if found != int(found):
+        raise BadValue(field, f"{_shown(text)} is not a whole number")
+    if least is not None and found < least:
+        raise BadValue(field, f"{_shown(text)} is less than {least}")
+    return int(found)
+
+
+def exact(text: Any, field: str) -> Fraction:
+    """A finite number from 0 on, exactly as it is written.
+
+    Raises:
+        BadValue: it is not one.
+    """
+    not_negative(text, field)
+    return Fraction(str(text).strip())
+
+
+def instant(text: Any, field: str) -> float:
+    """Seconds: a number, or a date and time; without a zone it is taken as UTC.
+
+    Raises:
+        BadValue: it is neither.
+    """
+    if isinstance(text, int | float):
+        return number(text, field)
+    try:
+        return number(text, field)
+    except BadValue:
+        pass
+    try:
+        found = datetime.fromisoformat(str(text).strip())
+    except ValueError:
+        raise BadValue(field, f"{_shown(text)} is neither a number nor a date and time") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def amount(text: Any, field: str) -> str:
+    """A Kubernetes quantity that is not negative, as text.
+
+    Raises:
+        BadValue: it is not one.
+    """
+    try:
+        found = Quantity.parse(text.strip() if isinstance(text, str) else text)
+    except InvalidQuantity:
+        raise BadValue(field, f"{_shown(text)} is not a Kubernetes quantity") from None
+    if found.nanos < 0:
+        raise BadValue(field, f"{_shown(text)} is negative")
+    return str(found)
+
+
+def named(text: str, empty: str = "") -> str:
+    """A text as a name of a Kubernetes object: lower-case letters, digits and '-'.
+
+    Args:
+        text: any text.
+        empty: the name for a text without letters and digits.
+    """
+    found = _NOT_IN_NAMES.sub("-", text.lower()).strip("-")
+    return found[:_LONGEST_NAME].rstrip("-") or empty
+
+
+def _shown(text: Any) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 40 else f"{shown[:40]}..."

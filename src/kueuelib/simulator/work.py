@@ -1,0 +1,133 @@
+"""A job of a trace as a value: what arrives when, asks for what, and runs how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import attrs
+import orjson
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.words import MAIN_POD_SET
+
+CPU = "cpu"
+MEMORY = "memory"
+GPU = "nvidia.com/gpu"
+GPU_MILLI = "kueuelib.dev/gpu-milli"
+"""Thousandths of a GPU, for traces that share GPUs; extended resources have no fractions."""
+
+COMPLETED = "completed"
+FAILED = "failed"
+KILLED = "killed"
+END_STATES = (COMPLETED, FAILED, KILLED)
+
+
+@attrs.frozen
+class PodShape:
+    """Pods that are alike.
+
+    Attributes:
+        count: how many.
+        requests: what one pod asks for: resource and Kubernetes quantity, sorted.
+        name: of the pod set.
+        min_count: the fewest pods worth starting; None: all of them.
+        template: the raw pod template as JSON, when a manifest gave one; it replaces `requests`
+            for the scheduler.
+    """
+
+    count: int = 1
+    requests: tuple[tuple[str, str], ...] = ()
+    name: str = MAIN_POD_SET
+    min_count: int | None = None
+    template: bytes = b""
+
+    def raw(self) -> Obj:
+        """The pod set as a Workload has it."""
+        found: Obj = {"name": self.name, "count": self.count}
+        if self.min_count is not None:
+            found["minCount"] = self.min_count
+        if self.template:
+            found["template"] = orjson.loads(self.template)
+        else:
+            container = {"name": "c", "image": "-", "resources": {"requests": dict(self.requests)}}
+            found["template"] = {"spec": {"containers": [container]}}
+        return found
+
+
+def pods(
+    requests: Mapping[str, int | Fraction | str], count: int = 1, min_count: int | None = None
+) -> PodShape:
+    """Pods that ask for amounts: whole numbers, fractions rounded up to thousandths, quantities.
+
+    Amounts of 0 are left out.
+    """
+    texts = ((resource, _text(amount)) for resource, amount in requests.items())
+    asked = tuple(sorted((resource, text) for resource, text in texts if text != "0"))
+    return PodShape(count, asked, min_count=min_count)
+
+
+def _text(amount: int | Fraction | str) -> str:
+    if isinstance(amount, str):
+        return amount
+    if amount == int(amount):
+        return str(int(amount))
+    return f"{-(-amount * 1000 // 1)}m"
+
+
+@attrs.frozen
+class Job:
+    """One line of a trace. Times are seconds on the trace's own clock.
+
+    Attributes:
+        name: unique in its namespace.
+        arrival: when it is submitted.
+        run_seconds: how long it runs when all its pods run and nothing stops it.
+        pod_sets: what it asks for.
+        queue: its LocalQueue.
+        namespace: of the job and its LocalQueue.
+        priority: higher goes first.
+        end: how it ends: `completed`, `failed` or `killed`; it runs for `run_seconds` either way.
+        after: the name of the job that has to end before this one is submitted; empty for none.
+        think_seconds: how long after the end of that job this one is submitted at the earliest.
+        checkpoint_seconds: how often it saves its work; None: never, it restarts from scratch.
+        limit_seconds: how long it may be admitted, all turns together; None: as long as it takes.
+        requested_seconds: the run time that its user expected, for the output only.
+        user: who submitted it, for `--queue-by`.
+        group: the group of the user, for `--queue-by`.
+        vc: its virtual cluster, for `--queue-by`.
+        workload: its raw Workload as JSON, which brings its own times and perhaps quota.
+        ran_seconds: how long it has run on arrival, when its Workload is admitted already.
+    """
+
+    name: str
+    arrival: float
+    run_seconds: float
+    pod_sets: tuple[PodShape, ...]
+    queue: str = ""
+    namespace: str = "default"
+    priority: int = 0
+    end: str = COMPLETED
+    after: str = ""
+    think_seconds: float = 0.0
+    checkpoint_seconds: float | None = None
+    limit_seconds: int | None = None
+    requested_seconds: float | None = None
+    user: str = ""
+    group: str = ""
+    vc: str = ""
+    workload: bytes = b""
+    ran_seconds: float = 0.0
+
+    @property
+    def shape(self) -> str:
+        """What it asks for as a text: jobs with the same text are counted together."""
+        return shape_of(self.pod_sets)
+
+
+def shape_of(pod_sets: Iterable[PodShape]) -> str:
+    """For example `4x(cpu=2,memory=1Gi)`."""
+    return "+".join(
+        f"{found.count}x({','.join(f'{name}={text}' for name, text in found.requests)})"
+        for found in pod_sets
+    )
