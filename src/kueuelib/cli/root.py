@@ -13,6 +13,7 @@ from kueuelib import __version__
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
+_FORMAT = click.Choice(["csv", "generator", "swf", "synthetic", "yaml"])
 
 
 def _kubeconfig(command: F) -> F:
@@ -236,6 +237,107 @@ def explain(
     from kueuelib.cli.explain.command import run
 
     return run(reference, filename, kubeconfig, config, namespace, output, server_timeout)
+
+
+@app.command()
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
+@click.option("--format", help="Of all traces; default: what their names say.", type=_FORMAT)
+@click.option(
+    "--cluster", type=FILE, help="Objects around the jobs; default: a cluster made for the trace."
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=FILE,
+    multiple=True,
+    help="Objects to lay over the cluster, for a run of its own; may be given several times.",
+)
+@click.option("--config", type=FILE, help="The manager's configuration.")
+@click.option("--output", type=FILE, required=True, help="The folder for the results.")
+@click.option(
+    "--queue-by",
+    type=click.Choice(["user", "vc", "group", "queue"]),
+    help="Which field of a trace becomes the LocalQueue of a job.",
+)
+@click.option("--strict", is_flag=True, help="Refuse a trace with a bad line.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How many times the jobs of a synthetic load.",
+)
+@click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="NAME=SECONDS",
+    help="How long an AdmissionCheck takes; may be given several times.  [default: 0]",
+)
+@click.option(
+    "--stop-seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="From the eviction of a running job until its quota is free.",
+)
+@click.option(
+    "--ready-seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="From admission until all pods are ready, where the configuration waits for them.",
+)
+@click.option(
+    "--sample-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="At most one row per ClusterQueue in this time in queues.csv.",
+)
+@click.option(
+    "--explain",
+    "explained",
+    multiple=True,
+    metavar="JOB@TIME",
+    help="Why a job waits at a time of the trace; may be given several times.",
+)
+def simulate(
+    traces: tuple[Path, ...],
+    format: str | None,
+    cluster: Path | None,
+    policies: tuple[Path, ...],
+    config: Path | None,
+    output: Path,
+    queue_by: str | None,
+    strict: bool,
+    scale: float,
+    checks: tuple[str, ...],
+    stop_seconds: float,
+    ready_seconds: float,
+    sample_seconds: float,
+    explained: tuple[str, ...],
+) -> int:
+    """Run a trace of jobs through the scheduler in virtual time, under any number of policies."""
+    from kueuelib.cli.simulate.command import Options, run
+
+    options = Options(
+        traces=traces,
+        format=format,
+        cluster=cluster,
+        policies=policies,
+        config=config,
+        output=output,
+        queue_by=queue_by,
+        strict=strict,
+        scale=scale,
+        checks=checks,
+        stop_seconds=stop_seconds,
+        ready_seconds=ready_seconds,
+        sample_seconds=sample_seconds,
+        explain=explained,
+    )
+    return run(options)
 
 
 @app.command()

@@ -1,0 +1,205 @@
+"""`kueuelib simulate`: the command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import attrs
+import orjson
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.cli.simulate.policies import policies
+from kueuelib.cli.simulate.progress import Progress
+from kueuelib.cli.simulate.text import show, show_answers
+from kueuelib.errors import ConfigError
+from kueuelib.simulator.driver import Timing
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.play import Played, Policy, Question, play
+from kueuelib.simulator.readers.formats import format_of, reader
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.trace import Trace
+from kueuelib.simulator.values import instant, named, not_negative
+from kueuelib.simulator.work import Job
+
+FORMAT = 1
+"""The version of `result.json`."""
+
+
+@attrs.frozen
+class Options:
+    """What was asked for on the command line.
+
+    Attributes:
+        traces: the files of jobs.
+        format: of all of them; None: what their names say.
+        cluster: a file of objects; None: those of the trace, else a default cluster.
+        policies: files that are laid over the cluster, each for a run of its own.
+        config: the manager's configuration; None: its defaults.
+        output: the folder for the results.
+        queue_by: what decides about the queue of a job; None: what the trace says.
+        strict: whether a bad line is an error.
+        scale: how many times the work of a synthetic load.
+        checks: `NAME=SECONDS` per AdmissionCheck.
+        stop_seconds: from an eviction until the quota is free.
+        ready_seconds: from admission until pods are ready.
+        sample_seconds: the interval of `queues.csv`.
+        explain: `JOB@TIME`.
+    """
+
+    traces: Sequence[Path]
+    format: str | None
+    cluster: Path | None
+    policies: Sequence[Path]
+    config: Path | None
+    output: Path
+    queue_by: str | None
+    strict: bool
+    scale: float
+    checks: Sequence[str]
+    stop_seconds: float
+    ready_seconds: float
+    sample_seconds: float
+    explain: Sequence[str]
+
+
+def run(options: Options) -> int:
+    """Simulates, writes the files and prints the tables.
+
+    Returns:
+        0, or 130 when it was interrupted; the results so far are written then, too.
+
+    Raises:
+        ConfigError: what was given cannot work.
+    """
+    faults, source = Faults(strict=options.strict), Source()
+    timing = Timing(options.stop_seconds, options.ready_seconds, _checks(options.checks))
+    questions = tuple(map(_question, options.explain))
+    with Trace(_jobs(options, faults, source)) as trace:
+        if not trace.count:
+            raise ConfigError(_names(options), f"no job in it{_why(faults)}", "give another trace")
+        runs: dict[str, Obj] = {}
+        chosen = policies(options.cluster, options.policies, options.config, source, trace)
+        for policy in chosen:
+            played = _play(trace, policy, options, timing, questions)
+            runs[policy.name] = played.figures
+            show_answers(policy.name if len(chosen) > 1 else "", played.answers)
+            if played.figures["simulation"]["interrupted"]:
+                break
+        result = {"format": FORMAT, "trace": _about(options, trace, faults), "runs": runs}
+    target = options.output / "result.json"
+    target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    show(result, options.output)
+    interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
+    return 130 if interrupted else 0
+
+
+def _jobs(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
+    readers = [
+        (path, reader(options.format or format_of(path), options.scale)) for path in options.traces
+    ]
+    found = chain.from_iterable(read(path, faults, source) for path, read in readers)
+    by = options.queue_by
+    if by is None:
+        yield from (job if job.queue else attrs.evolve(job, queue="default") for job in found)
+    else:
+        for job in found:
+            yield attrs.evolve(job, queue=named(getattr(job, by), "default"))
+
+
+def _play(
+    trace: Trace,
+    policy: Policy,
+    options: Options,
+    timing: Timing,
+    questions: Sequence[Question],
+) -> Played:
+    folder = options.output / policy.name
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with Progress(policy.name, trace) as progress:
+            began = time.perf_counter()
+            played = play(
+                trace,
+                policy,
+                folder,
+                timing=timing,
+                sample_seconds=options.sample_seconds,
+                questions=questions,
+                listeners=[progress],
+                stops=_on_interrupt,
+            )
+            seconds = time.perf_counter() - began
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(folder), problem, "give a folder that can be written") from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+    simulation = played.figures["simulation"]
+    speed = {"seconds": seconds, "events_per_second": simulation["events"] / max(seconds, 1e-9)}
+    simulation["speed"] = speed
+    return played
+
+
+def _on_interrupt(stop: Callable[[], None]) -> None:
+    """The first Ctrl-C ends the simulation with what is known; the second one everything."""
+
+    def interrupted(number: int, frame: object) -> None:
+        del number, frame
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.stderr.write("\ninterrupted; writing the results so far\n")
+        stop()
+
+    signal.signal(signal.SIGINT, interrupted)
+
+
+def _about(options: Options, trace: Trace, faults: Faults) -> Obj:
+    return {
+        "files": [str(path) for path in options.traces],
+        "jobs": trace.count,
+        "first_arrival": trace.first,
+        "last_arrival": trace.last,
+        "bad_lines": faults.bad,
+        "bad_lines_shown": [str(line) for line in faults.shown],
+        "dropped": dict(sorted(faults.dropped.items())),
+    }
+
+
+def _names(options: Options) -> str:
+    return ", ".join(map(str, options.traces))
+
+
+def _why(faults: Faults) -> str:
+    if faults.shown:
+        return f" that can be read ({faults.shown[0]})"
+    return f" that ran ({next(iter(faults.dropped))})" if faults.dropped else ""
+
+
+def _checks(given: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, equals, seconds = text.partition("=")
+        try:
+            found[name] = not_negative(seconds, "seconds")
+        except BadValue as error:
+            raise ConfigError(f"--check {text}", error.reason, "write NAME=SECONDS") from error
+        if not name or not equals:
+            raise ConfigError(f"--check {text}", "names no check", "write NAME=SECONDS")
+    return found
+
+
+def _question(text: str) -> Question:
+    job, at, when = text.rpartition("@")
+    namespace, _, name = job.rpartition("/")
+    fix = "write [NAMESPACE/]JOB@TIME"
+    if not at or not name:
+        raise ConfigError(f"--explain {text}", "does not name a job and a time", fix)
+    try:
+        return Question(ObjectKey(namespace or "default", name), instant(when, "time"))
+    except BadValue as error:
+        raise ConfigError(f"--explain {text}", error.reason, fix) from error

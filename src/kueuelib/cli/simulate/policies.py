@@ -1,0 +1,75 @@
+"""The runs that were asked for: the cluster as it is, and with each policy laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kueuelib.api.meta import Obj
+from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
+from kueuelib.app.wiring import engine_settings, life_settings
+from kueuelib.errors import ConfigError
+from kueuelib.simulator.cluster import KINDS, cluster_of, overlaid
+from kueuelib.simulator.default_cluster import default_cluster
+from kueuelib.simulator.play import BASELINE, Policy
+from kueuelib.simulator.readers.manifests import CONFIGURATION, WORK, objects_in
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.trace import Trace
+
+
+def policies(
+    cluster: Path | None,
+    overlays: Sequence[Path],
+    config: Path | None,
+    source: Source,
+    trace: Trace,
+) -> tuple[Policy, ...]:
+    """The runs, the one without a policy first.
+
+    Args:
+        cluster: a file of objects; None: those of the trace, else a default cluster.
+        overlays: files of policies.
+        config: the manager's configuration; None: its defaults.
+        source: what the trace says about its cluster.
+        trace: the jobs.
+
+    Raises:
+        ConfigError: a file cannot be read, or an object in it is wrong.
+    """
+    objects, configuration = source.objects, load_configuration(config)
+    if cluster is not None:
+        objects, configuration = _read(cluster, configuration)
+        objects = [obj for obj in objects if obj["kind"] not in WORK]
+    if not any(obj.get("kind") == "ClusterQueue" for obj in objects):
+        if cluster is not None:
+            raise ConfigError(str(cluster), "has no ClusterQueue", "give a file with queues")
+        objects = [*objects, *default_cluster(trace, source.machines)]
+    found = [_policy(BASELINE, objects, configuration)]
+    for path in overlays:
+        name = path.name.split(".")[0]
+        if name in {policy.name for policy in found}:
+            raise ConfigError(str(path), f"another run is called {name}", "rename the file")
+        overlay, chosen = _read(path, configuration)
+        for obj in overlay:
+            if obj["kind"] not in KINDS:
+                raise ConfigError(
+                    f"{path}: {obj['kind']} {obj['metadata']['name']}",
+                    "cannot be laid over",
+                    f"give {', '.join(KINDS)} or {CONFIGURATION}",
+                )
+        found.append(_policy(name, overlaid(objects, overlay), chosen))
+    return tuple(found)
+
+
+def _read(path: Path, configuration: Configuration) -> tuple[list[Obj], Configuration]:
+    """The objects of a file, and the Configuration in it, else the one that is given."""
+    objects = objects_in(path)
+    for obj in objects:
+        if obj["kind"] == CONFIGURATION:
+            configuration = parse_configuration(obj, str(path))
+    return [obj for obj in objects if obj["kind"] != CONFIGURATION], configuration
+
+
+def _policy(name: str, objects: Sequence[Obj], configuration: Configuration) -> Policy:
+    cluster = cluster_of(objects, engine_settings(configuration))
+    return Policy(name, cluster, life_settings(configuration))

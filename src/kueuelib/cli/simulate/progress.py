@@ -1,0 +1,64 @@
+"""How far a simulation is, on standard error where that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import timedelta
+from typing import Self
+
+from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.live import Live
+from kueuelib.simulator.trace import Trace
+
+PAUSE = 0.5
+"""Seconds between two lines."""
+
+
+class Progress(Listener):
+    """Shows virtual time, jobs and the estimated rest; a context manager.
+
+    Args:
+        name: of the run.
+        trace: what is simulated.
+    """
+
+    def __init__(self, name: str, trace: Trace) -> None:
+        self._name = name
+        self._trace = trace
+        self._shows = sys.stderr.isatty()
+        self._began = self._next = time.monotonic()
+        self._arrived = self._ended = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shows:
+            sys.stderr.write("\r\x1b[K")
+
+    def arrived(self, live: Live, now: float) -> None:
+        """Counts it."""
+        del live, now
+        self._arrived += 1
+
+    def ended(self, live: Live, end: str, now: float) -> None:
+        """Counts it."""
+        del live, end, now
+        self._ended += 1
+
+    def rested(self, now: float, until: float) -> None:
+        """Shows a line from time to time."""
+        del until
+        if not self._shows or time.monotonic() < self._next:
+            return
+        seconds = time.monotonic() - self._began
+        self._next = time.monotonic() + PAUSE
+        total, done = 2 * self._trace.count, self._arrived + self._ended
+        left = timedelta(seconds=round(seconds * (total - done) / done)) if done else "?"
+        passed = timedelta(seconds=round(now - (self._trace.first or 0.0)))
+        sys.stderr.write(
+            f"\r\x1b[K{self._name}: {passed} simulated, {self._arrived:,} of "
+            f"{self._trace.count:,} jobs arrived, {self._ended:,} ended, about {left} left"
+        )
+        sys.stderr.flush()
