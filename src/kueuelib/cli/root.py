@@ -13,7 +13,9 @@ from kueuelib import __version__
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
-_FORMAT = click.Choice(["csv", "generator", "swf", "synthetic", "yaml"])
+_FORMAT = click.Choice(
+    ["csv", "generator", "helios", "openb", "pai", "philly", "swf", "synthetic", "yaml"]
+)
 
 
 def _kubeconfig(command: F) -> F:

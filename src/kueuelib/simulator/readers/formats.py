@@ -9,7 +9,17 @@ from typing import Protocol
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import Faults
-from kueuelib.simulator.readers import csv_table, generator, manifests, swf, synthetic
+from kueuelib.simulator.readers import (
+    csv_table,
+    generator,
+    helios,
+    manifests,
+    openb,
+    pai,
+    philly,
+    swf,
+    synthetic,
+)
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.work import Job
 
@@ -25,6 +35,10 @@ class Reader(Protocol):
 FORMATS: dict[str, Reader] = {
     "csv": csv_table.read,
     "generator": generator.read,
+    "helios": helios.read,
+    "openb": openb.read,
+    "pai": pai.read,
+    "philly": philly.read,
     "swf": swf.read,
     "synthetic": synthetic.read,
     "yaml": manifests.read,
@@ -40,6 +54,8 @@ def format_of(path: Path) -> str:
     Raises:
         ConfigError: it says none.
     """
+    if path.is_dir():
+        return "pai"
     name = path.name.removesuffix(".gz")
     for ending in ("generator", "synthetic"):
         if name in (f"{ending}.yaml", f"{ending}.yml"):

@@ -1,0 +1,71 @@
+"""The traces of Helios and Acme: one CSV row per job of a Slurm cluster with GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.tabled import Row, rows
+from kueuelib.simulator.values import exact, instant, not_negative, whole
+from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU, KILLED, Job, PodShape, pods
+
+NEEDED = ("job_id", "user", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "duration")
+_ENDS = {"COMPLETED": COMPLETED, "CANCELLED": KILLED, "TIMEOUT": KILLED}
+
+
+def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+    """The jobs of a file.
+
+    Args:
+        path: the file; its name may end in `.gz`.
+        faults: gets the lines that are left out.
+        source: stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be read, or a bad line with `--strict`.
+    """
+    del source
+    for line, row in rows(path, NEEDED):
+        try:
+            job = _job(row, faults)
+        except BadValue as error:
+            faults.refuse(path, line, error)
+        else:
+            if job is not None:
+                yield job
+
+
+def _job(row: Row | BadValue, faults: Faults) -> Job | None:
+    if isinstance(row, BadValue):
+        raise row
+    if not row["duration"]:
+        faults.drop("run time unknown")
+        return None
+    nodes = max(1, whole(row["node_num"] or 1, "node_num", least=0))
+    shape = _shape(
+        nodes,
+        whole(row["gpu_num"] or 0, "gpu_num", least=0),
+        exact(row["cpu_num"] or 0, "cpu_num"),
+    )
+    if not shape.requests:
+        faults.drop("neither GPUs nor CPUs")
+        return None
+    return Job(
+        name=row["job_id"],
+        arrival=instant(row["submit_time"], "submit_time"),
+        run_seconds=not_negative(row["duration"], "duration"),
+        pod_sets=(shape,),
+        queue=row.get("queue") or row.get("vc", ""),
+        end=_ENDS.get(row["state"], FAILED),
+        user=row["user"],
+        vc=row.get("vc", ""),
+    )
+
+
+def _shape(nodes: int, gpus: int, cpus: Fraction) -> PodShape:
+    """One pod per node when the GPUs can be split evenly, else one pod."""
+    count = nodes if gpus % nodes == 0 else 1
+    return pods({GPU: gpus // count, CPU: cpus / count}, count)

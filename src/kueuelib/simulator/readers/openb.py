@@ -1,0 +1,74 @@
+"""The pods of openb, Alibaba's trace of 2023 about sharing GPUs: one CSV row per pod.
+
+GPUs are counted in thousandths, as pods may share one. Which model a pod wants is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.tabled import Row, rows
+from kueuelib.simulator.values import not_negative, whole
+from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU_MILLI, KILLED, MEMORY, Job, pods
+
+NEEDED = (
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "qos", "pod_phase"),
+    *("creation_time", "deletion_time", "scheduled_time"),
+)
+_ENDS = {"Succeeded": COMPLETED, "Failed": FAILED}
+
+
+def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+    """The pods of a file, each as a job.
+
+    Args:
+        path: the file; its name may end in `.gz`.
+        faults: gets the lines that are left out.
+        source: stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be read, or a bad line with `--strict`.
+    """
+    del source
+    for line, row in rows(path, NEEDED):
+        try:
+            job = _job(row, faults)
+        except BadValue as error:
+            faults.refuse(path, line, error)
+        else:
+            if job is not None:
+                yield job
+
+
+def _job(row: Row | BadValue, faults: Faults) -> Job | None:
+    if isinstance(row, BadValue):
+        raise row
+    if not row["deletion_time"]:
+        faults.drop("run time unknown")
+        return None
+    created = not_negative(row["creation_time"], "creation_time")
+    start = not_negative(row["scheduled_time"] or created, "scheduled_time")
+    end = not_negative(row["deletion_time"], "deletion_time")
+    if end < start:
+        raise BadValue("deletion_time", f"{end:g} is before scheduled_time {start:g}")
+    gpus = whole(row["num_gpu"] or 0, "num_gpu", least=0)
+    shape = pods(
+        {
+            CPU: Fraction(whole(row["cpu_milli"], "cpu_milli", least=0), 1000),
+            MEMORY: f"{whole(row['memory_mib'], 'memory_mib', least=0)}Mi",
+            GPU_MILLI: gpus * whole(row["gpu_milli"] or 0, "gpu_milli", least=0),
+        }
+    )
+    return Job(
+        name=row["name"],
+        arrival=created,
+        run_seconds=end - start,
+        pod_sets=(shape,),
+        queue=row["qos"],
+        end=_ENDS.get(row["pod_phase"], KILLED),
+        group=row["qos"],
+    )

@@ -1,0 +1,129 @@
+"""Alibaba PAI 2020: a folder with the tables of jobs and tasks, and `.header` files beside them.
+
+A task is a pod set; a job runs for as long as its longest task did. A plan of 600 is 6 CPUs, a plan
+of 50 is half a GPU; GPUs are counted in thousandths. The table of instances is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import attrs
+
+from kueuelib.errors import ConfigError
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.source import Source, lines
+from kueuelib.simulator.readers.tabled import Row, rows
+from kueuelib.simulator.values import exact, named, number, whole
+from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU_MILLI, MEMORY, Job, PodShape, pods
+
+JOBS, TASKS = "pai_job_table", "pai_task_table"
+_JOB = ("job_name", "user", "status", "start_time")
+_TASK = (
+    *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),
+    *("plan_cpu", "plan_mem", "plan_gpu"),
+)
+
+
+@attrs.frozen
+class _Task:
+    shape: PodShape
+    seconds: float
+    gpu_type: str
+
+
+def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+    """The jobs of a folder.
+
+    Args:
+        path: the folder.
+        faults: gets the lines that are left out.
+        source: stays as it is.
+
+    Raises:
+        ConfigError: a table cannot be read, or a bad line with `--strict`.
+    """
+    del source
+    tasks: dict[str, list[_Task]] = {}
+    for file, line, row in _table(path, TASKS, _TASK):
+        try:
+            task = _task(row, faults)
+        except BadValue as error:
+            faults.refuse(file, line, error)
+        else:
+            if task is not None and not isinstance(row, BadValue):
+                tasks.setdefault(row["job_name"], []).append(task)
+    for file, line, row in _table(path, JOBS, _JOB):
+        try:
+            job = _job(row, tasks, faults)
+        except BadValue as error:
+            faults.refuse(file, line, error)
+        else:
+            if job is not None:
+                yield job
+
+
+def _table(
+    folder: Path, name: str, needed: tuple[str, ...]
+) -> Iterator[tuple[Path, int, Row | BadValue]]:
+    path = folder / f"{name}.csv"
+    header = next((line for _, line in lines(folder / f"{name}.header")), "").strip()
+    if not header:
+        raise ConfigError(str(folder / f"{name}.header"), "is empty", "fetch it again")
+    for line, row in rows(path, needed, header.split(",")):
+        yield path, line, row
+
+
+def _task(row: Row | BadValue, faults: Faults) -> _Task | None:
+    if isinstance(row, BadValue):
+        raise row
+    if not row["start_time"] or not row["end_time"]:
+        faults.drop("task without start or end")
+        return None
+    seconds = number(row["end_time"], "end_time") - number(row["start_time"], "start_time")
+    if seconds < 0:
+        raise BadValue("end_time", "is before start_time")
+    shape = pods(
+        {
+            CPU: exact(row["plan_cpu"] or 0, "plan_cpu") / 100,
+            MEMORY: f"{_mebibytes(row['plan_mem'])}Mi",
+            GPU_MILLI: Fraction(-(-exact(row["plan_gpu"] or 0, "plan_gpu") * 10 // 1)),
+        },
+        whole(row["inst_num"] or 1, "inst_num", least=1),
+    )
+    if not shape.requests:
+        faults.drop("task without a plan")
+        return None
+    name = named(row["task_name"], "task")
+    return _Task(attrs.evolve(shape, name=name), seconds, row.get("gpu_type", ""))
+
+
+def _mebibytes(text: str) -> int:
+    """Memory is planned in GiB, with fractions."""
+    return int(-(-exact(text or 0, "plan_mem") * 1024 // 1))
+
+
+def _job(row: Row | BadValue, tasks: dict[str, list[_Task]], faults: Faults) -> Job | None:
+    if isinstance(row, BadValue):
+        raise row
+    mine = tasks.pop(row["job_name"], [])
+    if not mine:
+        faults.drop("job without a task that ran")
+        return None
+    if not row["start_time"]:
+        faults.drop("job without start")
+        return None
+    shapes = {task.shape.name: task.shape for task in mine}
+    return Job(
+        name=row["job_name"],
+        arrival=number(row["start_time"], "start_time"),
+        run_seconds=max(task.seconds for task in mine),
+        pod_sets=tuple(shapes.values()),
+        queue=named(mine[0].gpu_type, "cpu"),
+        end=COMPLETED if row["status"] == "Terminated" else FAILED,
+        user=row["user"],
+        group=row["user"],
+        vc=mine[0].gpu_type,
+    )
