@@ -18,6 +18,7 @@ from kueuelib.simulator.play import Question
 WIDTH = 120
 """Columns where the output is no terminal."""
 HOUR = 3600.0
+GIBI = 2.0**30
 MOST_QUEUES = 40
 
 _WAITS = ("p50", "p90", "p99", "max")
@@ -79,7 +80,7 @@ def _queues(title: str, figures: Obj) -> Table:
     for column in ("jobs", *(f"wait {name}" for name in _WAITS), "slowdown p50"):
         table.add_column(column, justify="right")
     for column in ("preempted", "lost", "use", "borrowed"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     rows = list(figures["cluster_queues"].items())
     for name, group in (*rows[:MOST_QUEUES], ("total", figures["total"])):
         table.add_row(*_row(name, group, figures["use"].get(name, {})))
@@ -98,7 +99,7 @@ def _row(name: str, group: Obj, use: Obj) -> list[str]:
         f"{group['preemptions']:,}",
         _seconds(group["work_lost_seconds"]),
         "\n".join(_percent(one["of_nominal"], pair) for pair, one in use.items()),
-        "\n".join(f"{one['borrowed']:.4g}" for one in use.values()),
+        "\n".join(_amount(one["borrowed"]) for one in use.values()),
     ]
 
 
@@ -166,6 +167,10 @@ def _seconds(value: float | None) -> str:
         if value >= size:
             return f"{value / size:.1f}{unit}"
     return f"{value:.4g}s"
+
+
+def _amount(value: float) -> str:
+    return f"{value / GIBI:,.4g}Gi" if value >= GIBI else f"{value:.4g}"
 
 
 def _percent(part: float | None, pair: str) -> str:
