@@ -233,7 +233,7 @@ class Driver:
         self._store(live, states.reserve(live.raw, admission, admit.required_checks, self.now))
 
     def _hold(self, live: Live, admit: Admit | None) -> None:
-        holder = self.engine.holder(live.key)
+        holder = self.engine.cache.holder(live.key)
         assert holder is not None, "what was admitted is charged"
         live.holds, live.usage, live.cluster_queue = True, holder.usage, holder.cluster_queue
         for listener in self._listeners:
