@@ -30,11 +30,14 @@ from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, Wh
 from kueuelib.workload.states import IllegalTransition, Phase
 
 if TYPE_CHECKING:
+    from kueuelib.controllers.teller import Teller
     from kueuelib.scheduler.engine import Settled
 
 MESSAGE_PAUSE = 1.0
 """Seconds by which a new message with an old reason is delayed, so that several become one."""
 ADMISSION_PRIORITY = 10
+WAIT_PRIORITY = -10
+"""Below that of a write that is tried again."""
 REPORTED_FAULTS = 100
 """Faults of a preemption policy that are remembered, so that each is logged once only."""
 AT_ONCE = 0.001
@@ -61,21 +64,23 @@ class Applier:
         self._reported: dict[PolicyFault, None] = {}
         self.book = OrderBook()
 
-    def submit(self, settled: Settled, controller: Controller) -> None:
+    def submit(self, settled: Settled, controller: Controller, teller: Teller) -> None:
         """Takes the orders of a plan; returns at once.
 
         Args:
             settled: what a cycle decided and the engine charged.
             controller: the controller that runs this reconciler.
+            teller: enqueues the reasons to wait there when their time has come.
         """
         for admission in settled.admissions:
             self._take(admission)
+            teller.admitted(admission.key, admission.cluster_queue)
             controller.enqueue(admission.key, priority=ADMISSION_PRIORITY)
         for wait in settled.waits:
             if wait.transient:
                 continue
             self._take(wait)
-            controller.enqueue(wait.key, after=self._pause(wait))
+            teller.waits(wait.key, wait.cluster_queue, self._pause(wait))
         for preemption in settled.preemptions:
             for victim in preemption.victims:
                 self._take(Eviction(victim, preemption))

@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
-from kueuelib.controllers.applier import Applier
+from kueuelib.controllers.applier import WAIT_PRIORITY, Applier
 from kueuelib.controllers.auditor import Auditor
 from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
 from kueuelib.controllers.cohort import CohortReconciler
@@ -23,6 +23,7 @@ from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.orders import Orders
 from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, QueueMetrics
+from kueuelib.controllers.teller import Teller
 from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
@@ -41,7 +42,7 @@ from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.predicates import generation_changed
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
@@ -140,9 +141,14 @@ def setup(
         clock=clock,
         telemetry=telemetry,
     )
+    teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
+
+    def submit(settled: Settled) -> None:
+        applier.submit(settled, applying, teller)
+
     loop = AdmissionLoop(
         engine,
-        lambda settled: applier.submit(settled, applying),
+        submit,
         feed.spread,
         metrics,
         clock=clock,
@@ -162,7 +168,7 @@ def setup(
                 engine,
                 recorder,
                 metrics,
-                preempt=lambda settled: applier.submit(settled, applying),
+                preempt=submit,
                 life=settings.life,
                 clock=clock,
             ),
@@ -216,7 +222,7 @@ def setup(
             InUseReconciler(client, informers.flavors, engine.cache.users_of_flavor),
         )
         .for_(informers.flavors)
-        .watches(informers.cluster_queues, _flavors_of)
+        .watches(informers.cluster_queues, _flavors_of, generation_changed)
     )
     check = (
         controller(
@@ -224,7 +230,7 @@ def setup(
             InUseReconciler(client, informers.checks, engine.cache.users_of_check),
         )
         .for_(informers.checks)
-        .watches(informers.cluster_queues, _checks_of)
+        .watches(informers.cluster_queues, _checks_of, generation_changed)
     )
 
     def affected(effects: Effects) -> None:
@@ -251,6 +257,7 @@ def setup(
     ):
         manager.add(Group.ELECTED, part, name)
     manager.add(Group.ELECTED, loop, "admission loop")
+    manager.add(Group.ELECTED, teller, "teller")
     manager.add(Group.ELECTED, Auditor(engine, applier.book, orders), "auditor")
     return Controllers(informers, feed, loop, metrics)
 

@@ -129,11 +129,20 @@ class FakeInformer:
 
 
 class FakeController:
+    """The controller, and whoever tells it when a reason to wait is to be written."""
+
     def __init__(self) -> None:
         self.keys: list[tuple[ObjectKey, float]] = []
+        self.admissions: list[tuple[ObjectKey, str]] = []
 
     def enqueue(self, key: ObjectKey, after: float = 0.0, priority: int = 0) -> None:
         self.keys.append((key, after))
+
+    def waits(self, key: ObjectKey, cluster_queue: str, after: float) -> None:
+        self.keys.append((key, after))
+
+    def admitted(self, key: ObjectKey, cluster_queue: str) -> None:
+        self.admissions.append((key, cluster_queue))
 
 
 class Recorder:
@@ -198,7 +207,7 @@ class Case:
         self.submit(Settled((), (), Effects(), (preemption(),)))
 
     def submit(self, settled: Settled) -> None:
-        self.applier.submit(settled, self.controller)  # type: ignore[arg-type]
+        self.applier.submit(settled, self.controller, self.controller)  # type: ignore[arg-type]
 
     async def run(self) -> None:
         await self.applier.reconcile(KEY)
@@ -211,6 +220,7 @@ async def test_an_admission_is_one_patch_that_the_engine_hears_of() -> None:
     assert len(case.client.patches) == 1
     assert case.told == []
     assert case.recorder.events == ["QuotaReserved", "Admitted"]
+    assert case.controller.admissions == [(KEY, "cq")]
     await case.run()
     assert len(case.client.patches) == 1
 

@@ -1,0 +1,135 @@
+"""When a Workload is told why it waits.
+
+Such a write changes nothing, and is in vain when the Workload is admitted soon after. So whoever is
+found to wait stands in a line of its ClusterQueue first. Once the ClusterQueue is at rest the whole
+line is told, quickly but not at once. While it admits others only a trickle is, one ClusterQueue
+after the other. An admission takes the Workload out of its line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+PAUSE = 0.1
+"""Seconds between two looks at the lines, and the least that anybody stands in one."""
+AT_ONCE = 20
+"""How many Workloads of ClusterQueues at rest are told at a look."""
+TRICKLE = 0.2
+"""Seconds between two Workloads of ClusterQueues that are not at rest."""
+REST = 5.0
+"""Seconds without an admission after which a ClusterQueue is at rest."""
+
+
+@attrs.define
+class _Line:
+    """Who waits in a ClusterQueue, and not before when each may be told.
+
+    Attributes:
+        members: who came first is first.
+        admitted_at: when the ClusterQueue last admitted.
+    """
+
+    members: dict[ObjectKey, float] = attrs.field(factory=dict)
+    admitted_at: float = float("-inf")
+
+    def take(self, now: float, most: int) -> list[ObjectKey]:
+        """Removes those at the front that may be told by now."""
+        found: list[ObjectKey] = []
+        for key, due in self.members.items():
+            if due > now or len(found) == most:
+                break
+            found.append(key)
+        for key in found:
+            del self.members[key]
+        return found
+
+
+class Lines:
+    """Who is to be told why it waits. Instants are seconds of one clock."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._home: dict[ObjectKey, str] = {}
+        self._trickles_at = float("-inf")
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to look at: a line, or a ClusterQueue that is not at rest."""
+        return bool(self._lines)
+
+    def admitted(self, key: ObjectKey, cluster_queue: str, now: float) -> None:
+        """A Workload does not wait any more, and its ClusterQueue is not at rest."""
+        self._leave(key)
+        self._lines.setdefault(cluster_queue, _Line()).admitted_at = now
+
+    def waits(self, key: ObjectKey, cluster_queue: str, due: float) -> None:
+        """There is something to tell a Workload, not before `due`; of two such the earlier."""
+        if self._home.get(key) != cluster_queue:
+            self._leave(key)
+            self._home[key] = cluster_queue
+        members = self._lines.setdefault(cluster_queue, _Line()).members
+        members[key] = min(due, members.get(key, due))
+
+    def take(self, now: float) -> tuple[ObjectKey, ...]:
+        """Removes those that are to be told now, at most `AT_ONCE` and one more."""
+        found: list[ObjectKey] = []
+        for name, line in tuple(self._lines.items()):
+            if now - line.admitted_at >= REST:
+                found += line.take(now, AT_ONCE - len(found))
+                if not line.members:
+                    del self._lines[name]
+            elif now >= self._trickles_at and (first := line.take(now, 1)):
+                found += first
+                self._trickles_at = now + TRICKLE
+                self._lines[name] = self._lines.pop(name)  # the others come first next time
+        for key in found:
+            del self._home[key]
+        return tuple(found)
+
+    def _leave(self, key: ObjectKey) -> None:
+        name = self._home.pop(key, None)
+        if name is not None:
+            del self._lines[name].members[key]
+
+
+class Teller:
+    """Has those told whose turn it is; a part of a `Manager`.
+
+    Args:
+        tell: writes why some Workloads wait; must return at once.
+        clock: monotonic time.
+    """
+
+    def __init__(
+        self, tell: Callable[[tuple[ObjectKey, ...]], None], *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._lines = Lines()
+        self._something = asyncio.Event()
+
+    def admitted(self, key: ObjectKey, cluster_queue: str) -> None:
+        """See `Lines.admitted`."""
+        self._lines.admitted(key, cluster_queue, self._clock.monotonic())
+        self._something.set()
+
+    def waits(self, key: ObjectKey, cluster_queue: str, after: float) -> None:
+        """There is something to tell a Workload, not before `after` seconds."""
+        self._lines.waits(key, cluster_queue, self._clock.monotonic() + after)
+        self._something.set()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Work until cancelled."""
+        ready()
+        while True:
+            await self._something.wait()
+            while self._lines:
+                await self._clock.sleep(PAUSE)
+                if keys := self._lines.take(self._clock.monotonic()):
+                    self._tell(keys)
+            self._something.clear()
