@@ -94,9 +94,8 @@ def run(
     lease_duration: float = LEASE_DURATION,
 ) -> None:
     """Runs checks until SIGTERM or SIGINT; the last line of a program. See `serve`."""
-    import anyio
-
     from kueuelib.runtime import logs
+    from kueuelib.runtime.entry import run_program
 
     async def main() -> None:
         await serve(
@@ -109,7 +108,7 @@ def run(
         )
 
     logs.configure("console", "info")
-    anyio.run(main)
+    run_program(main)
 
 
 @attrs.frozen

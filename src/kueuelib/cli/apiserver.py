@@ -14,6 +14,7 @@ import yaml
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
+from kueuelib.runtime.entry import run_program
 
 MARK = "# Written by kueuelib apiserver; overwritten at its next start.\n"
 
@@ -42,7 +43,7 @@ def run(
     server = ApiServer(
         port, simulate, authorization=authorization, data_dir=data_dir, services=services
     )
-    anyio.run(_serve, server, kubeconfig, manifests, objects)
+    run_program(_serve, server, kubeconfig, manifests, objects)
 
 
 async def _serve(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
-
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.wiring import run_manager
 from kueuelib.runtime import logs
+from kueuelib.runtime.entry import run_program
 
 
 def run(
@@ -26,5 +25,5 @@ def run(
     logs.configure(log_format, log_level)
     configuration = load_configuration(config)
     source = str(config) if config else "default configuration"
-    anyio.run(run_manager, configuration, source, kubeconfig, server_timeout)
+    run_program(run_manager, configuration, source, kubeconfig, server_timeout)
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import anyio
 import attrs
 
 from kueuelib.app.configuration import Configuration, load_configuration
@@ -16,6 +15,7 @@ from kueuelib.checks.plugins import load as load_checks
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.plugins import load
 from kueuelib.runtime import logs
+from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import parse_address
 
 
@@ -55,14 +55,14 @@ def run(
             namespace=options.namespace or "",
             leader_elect=options.leader_elect is not False,
         )
-        anyio.run(start)
+        run_program(start)
         return 0
     integration = load(reference)
     base = with_options(load_configuration(config), options)
     configuration = own_configuration(base, integration)
     source = str(config) if config else f"kueuelib run {reference}"
     manage = partial(run_manager, assemble=assembler(integration))
-    anyio.run(manage, configuration, source, kubeconfig, server_timeout)
+    run_program(manage, configuration, source, kubeconfig, server_timeout)
     return 0
 
 
