@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
-import structlog
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
 from kueuelib.errors import KueuelibError, TerminalError
@@ -18,7 +16,7 @@ from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Handler
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queue import WorkQueue
 
@@ -211,11 +209,7 @@ class Controller:
         if self._metrics is not None:
             self._metrics.active_workers.inc()
         try:
-            with structlog.contextvars.bound_contextvars(
-                controller=self.name,
-                reconcile=uuid.uuid4().hex[:12],
-                key=str(key),
-            ):
+            with run_of(self.name, key):
                 try:
                     async with asyncio.timeout(self._timeout) as limit:
                         result = await self._reconciler.reconcile(key)

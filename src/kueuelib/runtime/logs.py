@@ -1,14 +1,19 @@
 """How a program of ours logs: structlog, one event per line, as JSON or for people.
 
 A library only asks for loggers; a program calls `configure` once. Values bound with
-`structlog.contextvars`, such as the reconcile id, appear in every line of the same task.
+`structlog.contextvars` appear in every line of the same task, and so does the run of a controller
+that the line belongs to: its name, the key, and an id.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+import uuid
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, TextIO
 
 import orjson
@@ -16,6 +21,42 @@ import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 FORMATS = ("console", "json")
+
+
+class _Run:
+    """One run of a controller; nothing is made up for lines that nobody logs."""
+
+    def __init__(self, controller: str, key: object) -> None:
+        self._controller = controller
+        self._key = key
+
+    @cached_property
+    def fields(self) -> dict[str, str]:
+        """What every line of the run carries."""
+        reconcile = uuid.uuid4().hex[:12]
+        return {"controller": self._controller, "reconcile": reconcile, "key": str(self._key)}
+
+
+_RUN: ContextVar[_Run | None] = ContextVar("run of a controller", default=None)
+
+
+@contextmanager
+def run_of(controller: str, key: object) -> Iterator[None]:
+    """Lines that are logged inside carry the controller's name, the key, and an id of the run."""
+    token = _RUN.set(_Run(controller, key))
+    try:
+        yield
+    finally:
+        _RUN.reset(token)
+
+
+def merge_run(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The processor of structlog that adds what `run_of` knows; `configure` installs it."""
+    run = _RUN.get()
+    if run is not None:
+        for name, value in run.fields.items():
+            event.setdefault(name, value)
+    return event
 
 
 def get_logger(component: str, **bound: Any) -> Any:
@@ -42,6 +83,7 @@ def configure(format: str = "console", level: str = "info", stream: TextIO | Non
     target = sys.stderr if stream is None else stream
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        merge_run,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),

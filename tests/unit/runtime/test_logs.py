@@ -7,7 +7,7 @@ import orjson
 import pytest
 import structlog
 
-from kueuelib.runtime.logs import configure, get_logger
+from kueuelib.runtime.logs import configure, get_logger, run_of
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +54,20 @@ def test_console_lines_are_for_people():
 def test_unknown_formats_and_levels_are_refused(format, level):
     with pytest.raises(ValueError, match="does not exist"):
         configure(format, level)
+
+
+def test_lines_of_one_run_of_a_controller_carry_its_name_the_key_and_one_id():
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    log = get_logger("thing")
+    for _ in range(2):
+        with run_of("jobs", "ns/name"):
+            log.info("one", key="of its own")
+            log.info("two")
+    log.info("outside")
+    *inside, outside = [orjson.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["key"] for line in inside] == ["of its own", "ns/name"] * 2
+    assert {line["controller"] for line in inside} == {"jobs"}
+    first, same, second, _ = (line["reconcile"] for line in inside)
+    assert first == same != second
+    assert not {"controller", "key", "reconcile"} & outside.keys()
