@@ -141,6 +141,7 @@ def setup(
         clock=clock,
         telemetry=telemetry,
     )
+    recorder.give_way(lambda: len(applying.queue) > 0)
     teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
 
     def submit(settled: Settled) -> None:

@@ -22,7 +22,7 @@ from kueuelib.runtime.logs import get_logger
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-QUEUE_SIZE = 1000
+QUEUE_SIZE = 4000
 """Events that wait to be written; further ones are dropped."""
 LANES = 4
 """Events that are written at a time, of different objects."""
@@ -30,6 +30,10 @@ TRIES = 12
 """How often one event is sent when the server cannot be reached."""
 RETRY_DELAY = 10.0
 """Seconds between two tries, a quarter more or less."""
+WAY = 0.02
+"""Seconds between two looks whether other writes still go first."""
+LOOKS = 10
+"""After how many looks an event is written in any case."""
 FLUSH = 3.0
 """Seconds that the recorder has for what is queued when it stops."""
 
@@ -74,6 +78,7 @@ class EventRecorder:
         self._series = series or EventSeries()
         self._retry_delay = retry_delay
         self._clock = clock
+        self._others_wait: Callable[[], bool] = lambda: False
         self._lanes = tuple(_Lane() for _ in range(LANES))
         self._log = get_logger("events")
         self._count_drop = self._reporter(telemetry)
@@ -112,6 +117,14 @@ class EventRecorder:
         lane.queue.append(facts)
         lane.more.set()
 
+    def give_way(self, others_wait: Callable[[], bool]) -> None:
+        """Write events only when nothing more important waits, or after `WAY * LOOKS` seconds.
+
+        Args:
+            others_wait: whether something more important waits to be written.
+        """
+        self._others_wait = others_wait
+
     @property
     def _waiting(self) -> int:
         return sum(len(lane.queue) for lane in self._lanes)
@@ -139,12 +152,20 @@ class EventRecorder:
 
     async def _write_queued(self, lane: _Lane, *, patient: bool) -> None:
         while lane.current is not None or lane.queue:
+            if patient:
+                await self._let_others_pass()
             if lane.current is None:
                 lane.current = self._series.record(lane.queue.popleft(), self._clock.now())
             if lane.current is not None and not await self._write(lane.current, patient=patient):
                 self._series.forget(lane.current.series)
                 self._log.warning("an event is lost")
             lane.current = None
+
+    async def _let_others_pass(self) -> None:
+        for _ in range(LOOKS):
+            if not self._others_wait():
+                return
+            await self._clock.sleep(WAY)
 
     async def _write(self, write: CreateEvent | PatchEvent, *, patient: bool) -> bool:
         """Send one event, again when the server cannot be reached; tells whether it is written."""

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.events import QUEUE_SIZE, TRIES, EventRecorder, reference
+from kueuelib.runtime.events import LOOKS, QUEUE_SIZE, TRIES, EventRecorder, reference
 from kueuelib.runtime.transport import Transport
 
 JOB = {
@@ -151,3 +151,18 @@ async def test_an_unknown_type_is_a_mistake(events):
 
 def test_a_reference_is_taken_as_it_is():
     assert reference({"kind": "Job", "name": "a"}) == {"kind": "Job", "name": "a"}
+
+
+async def test_an_event_lets_more_important_writes_go_first(events, clock):
+    looks = iter([True, True, False])
+    events.recorder.give_way(lambda: next(looks))
+    events.recorder.event(JOB, "Normal", "Started", "it runs")
+    await events.count(1)
+    assert len(clock.slept) == 2
+
+
+async def test_an_event_is_written_in_the_end_however_much_is_to_be_written(events, clock):
+    events.recorder.give_way(lambda: True)
+    events.recorder.event(JOB, "Normal", "Started", "it runs")
+    await events.count(1)
+    assert len(clock.slept) == LOOKS
