@@ -19,6 +19,8 @@ from kueuelib.errors import FieldError
 
 def workload_update_errors(new: Obj, old: Obj) -> Iterator[FieldError]:
     """Every change that the state of a Workload forbids."""
+    if old.get("spec") == new.get("spec"):  # then only the statuses have to be read
+        old, new = {**old, "spec": {}}, {**new, "spec": {}}
     before, after = _meaning(old), _meaning(new)
     was_reserved, is_reserved = is_true(old, QUOTA_RESERVED), is_true(new, QUOTA_RESERVED)
     if was_reserved:

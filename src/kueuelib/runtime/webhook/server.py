@@ -138,10 +138,9 @@ class WebhookServer:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
-        app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_route("*", "/{path:.*}", self._handle)
+        server = web.Server(self._handle, request_factory=_request, access_log=None)
         async with serving(
-            app, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
+            server, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
         ) as self.port:
             self.serving = True
             ready()
@@ -155,7 +154,7 @@ class WebhookServer:
             raise ValueError(f"{path} is served already")
         self._paths[path] = (kind, answer)
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
         found = self._paths.get(request.path)
         if found is None:
             raise web.HTTPNotFound(text=f"no webhook at {request.path}")
@@ -184,7 +183,14 @@ class WebhookServer:
         self._log.error("a webhook handler failed", path=path, exc_info=error)
 
 
-async def _read_review(request: web.Request, kind: str) -> Review:
+def _request(
+    message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+
+async def _read_review(request: web.BaseRequest, kind: str) -> Review:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="send application/json")
     body = await request.read()  # more than MAX_BODY is answered with 413 by aiohttp
