@@ -42,7 +42,7 @@ class _Line:
         """Removes those at the front that may be told by now."""
         found: list[ObjectKey] = []
         for key, due in self.members.items():
-            if due > now or len(found) == most:
+            if due > now or len(found) >= most:
                 break
             found.append(key)
         for key in found:

@@ -108,3 +108,12 @@ async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: floa
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def test_a_look_has_its_limit_whatever_the_order_of_the_lines() -> None:
+    lines = Lines()
+    for queue in ("at-rest-1", "busy", "at-rest-2"):
+        for number in range(2 * AT_ONCE):
+            lines.waits(key(f"{queue}-{number}"), queue, 0.0)
+    lines.admitted(key("other"), "busy", 0.0)
+    assert len(lines.take(0.0)) == AT_ONCE + 1
