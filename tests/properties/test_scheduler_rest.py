@@ -192,6 +192,37 @@ def test_who_loses_to_the_same_head_again_is_tried_once_more_when_all_began_anew
     assert {key.name for key in replay.ran} == {"p2", "p3"}
 
 
+def test_release_that_is_too_small_for_a_doubtful_shape_lets_it_be_tried_at_rest() -> None:
+    """While `r1` runs, `blocked` keeps flavor `one` from `waits`, and afterwards flavor `two`."""
+    quota: dict[str, dict[str, Any]] = {
+        "a": {"one": {"gpu": 0}, "two": {"gpu": 2}},
+        "b": {"one": {"gpu": 0}, "two": {"gpu": 0}},
+        "c": {"two": {"gpu": 6}, "one": {"gpu": 6}},
+    }
+    facts: list[events.Event] = [events.NamespaceSet("ns", {})]
+    facts += [events.FlavorSet(make_flavor(pair.flavor)) for pair in PAIRS]
+    for name in QUEUES:
+        more: dict[str, Any] = {"queueingStrategy": "StrictFIFO"} if name == "c" else {}
+        queue = make_cluster_queue(name, quota[name], cohort="x", **more)
+        facts += [events.ClusterQueueSet(queue), events.LocalQueueSet(make_local_queue(name, name))]
+    workloads = (
+        runs("r1", "c", 1, "two", created=1),
+        runs("r2", "b", 2, "one", created=2),
+        runs("r3", "b", 6, "two", created=3),
+        make_workload("blocked", "c", {"gpu": 6}, created=4),
+        make_workload("waits", "b", {"gpu": 3}, created=5),
+    )
+    replay = Replay([*facts, *map(events.WorkloadSet, workloads)], Settings())
+    replay.rest()
+    assert replay.sleeper() is None
+    assert not replay.ran
+    replay.engine.observe(events.WorkloadGone(workloads[0].key), replay.now)
+    del replay.workloads[workloads[0].key]
+    replay.rest()
+    assert replay.sleeper() is None
+    assert {key.name for key in replay.ran} == {"waits"}
+
+
 def test_three_with_rights_against_each_other_come_to_an_end() -> None:
     """Each of them is preempted by another one; the flavors that were promised end it."""
 

@@ -132,6 +132,7 @@ class Scope(News):
         self.free(freed, self.touch())
         if self.moved_since(self.touched - 1):
             self.rounds = 0
+            self.unsettle()
         if from_outside:
             self.preempted.clear()
 
