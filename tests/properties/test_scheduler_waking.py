@@ -187,7 +187,7 @@ class Watched(Replay):
                 for each in head.info.pod_sets
                 if pair.resource in each.per_pod
             ]
-            if asked and not queue.spec.preemption.spares_all:
+            if asked and not queue.spec.preemption.never_preempts:
                 return True
             if asked and min(asked) <= snapshot.available(queue, pair):
                 return True

@@ -129,7 +129,7 @@ class Engine(Knowledge):
         """Wakes the trees for which the preemption policy may answer differently by now."""
         for name in [name for name, at in self._again.items() if at <= now]:
             del self._again[name]
-            self._state.wake(name, from_outside=False)
+            self._state.note_changed(name, from_outside=False)
 
     def _look_at_order(self) -> None:
         """Lets LocalQueues that come first by now have their turn."""
@@ -139,12 +139,11 @@ class Engine(Knowledge):
             self._queues.order_changed()
 
     def reconsider(self) -> None:
-        """Lets the heads of all ClusterQueues be tried again, although nothing changed, and with
-        them those whose search for flavors came round.
+        """Lets the heads of all ClusterQueues be tried again, although nothing changed.
 
         Not needed for progress: what can change a verdict causes a new try by itself.
         """
-        self._queues.reconsider()
+        self._queues.touch_all()
 
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.

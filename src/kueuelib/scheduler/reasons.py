@@ -306,6 +306,11 @@ Reason = (
 """Why a workload has no quota."""
 
 
+def waits_alone(reason: Reason) -> bool:
+    """Whether a refusal holds for one workload, and not for all of its shape."""
+    return not isinstance(reason, NoFlavors) or reason.in_vain > 0
+
+
 def render(reason: Reason) -> str:
     """The message of `QuotaReserved=False` and of the event, without a limit of length."""
     return reason.text

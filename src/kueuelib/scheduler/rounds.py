@@ -63,4 +63,4 @@ class Rounds:
 
 def _serves(snapshot: Snapshot, found: CycleInput) -> bool:
     queues = [snapshot.queue(head.cluster_queue) for head in found.heads]
-    return all(queue is not None and queue.spec.preemption.spares_all for queue in queues)
+    return all(queue is not None and queue.spec.preemption.never_preempts for queue in queues)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -13,7 +13,6 @@ from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope
-from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
@@ -97,23 +96,16 @@ class State:
         self.past_usage.open(key, spec.name, weight, _stored(found), holders)
         self.past_usage.weigh(key, weight)
 
-    def wake(
-        self,
-        cluster_queue: str,
-        freed: Iterable[FlavorResource] | None = None,
-        *,
-        from_outside: bool = True,
-    ) -> None:
-        """Something may help parked workloads of a ClusterQueue and its tree.
+    def note_changed(self, cluster_queue: str, *, from_outside: bool = True) -> None:
+        """Something may help any parked workload of a ClusterQueue and its tree.
 
         Args:
             cluster_queue: where it happened.
-            freed: what became free; None when something else happened.
             from_outside: whether it happened for another cause than a preemption.
         """
         scope = self.scope(cluster_queue)
         if scope is not None:
-            scope.wake(freed, from_outside=from_outside)
+            scope.note_changed(from_outside=from_outside)
 
     def note_all_in(self, cluster_queue: str) -> None:
         """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""

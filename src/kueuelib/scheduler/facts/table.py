@@ -74,9 +74,9 @@ class Facts:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
                 self.workloads.place_all(local_queue, now)
         else:
-            self._wake_if_left(before, spec.name)
+            self._note_if_left(before, spec.name)
             self.state.note_all_in(spec.name)
-        self.state.wake(spec.name)
+        self.state.note_changed(spec.name)
 
     def _count_usage(self, name: str) -> None:
         if self.state.past_usage is not None:
@@ -91,10 +91,10 @@ class Facts:
         )
         self.state.queues.set_queue(spec, root, active=activity.active, now=now)
 
-    def _wake_if_left(self, before: Scope, name: str) -> None:
+    def _note_if_left(self, before: Scope, name: str) -> None:
         """A ClusterQueue changed: what it shared until now is left to the others."""
         if before is not self.state.scope(name):
-            before.wake()
+            before.note_changed()
 
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
         before = self.state.scope(event.name)
@@ -107,7 +107,7 @@ class Facts:
         self._count_usage(event.name)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
-        before.wake()
+        before.note_changed()
 
     # --- Cohorts
 
@@ -129,7 +129,7 @@ class Facts:
         for root in {before: None, forest.root_of(cohort): None}:
             scope = self.state.queues.scopes.all.get((root, ""))
             if scope is not None:
-                scope.wake()
+                scope.note_changed()
 
     # --- what ClusterQueues depend on
 
@@ -141,7 +141,7 @@ class Facts:
                 self._sync_queue(spec, now)
                 self.state.effects.cluster_queues.add(name)
                 self.state.note_all_in(name)
-                self.state.wake(name)
+                self.state.note_changed(name)
 
     def _flavor_set(self, event: events.FlavorSet, now: float) -> None:
         self._review(self.state.cache.set_flavor(flavor_of(event.flavor)), now)

@@ -255,7 +255,7 @@ class WorkloadFacts:
             freed = _more(before.usage, holder.usage if same else {})
             if freed:
                 self._state.effects.cluster_queues.add(before.cluster_queue)
-                self._state.wake(before.cluster_queue, self._to_others(freed))
+                self._note_freed(before.cluster_queue, freed)
             self._policy_may_differ(before, holder)
         self._when_all_ready(ready)
 
@@ -283,7 +283,7 @@ class WorkloadFacts:
                 lowest = LOWEST_PRIORITY
         if borrowed and self._settings.fair_sharing:
             borrowed, lowest = [None], LOWEST_PRIORITY
-        scope.charge(name, borrowed, lowest)
+        scope.note_charged(name, borrowed, lowest)
 
     def _release(self, key: ObjectKey, *, ended: bool = False) -> None:
         ready = self._state.cache.all_ready
@@ -294,17 +294,25 @@ class WorkloadFacts:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
             self._state.effects.local_queues.add(holder.local_queue)
             from_outside = ended or not holder.evicted
-            freed = self._to_others(_more(holder.usage, {}))
-            self._state.wake(holder.cluster_queue, freed, from_outside=from_outside)
+            freed = _more(holder.usage, {})
+            self._note_freed(holder.cluster_queue, freed, from_outside=from_outside)
         self._when_all_ready(ready)
 
-    def _to_others(self, freed: list[FlavorResource]) -> list[FlavorResource] | None:
-        """What became free, as far as it matters what others ask for; None when it does not.
+    def _note_freed(
+        self, cluster_queue: str, freed: list[FlavorResource], *, from_outside: bool = True
+    ) -> None:
+        """A workload holds less than before.
 
         Shares count all flavors of all resources, so with fair sharing every release may decide who
         can be preempted.
         """
-        return None if self._settings.fair_sharing else freed
+        scope = self._state.scope(cluster_queue)
+        if scope is None:
+            return
+        if self._settings.fair_sharing:
+            scope.note_changed(from_outside=from_outside)
+        else:
+            scope.note_freed(freed, from_outside=from_outside)
 
     def _when_all_ready(self, before: bool) -> None:
         if self._settings.block_admission and self._state.cache.all_ready and not before:
@@ -369,7 +377,7 @@ class WorkloadFacts:
         if self._settings.preemption is KUEUE:
             return
         if attrs.evolve(before, pods_ready=holder.pods_ready) != holder:
-            self._state.wake(holder.cluster_queue, from_outside=False)
+            self._state.note_changed(holder.cluster_queue, from_outside=False)
 
 
 def _more(one: Amounts, other: Amounts) -> list[FlavorResource]:

@@ -9,6 +9,7 @@ leave, then the LocalQueues by past usage where that counts (KEP-4136), then pri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
@@ -20,6 +21,7 @@ from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import Shape
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
+from kueuelib.scheduler.reasons import waits_alone
 
 Usage = Callable[[ObjectKey], Value]
 """The past usage of a LocalQueue, now."""
@@ -29,6 +31,18 @@ GroupKey = tuple[Shape, ObjectKey | None, Lane]
 group the oldest one must come first."""
 
 
+class Slot(NamedTuple):
+    """What a ClusterQueue did with its slot of one cycle.
+
+    Attributes:
+        head: the workload that is tried, None if none is.
+        needs_cycle: whether a turn passed before somebody who is to be tried in another cycle.
+    """
+
+    head: Pending | None = None
+    needs_cycle: bool = False
+
+
 class Group:
     """Workloads that wait in one ClusterQueue, and are parked and woken together.
 
@@ -36,7 +50,7 @@ class Group:
         key: what they have in common.
         members: the workloads.
         verdict: what a try came to, while they are parked; None while they are to be tried.
-        called: whether their turn is to come although they are parked.
+        awaits_turn: whether their turn is to come although they are parked.
         untold: those about which nothing was reported yet.
     """
 
@@ -44,14 +58,14 @@ class Group:
         self.key = key
         self.members: dict[ObjectKey, Pending] = {}
         self.verdict: Verdict | None = None
-        self.called = False
+        self.awaits_turn = False
         self.untold: dict[ObjectKey, None] = {}
         self._lanes = Lanes(self._find)
 
     @property
     def has_turn(self) -> bool:
         """Whether the first one is to have a turn."""
-        return self.verdict is None or self.called
+        return self.verdict is None or self.awaits_turn
 
     def join(self, item: Pending) -> None:
         """Adds a workload."""
@@ -123,7 +137,7 @@ class PendingQueue:
         self.asides: dict[ObjectKey, None] = {}
         self.in_flight: ObjectKey | None = None
         self.sticky: ObjectKey | None = None
-        self._last_turn: ObjectKey | None = None
+        self._last_in_slot: ObjectKey | None = None
         self._available = available
         self._lanes = Lanes(self._find)
         self._groups: dict[GroupKey, Group] = {}
@@ -143,7 +157,7 @@ class PendingQueue:
         self.take_out(item.info.key)
         group = self._group(item)
         if self._is_older(item, group.first()):
-            self.revive(group)
+            self.unpark(group)
         return self._add(item, group)
 
     def park(self, item: Pending, verdict: Verdict) -> Group:
@@ -152,10 +166,10 @@ class PendingQueue:
         Where age counts and one of them is older, this one stays with them as they are.
         """
         self.take_out(item.info.key)
-        group = self._group(item, alone=verdict.alone)
+        group = self._group(item, alone=waits_alone(verdict.reason))
         first = group.first()
         if first is None or not self._is_older(first, item):
-            group.verdict, group.called = verdict, False
+            group.verdict, group.awaits_turn = verdict, False
         return self._add(item, group)
 
     def _group(self, item: Pending, *, alone: bool = False) -> Group:
@@ -266,9 +280,9 @@ class PendingQueue:
 
     @property
     def has_new_head(self) -> bool:
-        """Whether another workload comes first than the one that had the last turn."""
+        """Whether another workload comes first than the one that had the last slot."""
         found = self.first()
-        return found is not None and found.info.key != self._last_turn
+        return found is not None and found.info.key != self._last_in_slot
 
     def _find(self, entry: tuple[bool, QueueOrder, ObjectKey, Lane]) -> Pending | None:
         waits_its_turn, order, key, lane = entry
@@ -283,8 +297,8 @@ class PendingQueue:
 
     # --- turns
 
-    def call(self) -> None:
-        """Gives everything that is parked a turn, as today's Kueue does when something moved.
+    def give_turns(self) -> None:
+        """Gives everything that is parked a turn, as today's Kueue does after every change.
 
         Without the turns that pass, a change that cannot help a shape would let the workloads
         behind it get ahead of other ClusterQueues. Where nobody is left to try, nobody is behind.
@@ -292,62 +306,69 @@ class PendingQueue:
         parked = self.parked()
         if self.first() is not None or any(self._is_to_try(group) for group in parked):
             for group in parked:
-                group.called = True
+                group.awaits_turn = True
                 self._offer(group)
 
-    def take_turn(self, now: int) -> tuple[Pending | None, bool]:
-        """Uses up one turn, if there is one.
+    def take_back_turns(self) -> None:
+        """Lets all turns that are to come pass at once."""
+        for group in self._groups.values():
+            group.awaits_turn = False
 
-        The turn of a parked shape passes unless something turned its verdict by now. When nobody is
-        left to try, all turns have passed.
+    def use_slot(self, now: int) -> Slot:
+        """Tries the workload whose turn it is, or lets its turn pass.
+
+        The turn of a parked shape passes unless its verdict is due to be looked at again. When
+        nobody is left to try, all turns pass at once. A head is in flight from now on.
 
         Args:
             now: the present instant.
-
-        Returns:
-            The head, which is in flight from now on, or None; and whether a turn passed.
         """
         item = self.first() if self.active and self.in_flight is None else None
         if item is None:
-            return None, False
+            return Slot()
         self._lanes.pop(item.lane)
         group, key = item.group, item.info.key
-        is_next, self._last_turn = self._last_turn == key, key
+        is_next, self._last_in_slot = self._last_in_slot == key, key
         if group is not None:
             if not self._is_to_try(group):
-                group.called = False
-                return None, self._any_to_try()
-            self.revive(group)
+                group.awaits_turn = False
+                return self._pass_turn()
+            self.unpark(group)
             self._leave_group(item)
-        if item.search is not None and not is_next and self.scope.moved_since(item.tried):
+        news = self.scope.news
+        if item.search is not None and not is_next and news.changed_or_freed_since(item.tried):
             item.search = None
         if item.search is None:
             item.search = Pass(began=now, has_news=self.scope.touched > item.tried)
         item.tried, self.in_flight = now, key
-        return item, False
+        return Slot(item)
+
+    def _pass_turn(self) -> Slot:
+        if self._has_any_to_try:
+            return Slot(needs_cycle=True)
+        self.take_back_turns()
+        return Slot()
 
     def _is_to_try(self, group: Group | None) -> bool:
         verdict = None if group is None else group.verdict
-        return verdict is None or verdict.turned_by_free(self.scope, self.spec, self._available)
+        return verdict is None or verdict.is_due_in_turn(
+            self.scope.news, self.spec, self._available
+        )
 
-    def _any_to_try(self) -> bool:
-        """Whether any turn that is to come will not pass; otherwise takes back all of them."""
-        if any(self._is_to_try(item.group) for item in self._lanes):
-            return True
-        for group in self._groups.values():
-            group.called = False
-        return False
+    @property
+    def _has_any_to_try(self) -> bool:
+        return any(self._is_to_try(item.group) for item in self._lanes)
 
     # --- what is parked
 
-    def may_be_stale(self, group: Group) -> bool:
-        """Whether the verdict on a group may not hold, although nothing became free."""
-        return group.verdict is not None and group.verdict.turned_by_charge(self.scope, self.spec)
+    def is_doubtful(self, group: Group) -> bool:
+        """Whether a group is parked on a verdict that may not hold at rest."""
+        return group.verdict is not None and group.verdict.is_doubtful(self.scope.news, self.spec)
 
-    def revive(self, group: Group) -> None:
+    def unpark(self, group: Group) -> None:
         """Lets a shape be tried again."""
         if group.verdict is not None:
-            group.verdict, group.called = None, False
+            group.verdict, group.awaits_turn = None, False
             self._offer(group)
 
     def parked(self) -> list[Group]:

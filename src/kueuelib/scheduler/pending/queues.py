@@ -25,7 +25,6 @@ from kueuelib.scheduler.pending.item import (
     Progress,
     Promise,
     Requeue,
-    is_unfinished,
 )
 from kueuelib.scheduler.pending.queue import Group, PendingQueue, Usage
 from kueuelib.scheduler.pending.ranking import Ranking
@@ -207,6 +206,7 @@ class Queues:
         if item is None or not item.in_flight or item.search is None:
             return
         queue, scope, search = item.queue, item.queue.scope, item.search
+        news = scope.news
         lost = why is Requeue.FAILED_AFTER_NOMINATION
         self._silence.forget(key)
         item.reason, item.search = reason, None
@@ -216,31 +216,30 @@ class Queues:
             queue.go_alone(item)
             if search.has_news:
                 item.search = search.after(progress, lost=lost)
-                scope.is_due_again()
+                scope.make_due()
             else:
-                scope.unsettle(unsure=True)
+                scope.note_doubtful_head()
         elif why is Requeue.PENDING_PREEMPTION:
             item.promise = promise or item.promise
             if self._keeps_first(queue):
                 queue.stick(key)
             queue.go_alone(item)
-        elif scope.moved_since(item.tried):
+        elif news.changed_or_freed_since(item.tried):
             self._enter(item, now)
         elif lost:
             queue.go_alone(item)
-            scope.unsettle(unsure=True)
+            scope.note_doubtful_head()
         else:
-            complete = not search.lost and not scope.moved_since(search.began)
-            came_round = is_unfinished(progress)
-            verdict = Verdict(item.info, reason, search, item.tried, complete, came_round)
+            complete = not search.lost and not news.changed_or_freed_since(search.began)
+            verdict = Verdict(item.info, reason, search, item.tried, complete)
             self._refuse(item, verdict, parks=why is not Requeue.GENERIC or not queue.spec.strict)
 
     def _refuse(self, item: Pending, verdict: Verdict, *, parks: bool) -> None:
         queue = item.queue
         if not parks:
             queue.go_alone(item)
-            if verdict.turned_by_charge(queue.scope, queue.spec):
-                queue.scope.unsettle(unsure=True)
+            if verdict.is_doubtful(queue.scope.news, queue.spec):
+                queue.scope.note_doubtful_head()
             return
         queue.scope.touch()
         if isinstance(verdict.reason, ELSEWHERE):
@@ -275,14 +274,6 @@ class Queues:
             for queue in self._queues.values()
         )
 
-    def reconsider(self) -> None:
-        """Requeues all heads, and the workloads whose search for flavors came round."""
-        for queue in self._queues.values():
-            for group in queue.parked():
-                if group.verdict is not None and group.verdict.came_round:
-                    queue.revive(group)
-        self.touch_all()
-
     def touch_all(self) -> None:
         """Something happened that matters everywhere."""
         for scope in self.scopes.all.values():
@@ -298,12 +289,13 @@ class Queues:
         if item is None or item.place is not Place.INADMISSIBLE:
             return False
         scope, group, spec = item.queue.scope, item.group, item.queue.spec
-        if scope.moved or spec.preemption.reclaim_within_cohort != NEVER:
+        if scope.turns_owed or spec.preemption.reclaim_within_cohort != NEVER:
             return False
         if group is None or group.verdict is None:
             return True
-        verdict = group.verdict
-        return not (group.called or verdict.chooses(spec) or verdict.turned_by_charge(scope, spec))
+        if group.awaits_turn or group.verdict.chooses(spec):
+            return False
+        return not group.verdict.is_doubtful(scope.news, spec)
 
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
         """A ClusterQueue may let workloads in now that it shut out, and the other way round.
@@ -346,7 +338,10 @@ class Queues:
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head, or a verdict is to be reported."""
         self._expire(now)
-        return self._silence.is_over or self.scopes.any_due() or self._silence.end(now, self._known)
+        if self._silence.is_over:
+            return True
+        self.scopes.settle()
+        return bool(self.scopes.due) or self._silence.end(now, self._known)
 
     def _known(self, key: ObjectKey) -> bool:
         item = self._items.get(key)
@@ -375,7 +370,7 @@ class Queues:
             which turns passed, or in which only known verdicts are to be told.
         """
         self._expire(now)
-        heads = [head for scope in self.scopes.begin_cycle() for head in scope.take_turns()]
+        heads = [head for scope in self.scopes.begin_cycle() for head in scope.use_slots()]
         if not heads and not self.scopes.due and not self._silence.is_over:
             return None
         return tuple(sorted(heads, key=lambda head: head[0]))

@@ -1,13 +1,14 @@
 """Scopes: the ClusterQueues that can influence each other, and when they get a cycle.
 
 A scope is due when something happened in it since its last cycle. In a cycle each of its
-ClusterQueues has one turn. When nobody is left to be tried the scope is at rest, and those whose
-verdict may not hold are tried again (docs/designs/0005-waking.md).
+ClusterQueues has one slot: for a head that is tried, or for a turn that passes. When nobody is left
+to be tried the scope is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.pending.item import Pending
     from kueuelib.scheduler.pending.queue import PendingQueue
 
-EVERYBODY_AT_REST = (False, True, False)
-"""For each round at rest, whether it requeues all shapes, or only those whose verdicts may not
-hold."""
+
+class Round(Enum):
+    """Which parked shapes a round at rest requeues."""
+
+    DOUBTFUL = "doubtful"
+    ALL = "all"
+
+
+ROUNDS = (Round.DOUBTFUL, Round.ALL, Round.DOUBTFUL)
+"""The rounds at rest that may follow a change of quotas or usage."""
 
 Root = tuple[str, str]
 """What names a scope: its topmost cohort, or the ClusterQueue that is in none."""
@@ -36,7 +44,7 @@ class Scopes:
         now: the present instant: it counts what happens, and the cycles.
         all: the scopes.
         due: those that get a cycle.
-        unsettled: those that are worth a look when they come to rest.
+        unsettled: those that may begin a round when they come to rest.
     """
 
     now: int = 0
@@ -48,16 +56,15 @@ class Scopes:
         """The scope of this name, a new one if there is none."""
         return self.all.get(root) or self.all.setdefault(root, Scope(root=root, scopes=self))
 
-    def any_due(self) -> bool:
-        """Whether any scope is due."""
+    def settle(self) -> None:
+        """Lets the scopes that came to rest begin a round, which makes them due."""
         for scope in [one for root, one in self.unsettled.items() if root not in self.due]:
             del self.unsettled[scope.root]
-            scope.wake_at_rest()
-        return bool(self.due)
+            scope.begin_round()
 
     def begin_cycle(self) -> tuple[Scope, ...]:
         """The scopes that take part in the cycle that begins."""
-        self.any_due()
+        self.settle()
         due = tuple(self.due.values())
         self.due.clear()
         self.now += 1
@@ -65,28 +72,31 @@ class Scopes:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Scope(News):
+class Scope:
     """One tree of cohorts, or one ClusterQueue alone.
 
     Attributes:
         root: its name.
         scopes: all of them.
+        news: what happened in it.
         members: its ClusterQueues.
         waiting: those of them in which anybody waits.
         touched: when anything happened that a head may notice.
-        moved: whether parked workloads have yet to get the turn that follows a change.
-        unsure: whether a head went back to its heap although not all that it may get was tried.
-        rounds: how many rounds at rest there were since usage or quotas changed.
+        turns_owed: whether parked shapes have yet to get the turn that follows a change.
+        doubtful_head: whether a head went back to its heap although not all that it may get was
+            tried.
+        rounds: how many rounds at rest there were since quotas or usage changed.
         preempted: how often each workload made others leave since quota moved from outside.
     """
 
     root: Root
     scopes: Scopes
+    news: News = attrs.field(factory=News)
     members: dict[str, PendingQueue] = attrs.field(factory=dict)
     waiting: dict[str, PendingQueue] = attrs.field(factory=dict)
     touched: int = 0
-    moved: bool = False
-    unsure: bool = False
+    turns_owed: bool = False
+    doubtful_head: bool = False
     rounds: int = 0
     preempted: dict[ObjectKey, int] = attrs.field(factory=dict)
 
@@ -112,70 +122,90 @@ class Scope(News):
         """Something happened that a head may notice; the instant."""
         self.scopes.now += 1
         self.touched = self.scopes.now
-        self.is_due_again()
+        self.make_due()
         return self.touched
 
-    def is_due_again(self) -> None:
-        """The scope gets a further cycle, although nothing happened in it."""
+    def make_due(self) -> None:
+        """The scope gets a further cycle, also if nothing happened in it."""
         self.scopes.due[self.root] = self
 
-    def wake(
-        self, freed: Iterable[FlavorResource] | None = None, *, from_outside: bool = True
-    ) -> None:
-        """Something moved that may help parked workloads.
+    def note_changed(self, *, from_outside: bool = True) -> None:
+        """Something happened that may help any parked workload; see `News.note_changed`.
 
         Args:
-            freed: what became free; None when something else happened, which may help everybody.
             from_outside: whether it happened for another cause than a preemption.
         """
-        self.moved = True
-        self.free(freed, self.touch())
-        if self.moved_since(self.touched - 1):
-            self.rounds = 0
-            self.unsettle()
+        self._owe_turns(from_outside=from_outside)
+        self.news.note_changed(self.touched)
+        self._allow_rounds()
+
+    def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
+        """A workload holds less than before.
+
+        Args:
+            freed: what became free; there may be nothing that counts.
+            from_outside: whether it happened for another cause than a preemption.
+        """
+        self._owe_turns(from_outside=from_outside)
+        self.news.note_freed(freed, self.touched)
+        if freed:
+            self._allow_rounds()
+
+    def note_charged(
+        self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
+    ) -> None:
+        """A ClusterQueue uses more than before; see `News.note_charged`."""
+        self.news.note_charged(borrower, borrowed, lowest_priority, self.touch())
+        self._allow_rounds()
+
+    def note_doubtful_head(self) -> None:
+        """A head went back to its heap although not all that it may get was tried."""
+        self.doubtful_head = True
+        self.unsettle()
+
+    def unsettle(self) -> None:
+        """A round may be worth it as soon as the scope is at rest."""
+        self.scopes.unsettled[self.root] = self
+
+    def _owe_turns(self, *, from_outside: bool) -> None:
+        self.touch()
+        self.turns_owed = True
         if from_outside:
             self.preempted.clear()
 
-    def charge(self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest: int) -> None:
-        """A ClusterQueue uses more than before; see `News.take`."""
-        self.take(borrower, borrowed, lowest, self.touch())
+    def _allow_rounds(self) -> None:
         self.rounds = 0
         self.unsettle()
 
-    def unsettle(self, *, unsure: bool = False) -> None:
-        """A verdict was given, or a head went back to its heap without one (`unsure`)."""
-        self.unsure = self.unsure or unsure
-        self.scopes.unsettled[self.root] = self
-
     # --- cycles
 
-    def take_turns(self) -> list[tuple[str, Pending]]:
-        """Uses up one turn of every ClusterQueue; the heads with their ClusterQueues."""
+    def use_slots(self) -> list[tuple[str, Pending]]:
+        """Uses up the slot of every ClusterQueue; the heads with their ClusterQueues."""
         heads = []
         for name, queue in self.waiting.items():
-            if self.moved:
-                queue.call()
-            item, passed = queue.take_turn(self.scopes.now)
-            if passed:
-                self.is_due_again()
-            if item is not None:
-                heads.append((name, item))
-        self.moved = False
+            if self.turns_owed:
+                queue.give_turns()
+            slot = queue.use_slot(self.scopes.now)
+            if slot.needs_cycle:
+                self.make_due()
+            if slot.head is not None:
+                heads.append((name, slot.head))
+        self.turns_owed = False
         return heads
 
-    def wake_at_rest(self) -> None:
-        """Requeues the shapes whose verdicts may not hold, because nothing else is left to try.
+    def begin_round(self) -> None:
+        """Requeues the doubtful shapes, because nothing else is left to try.
 
-        If verdicts remain that may not hold, because heads kept meeting at the same flavors, the
-        scope does what a new engine would do: it requeues all shapes, and then once more those
-        whose verdicts may not hold. After that it waits for the next change.
+        If some remain doubtful, because heads kept meeting at the same flavors, the scope does what
+        a new engine would do: it requeues all shapes, and then the doubtful ones once more. After
+        that it waits for the next change.
         """
         parked = [(queue, group) for queue in self.waiting.values() for group in queue.parked()]
-        stale = [(queue, group) for queue, group in parked if queue.may_be_stale(group)]
-        if self.rounds == len(EVERYBODY_AT_REST) or not (stale or self.unsure):
+        doubtful = [(queue, group) for queue, group in parked if queue.is_doubtful(group)]
+        if self.rounds == len(ROUNDS) or not (doubtful or self.doubtful_head):
             return
-        for queue, group in parked if EVERYBODY_AT_REST[self.rounds] else stale:
-            queue.revive(group)
+        for queue, group in parked if ROUNDS[self.rounds] is Round.ALL else doubtful:
+            queue.unpark(group)
         self.rounds += 1
-        self.unsure = False
+        self.doubtful_head = False
         self.touch()

@@ -5,12 +5,12 @@ change it, and not before.
 
 `News` is what happened in a scope, `Verdict` is what a try came to and reads it:
 
-- `turned_by_free`: quotas changed, or enough became free of what the Workload asks for. All parked
+- `is_due_in_turn`: quotas changed, or enough became free of what the Workload asks for. All parked
   Workloads of the scope then get a turn. In its turn a Workload is tried if this still holds, and
   otherwise its turn passes.
-- `turned_by_charge`: quota was taken, which may add victims or change a choice of flavors; or the
+- `is_doubtful`: quota was taken, which may add victims or change a choice of flavors; or the
   verdict never covered all flavors. The Workload is tried when no other Workload of the scope is
-  left to try (`Scope.wake_at_rest`).
+  left to try (`Scope.begin_round`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kueuelib.api.kueue import ANY, NEVER
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import NoFlavors, Reason
+from kueuelib.scheduler.reasons import Reason, waits_alone
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.pending.item import Pass
@@ -35,10 +35,10 @@ Available = Callable[[str, FlavorResource], int]
 
 @attrs.define(eq=False)
 class News:
-    """What happened in one news. Instants count what happened anywhere.
+    """What happened in one scope. Instants count what happened anywhere.
 
     Attributes:
-        changed: when quotas, policies, flavors, checks or members changed.
+        changed: when something happened that may help any Workload.
         freed: when some of a flavor and resource became free, since `changed`.
         charged: when a ClusterQueue used more than before.
         borrowed: when a ClusterQueue was charged and borrowed then, since `changed`, by its name
@@ -50,32 +50,39 @@ class News:
     charged: int = 0
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
 
-    def free(self, freed: Iterable[FlavorResource] | None, now: int) -> None:
-        """Something became free; None when something else happened, which may help everybody."""
-        if freed is None:
-            self.changed = now
-            self.freed.clear()
-            self.borrowed.clear()
-        else:
-            self.freed.update(dict.fromkeys(freed, now))
+    def note_changed(self, now: int) -> None:
+        """Something happened that may help any Workload: quotas, policies, flavors, checks or
+        members changed, or with fair sharing anything became free.
+        """
+        self.changed = now
+        self.freed.clear()
+        self.borrowed.clear()
 
-    def take(
-        self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest: int, now: int
+    def note_freed(self, freed: Iterable[FlavorResource], now: int) -> None:
+        """Some of each of these became free."""
+        self.freed.update(dict.fromkeys(freed, now))
+
+    def note_charged(
+        self,
+        borrower: str,
+        borrowed: Iterable[FlavorResource | None],
+        lowest_priority: int,
+        now: int,
     ) -> None:
         """A ClusterQueue uses more than before.
 
         Args:
             borrower: the ClusterQueue.
             borrowed: what it borrows; others may find victims in it. None: whatever they ask for.
-            lowest: the lowest priority that holds quota in it.
+            lowest_priority: the lowest priority that holds quota in it.
             now: the present instant.
         """
         self.charged = now
         for pair in borrowed:
-            self.borrowed[borrower, pair] = (now, lowest)
+            self.borrowed[borrower, pair] = (now, lowest_priority)
 
-    def moved_since(self, instant: int) -> bool:
-        """Whether quotas changed, or anything became free."""
+    def changed_or_freed_since(self, instant: int) -> bool:
+        """Whether anything happened that may help a Workload without a charge."""
         return self.changed > instant or any(when > instant for when in self.freed.values())
 
 
@@ -90,8 +97,8 @@ class Verdict:
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: none was lost to another head, and nothing
             became free in the course of it.
-        came_round: whether the pass ended although flavors were left to try.
-        asks: per resource the least that a pod set asks for; less cannot help without preemption.
+        least: per resource the least that any pod set asks for, with as few pods as it accepts;
+            less cannot help without preemption.
     """
 
     info: WorkloadInfo
@@ -99,42 +106,38 @@ class Verdict:
     search: Pass
     tried: int
     complete: bool
-    came_round: bool
-    asks: Mapping[str, int] = attrs.field(init=False)
+    least: Mapping[str, int] = attrs.field(init=False)
 
-    @asks.default
-    def _least(self) -> dict[str, int]:
-        asks: dict[str, int] = {}
+    @least.default
+    def _least_of_pod_sets(self) -> dict[str, int]:
+        least: dict[str, int] = {}
         for found in self.info.pod_sets:
             fewest = found.count if found.min_count is None else min(found.count, found.min_count)
             for resource, amount in found.requests(fewest, count_pods=True).items():
-                asks[resource] = min(amount, asks.get(resource, amount))
-        return asks
+                least[resource] = min(amount, least.get(resource, amount))
+        return least
 
-    @property
-    def alone(self) -> bool:
-        """Whether it holds for one Workload only, which anything that moves may help."""
-        return not isinstance(self.reason, NoFlavors) or self.reason.in_vain > 0
-
-    def turned_by_free(self, news: News, queue: QueueSpec, available: Available) -> bool:
-        """Whether what happened since the last try may be enough.
+    def is_due_in_turn(self, news: News, queue: QueueSpec, available: Available) -> bool:
+        """Whether what changed or became free since the last try may be enough.
 
         Where the ClusterQueue may preempt, any amount is, because victims may add the rest.
         """
-        if self.alone or news.changed > self.tried:
-            return news.moved_since(self.tried)
+        if news.changed > self.tried:
+            return True
+        if waits_alone(self.reason):
+            return news.changed_or_freed_since(self.tried)
         return any(
             when > self.tried
             and self._wants(pair, queue)
             and (
-                not queue.preemption.spares_all
-                or available(queue.name, pair) >= self.asks[pair.resource]
+                not queue.preemption.never_preempts
+                or available(queue.name, pair) >= self.least[pair.resource]
             )
             for pair, when in news.freed.items()
         )
 
-    def turned_by_charge(self, news: News, queue: QueueSpec) -> bool:
-        """Whether the verdict may not hold, although too little became free, or nothing."""
+    def is_doubtful(self, news: News, queue: QueueSpec) -> bool:
+        """Whether another try may end otherwise, even if too little became free, or nothing."""
         began, policy = self.search.began, queue.preemption.reclaim_within_cohort
         return (
             not self.complete
@@ -143,8 +146,8 @@ class Verdict:
                 when > began
                 and borrower != queue.name
                 and self._wants(pair, queue)
-                and (policy == ANY or (policy != NEVER and self.info.priority > lowest))
-                for (borrower, pair), (when, lowest) in news.borrowed.items()
+                and (policy == ANY or (policy != NEVER and self.info.priority > lowest_priority))
+                for (borrower, pair), (when, lowest_priority) in news.borrowed.items()
             )
         )
 
@@ -156,4 +159,4 @@ class Verdict:
         return several and queue.most_flavors > 1
 
     def _wants(self, pair: FlavorResource | None, queue: QueueSpec) -> bool:
-        return pair is None or (pair.resource in self.asks and pair in queue.limits)
+        return pair is None or (pair.resource in self.least and pair in queue.limits)

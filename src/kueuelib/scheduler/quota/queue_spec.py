@@ -97,7 +97,7 @@ class PreemptionPolicy:
     borrow_threshold: int | None = None
 
     @property
-    def spares_all(self) -> bool:
+    def never_preempts(self) -> bool:
         """Whether all others keep what they have."""
         return self.within_cluster_queue == self.reclaim_within_cohort == kueue.NEVER
 
