@@ -166,10 +166,10 @@ class Watched(Replay):
             if item.place is Place.INADMISSIBLE:
                 continue
             everybody = self.scope.rounds == 2
-            self.woken[item.queue.name, item.info.shape] = "everybody" if everybody else "stale"
-            assert everybody or self.is_stale(item), f"{key}: nothing was taken that matters"
+            self.woken[item.queue.name, item.info.shape] = "everybody" if everybody else "doubtful"
+            assert everybody or self.is_doubtful(item), f"{key}: nothing was taken that matters"
 
-    def is_stale(self, item: Pending) -> bool:
+    def is_doubtful(self, item: Pending) -> bool:
         """Whether a verdict may not hold, although nothing became free since."""
         last, queue = self.last((item.queue.name, item.info.shape)), item.queue.spec
         if last.lost or any(self.engine.freed[last.began : last.tried]):
@@ -214,5 +214,5 @@ def test_tries_whose_cause_cannot_be_expressed_are_few() -> None:
     """Of the tries of parked workloads at most one in fifty is made because all begin anew."""
     causes = sum((causes_of(seed) for seed in range(200)), Counter())
     assert causes["free"] > 1000
-    assert causes["stale"] > 100
+    assert causes["doubtful"] > 100
     assert 0 < 50 * causes["everybody"] < causes.total()
