@@ -632,16 +632,22 @@ async def test_the_first_line_has_a_subject(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith("Workload ns/w, priority 0\n")
 
 
-async def test_local_queues_that_used_less_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("weight", "told_usage", "usage"), [("1", "4", 4), ("0", "infinite usage", "infinite")]
+)
+async def test_local_queues_that_used_less_are_named(
+    capsys: pytest.CaptureFixture[str], weight: str, told_usage: str, usage: object
+) -> None:
     train, rival = job(), workload(job("rival"), "first")
     rival["spec"]["queueName"] = "other"
     place = {"metadata": {"namespace": "ns"}, "spec": {"clusterQueue": "cq"}}
+    own = {**place, "spec": {**place["spec"], "fairSharing": {"weight": weight}}}
     past = {"consumedResources": {"cpu": "4"}, "lastUpdate": "1970-01-01T00:15:00Z"}
     sharing = {"weightedShare": 0, "admissionFairSharingStatus": past}
     *objects, _ = cluster()
     objects[-1]["spec"]["admissionScope"] = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     objects += [
-        thing("LocalQueue", "lq", status={"fairSharing": sharing}, **place),
+        thing("LocalQueue", "lq", status={"fairSharing": sharing}, **own),
         thing("LocalQueue", "other", **place),
     ]
     client = cast("Client", FakeClient(*objects, train, workload(train), rival))
@@ -650,9 +656,9 @@ async def test_local_queues_that_used_less_are_named(capsys: pytest.CaptureFixtu
     show([answer])
     told = capsys.readouterr().out
     assert "place 2 of 2\nAhead of it: ns/first\n" in told
-    assert "Behind LocalQueues that used less: ns/other (0); lq has 4\n" in told
+    assert f"Behind LocalQueues that used less: ns/other (0); lq has {told_usage}\n" in told
     data = json.loads(to_json([answer], many=False))
-    assert data["pastUsage"] == 4
+    assert data["pastUsage"] == usage
     assert data["usedLess"] == [{"localQueue": "ns/other", "pastUsage": 0}]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
@@ -99,13 +100,17 @@ def _past_usage(found: Explanation) -> Iterator[str]:
     """Which LocalQueues come first because they used less."""
     if found.usage is None or not found.used_less:
         return
-    names = [f"{key} ({usage:.4g})" for key, usage in found.used_less[:MOST_NAMES]]
+    names = [f"{key} ({_amount(usage)})" for key, usage in found.used_less[:MOST_NAMES]]
     more = len(found.used_less) - MOST_NAMES
     yield (
         f"Behind LocalQueues that used less: {', '.join(names)}"
         + (f" and {more} more" if more > 0 else "")
-        + f"; {found.local_queue} has {found.usage:.4g}"
+        + f"; {found.local_queue} has {_amount(found.usage)}"
     )
+
+
+def _amount(usage: float) -> str:
+    return "infinite usage" if math.isinf(usage) else f"{usage:.4g}"
 
 
 def _subject(answer: Answer, found: Explanation) -> str:
