@@ -17,7 +17,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers
 
 def naive(amount, elapsed, half_life):
     """An amount after a time, by halving it again and again; the rest is a power of a float."""
-    while elapsed >= half_life:
+    while elapsed >= half_life and amount > 1:
         amount, elapsed = amount / 2, elapsed - half_life
     return float(amount) * 2.0 ** (-elapsed / half_life)
 
