@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,19 @@ _FORMAT = click.Choice(
 )
 
 
+class _Number(click.FloatRange):
+    """A number in a range; "nan" and "inf" are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or a mistake in the command line."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
+
+
 def _kubeconfig(command: F) -> F:
     return click.option(
         "--kubeconfig",
@@ -29,7 +43,7 @@ def _kubeconfig(command: F) -> F:
 def _server_timeout(command: F) -> F:
     return click.option(
         "--server-timeout",
-        type=click.FloatRange(min=0),
+        type=_Number(min=0),
         default=60.0,
         show_default=True,
         help="Seconds to wait for a server that does not answer yet.",
@@ -264,7 +278,7 @@ def explain(
 @click.option("--strict", is_flag=True, help="Refuse a trace with a bad line.")
 @click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Number(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="How many times the jobs of a synthetic load.",
@@ -278,21 +292,21 @@ def explain(
 )
 @click.option(
     "--stop-seconds",
-    type=click.FloatRange(min=0),
+    type=_Number(min=0),
     default=0.0,
     show_default=True,
     help="From the eviction of a running job until its quota is free.",
 )
 @click.option(
     "--ready-seconds",
-    type=click.FloatRange(min=0),
+    type=_Number(min=0),
     default=0.0,
     show_default=True,
     help="From admission until all pods are ready, where the configuration waits for them.",
 )
 @click.option(
     "--sample-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Number(min=0, min_open=True),
     default=60.0,
     show_default=True,
     help="At most one row per ClusterQueue in this time in queues.csv.",

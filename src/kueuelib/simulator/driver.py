@@ -31,6 +31,7 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live, arriving
+from kueuelib.simulator.values import END_OF_TIME
 from kueuelib.simulator.work import Job
 from kueuelib.workload import states
 from kueuelib.workload.around import surroundings
@@ -131,7 +132,7 @@ class Driver:
         return attrs.evolve(self._cluster.world, workloads=workloads)
 
     def run(self, jobs: Iterable[Job], awaited: Collection[ObjectKey] = frozenset()) -> None:
-        """Runs until nothing can happen any more.
+        """Runs until nothing can happen any more, or the year 9999 begins.
 
         Args:
             jobs: in the order of their arrivals; taken one by one.
@@ -151,9 +152,11 @@ class Driver:
             planned = self._planned[0].at if self._planned else math.inf
             arrival = math.inf if coming is None else coming.arrival
             soonest = min(planned, arrival)
+            if soonest >= END_OF_TIME:
+                soonest = math.inf
             if soonest > self.now:
                 cycle = self._cycle_at()
-                if cycle < soonest:
+                if cycle < min(soonest, END_OF_TIME):
                     self._move(cycle)
                     self._cycle()
                     continue

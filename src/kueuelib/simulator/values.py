@@ -12,6 +12,10 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 from kueuelib.simulator.faults import BadValue
 
+END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""Seconds since the epoch: nothing happens from here on, as objects cannot say when it was."""
+_MILLISECONDS = 1000.0
+_LARGEST = 2**53
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
 _LONGEST_NAME = 63
 
@@ -32,14 +36,22 @@ def number(text: Any, field: str) -> float:
 
 
 def not_negative(text: Any, field: str) -> float:
-    """A finite number from 0 on.
+    """A number from 0 on that can be counted with.
 
     Raises:
         BadValue: it is not one.
     """
-    found = number(text, field)
+    found = _countable(text, field)
     if found < 0:
         raise BadValue(field, f"{_shown(text)} is negative")
+    return found
+
+
+def _countable(text: Any, field: str) -> float:
+    """A number below which no whole number is rounded."""
+    found = number(text, field)
+    if abs(found) > _LARGEST:
+        raise BadValue(field, f"{_shown(text)} is too large")
     return found
 
 
@@ -54,7 +66,7 @@ def whole(text: Any, field: str, *, least: int | None = None) -> int:
     Raises:
         BadValue: it is not one, or too small.
     """
-    found = number(text, field)
+    found = _countable(text, field)
     if found != int(found):
         raise BadValue(field, f"{_shown(text)} is not a whole number")
     if least is not None and found < least:
@@ -70,6 +82,21 @@ def exact(text: Any, field: str) -> Fraction:
     """
     not_negative(text, field)
     return Fraction(str(text).strip())
+
+
+def moment(text: Any, field: str) -> float:
+    """When something happens: an `instant` from 0 on and before the year 9999.
+
+    Raises:
+        BadValue: it is not one.
+    """
+    found = instant(text, field)
+    if found < 0:
+        raise BadValue(field, f"{_shown(text)} is negative")
+    if found >= END_OF_TIME:
+        hint = "; are these milliseconds?" if found / _MILLISECONDS < END_OF_TIME else ""
+        raise BadValue(field, f"{_shown(text)} is past the year 9998{hint}")
+    return found
 
 
 def instant(text: Any, field: str) -> float:

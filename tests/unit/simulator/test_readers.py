@@ -78,6 +78,22 @@ def test_lines_that_are_left_out_are_counted_with_file_line_field_and_reason(wri
         read(path, strict=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.swf", SWF.replace("2 10 0 50", "2 1e12 0 50")),
+        (
+            "a.json",
+            '{"kind": "Job", "metadata": {"name": "a", "annotations": {"kueuelib.dev/run-seconds":'
+            ' "1", "kueuelib.dev/arrival-seconds": "1e12"}}, "spec": {"template": {"spec": {}}}}',
+        ),
+    ],
+)
+def test_an_arrival_that_no_calendar_has_is_a_bad_line(write: Write, name: str, text: str) -> None:
+    _, faults, _ = read(write(name, text))
+    assert "'1e12' is past the year 9998; are these milliseconds?" in str(faults.shown[0])
+
+
 def test_only_the_first_bad_lines_are_kept(write: Write) -> None:
     _, faults, _ = read(write("a.swf", "1 2\n" * 1000))
     assert (faults.bad, len(faults.shown)) == (1000, 10)
@@ -115,6 +131,10 @@ def test_a_line_of_csv(write: Write) -> None:
         ("1,2", "2 columns instead of 4"),
         ("x,1,1,1", "arrival: 'x' is neither a number nor a date and time"),
         ("nan,1,1,1", "arrival: 'nan' is neither a number nor a date and time"),
+        ("-1,1,1,1", "arrival: '-1' is negative"),
+        ("1e12,1,1,1", "arrival: '1e12' is past the year 9998; are these milliseconds?"),
+        ("1e300,1,1,1", "arrival: '1e300' is past the year 9998"),
+        ("1,1,1,1e300", "pods: '1e300' is too large"),
         ("1,-1,1,1", "run_seconds: '-1' is negative"),
         ("1,inf,1,1", "run_seconds: 'inf' is not a finite number"),
         ("1,1,lots,1", "cpu: 'lots' is not a Kubernetes quantity"),

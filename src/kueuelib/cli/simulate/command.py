@@ -23,7 +23,7 @@ from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.values import instant, named, not_negative
+from kueuelib.simulator.values import moment, named, not_negative
 from kueuelib.simulator.work import Job
 
 FORMAT = 1
@@ -200,6 +200,6 @@ def _question(text: str) -> Question:
     if not at or not name:
         raise ConfigError(f"--explain {text}", "does not name a job and a time", fix)
     try:
-        return Question(ObjectKey(namespace or "default", name), instant(when, "time"))
+        return Question(ObjectKey(namespace or "default", name), moment(when, "time"))
     except BadValue as error:
         raise ConfigError(f"--explain {text}", error.reason, fix) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source, lines
-from kueuelib.simulator.values import amount, instant, not_negative, whole
+from kueuelib.simulator.values import amount, moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, Job, pods
 
 REQUEST = "request."
@@ -99,7 +99,7 @@ def _job(columns: Sequence[str], values: Sequence[str], line: int) -> Job:
     limit = text("limit_seconds")
     return Job(
         name=text("name") or str(line),
-        arrival=instant(text("arrival"), "arrival"),
+        arrival=moment(text("arrival"), "arrival"),
         run_seconds=not_negative(text("run_seconds"), "run_seconds"),
         pod_sets=(shape,),
         queue=text("queue"),

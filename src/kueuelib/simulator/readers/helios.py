@@ -9,7 +9,7 @@ from pathlib import Path
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
-from kueuelib.simulator.values import exact, instant, not_negative, whole
+from kueuelib.simulator.values import exact, moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU, KILLED, Job, PodShape, pods
 
 NEEDED = ("job_id", "user", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "duration")
@@ -55,7 +55,7 @@ def _job(row: Row | BadValue, faults: Faults) -> Job | None:
         return None
     return Job(
         name=row["job_id"],
-        arrival=instant(row["submit_time"], "submit_time"),
+        arrival=moment(row["submit_time"], "submit_time"),
         run_seconds=not_negative(row["duration"], "duration"),
         pod_sets=(shape,),
         queue=row.get("queue") or row.get("vc", ""),

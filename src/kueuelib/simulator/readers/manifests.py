@@ -28,7 +28,7 @@ from kueuelib.jobs.priority import PriorityClasses, PriorityClassNotFound, resol
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.values import instant, not_negative
+from kueuelib.simulator.values import moment, not_negative
 from kueuelib.simulator.work import COMPLETED, FAILED, Job, PodShape
 from kueuelib.workload import states
 
@@ -214,7 +214,7 @@ def _job(
     every = notes.get(CHECKPOINT_SECONDS)
     return Job(
         name=key.name,
-        arrival=instant(arrival, "arrival"),
+        arrival=moment(arrival, "arrival"),
         run_seconds=not_negative(notes[RUN_SECONDS], RUN_SECONDS),
         pod_sets=shapes,
         queue=queue,

@@ -12,7 +12,7 @@ from pathlib import Path
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
-from kueuelib.simulator.values import not_negative, whole
+from kueuelib.simulator.values import moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU_MILLI, KILLED, MEMORY, Job, pods
 
 NEEDED = (
@@ -50,7 +50,7 @@ def _job(row: Row | BadValue, faults: Faults) -> Job | None:
     if not row["deletion_time"]:
         faults.drop("run time unknown")
         return None
-    created = not_negative(row["creation_time"], "creation_time")
+    created = moment(row["creation_time"], "creation_time")
     start = not_negative(row["scheduled_time"] or created, "scheduled_time")
     end = not_negative(row["deletion_time"], "deletion_time")
     if end < start:

@@ -16,7 +16,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source, lines
 from kueuelib.simulator.readers.tabled import Row, rows
-from kueuelib.simulator.values import exact, named, number, whole
+from kueuelib.simulator.values import exact, moment, named, number, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, GPU_MILLI, MEMORY, Job, PodShape, pods
 
 JOBS, TASKS = "pai_job_table", "pai_task_table"
@@ -118,7 +118,7 @@ def _job(row: Row | BadValue, tasks: dict[str, list[_Task]], faults: Faults) -> 
     shapes = {task.shape.name: task.shape for task in mine}
     return Job(
         name=row["job_name"],
-        arrival=number(row["start_time"], "start_time"),
+        arrival=moment(row["start_time"], "start_time"),
         run_seconds=max(task.seconds for task in mine),
         pod_sets=tuple(shapes.values()),
         queue=named(mine[0].gpu_type, "cpu"),

@@ -16,7 +16,7 @@ import orjson
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.values import instant
+from kueuelib.simulator.values import instant, moment
 from kueuelib.simulator.work import COMPLETED, FAILED, GPU, KILLED, Job, PodShape, pods
 
 _ENDS = {"Pass": COMPLETED, "Killed": KILLED, "Failed": FAILED}
@@ -69,7 +69,7 @@ def _job(entry: Any, faults: Faults) -> Job | None:
     vc = str(entry.get("vc") or "")
     return Job(
         name=str(entry.get("jobid") or ""),
-        arrival=instant(entry.get("submitted_time"), "submitted_time"),
+        arrival=moment(entry.get("submitted_time"), "submitted_time"),
         run_seconds=sum(ran),
         pod_sets=(shape,),
         queue=vc,

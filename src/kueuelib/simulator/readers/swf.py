@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source, lines
-from kueuelib.simulator.values import number, whole
+from kueuelib.simulator.values import moment, number, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, Job, pods
 
 FIELDS = (
@@ -73,9 +73,7 @@ def _job(values: list[str], faults: Faults) -> Job | None:
         return "" if found < 0 else str(found)
 
     name = str(whole(field["job number"], "job number", least=0))
-    arrival = number(field["submit time"], "submit time")
-    if arrival < 0:
-        raise BadValue("submit time", f"{field['submit time']} is negative")
+    arrival = moment(field["submit time"], "submit time")
     run = known("run time")
     processors = known("requested processors") or known("allocated processors")
     if run is None:

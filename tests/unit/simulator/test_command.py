@@ -1,0 +1,46 @@
+"""`kueuelib simulate`: what it refuses, and what it says about what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from kueuelib.cli.root import app
+
+HEAD = "name,arrival,run_seconds,cpu,queue\n"
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def simulate(output: Path, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments), "--output", str(output)])
+
+
+@pytest.mark.parametrize("option", ["--stop-seconds", "--ready-seconds", "--sample-seconds"])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, option: str, number: str) -> None:
+    done = simulate(tmp_path, "trace.csv", option, number)
+    assert done.exit_code == 2
+    assert f"'{number}' is not a finite number" in done.output
+
+
+def test_time_ends_before_the_calendar_does(write: Write, tmp_path: Path) -> None:
+    trace = write("a.csv", HEAD + "a,0,1e15,1,q\nb,10,5,1,q\n")
+    assert simulate(tmp_path, trace).exit_code == 0
+    found = orjson.loads((tmp_path / "result.json").read_bytes())["runs"]["baseline"]
+    assert found["simulation"]["unfinished_because"] == {"Running": 1}
+    assert found["total"]["ended"] == {"completed": 1}
