@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,3 +45,25 @@ def test_time_ends_before_the_calendar_does(write: Write, tmp_path: Path) -> Non
     found = orjson.loads((tmp_path / "result.json").read_bytes())["runs"]["baseline"]
     assert found["simulation"]["unfinished_because"] == {"Running": 1}
     assert found["total"]["ended"] == {"completed": 1}
+
+
+def test_numbers_of_jobs_in_several_files_do_not_collide(write: Write, tmp_path: Path) -> None:
+    line = "1 {} 0 10 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n"
+    after = "2 {} 0 10 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 1 5\n"
+    jobs = line + after
+    first = write("may.swf", jobs.format(0, 1))
+    second = write("more/may.swf", jobs.format(100, 101))
+    nameless = write("x.csv", "name,arrival,run_seconds,cpu,after\n,200,1,1,\nb,201,1,1,\n")
+    done = simulate(tmp_path, first, second, nameless)
+    assert done.exit_code == 0
+    assert "Bad lines" not in done.output
+    with (tmp_path / "baseline/jobs.csv").open() as file:
+        starts = {row["job_id"]: row["submission_time"] for row in csv.DictReader(file)}
+    assert starts == {
+        "may-1": "0",
+        "may-2": "15",
+        "may-2-1": "100",
+        "may-2-2": "115",
+        "x-2": "200",
+        "b": "201",
+    }

@@ -82,16 +82,32 @@ def test_lines_that_are_left_out_are_counted_with_file_line_field_and_reason(wri
     ("name", "text"),
     [
         ("a.swf", SWF.replace("2 10 0 50", "2 1e12 0 50")),
-        (
-            "a.json",
-            '{"kind": "Job", "metadata": {"name": "a", "annotations": {"kueuelib.dev/run-seconds":'
-            ' "1", "kueuelib.dev/arrival-seconds": "1e12"}}, "spec": {"template": {"spec": {}}}}',
-        ),
+        ("a.yaml", "YAML"),
     ],
 )
 def test_an_arrival_that_no_calendar_has_is_a_bad_line(write: Write, name: str, text: str) -> None:
+    if text == "YAML":
+        text = YAML.replace('"40"', '"1e12"')
     _, faults, _ = read(write(name, text))
     assert "'1e12' is past the year 9998; are these milliseconds?" in str(faults.shown[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.swf", SWF + SWF.splitlines()[2] + "\n", 11),
+        ("a.csv", "name,arrival,run_seconds,cpu\na,1,1,1\na,100,1,1\n", 3),
+    ],
+)
+def test_a_second_job_of_one_name_is_a_bad_line(
+    write: Write, name: str, text: str, line: int
+) -> None:
+    path = write(name, text)
+    found, faults, _ = read(path)
+    assert len({job.name for job in found}) == len(found)
+    assert str(faults.shown[-1]).startswith(f"{path}:{line}: another job is called default/")
+    with pytest.raises(ConfigError, match="--strict"):
+        read(path, strict=True)
 
 
 def test_only_the_first_bad_lines_are_kept(write: Write) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 import attrs
@@ -99,16 +99,26 @@ def run(options: Options) -> int:
 
 
 def _jobs(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
-    readers = [
-        (path, reader(options.format or format_of(path), options.scale)) for path in options.traces
-    ]
-    found = chain.from_iterable(read(path, faults, source) for path, read in readers)
+    found = _read(options, faults, source)
     by = options.queue_by
     if by is None:
         yield from (job if job.queue else attrs.evolve(job, queue="default") for job in found)
     else:
         for job in found:
             yield attrs.evolve(job, queue=named(getattr(job, by), "default"))
+
+
+def _read(options: Options, faults: Faults, source: Source) -> Iterator[Job]:
+    readers = [
+        (path, reader(options.format or format_of(path), options.scale)) for path in options.traces
+    ]
+    labels: Counter[str] = Counter()
+    for path, read in readers:
+        if len(readers) > 1:
+            label = named(path.name.split(".")[0], "trace")
+            labels[label] += 1
+            source.prefix = f"{label}-{labels[label]}-" if labels[label] > 1 else f"{label}-"
+        yield from read(path, faults, source)
 
 
 def _play(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, lines
 from kueuelib.simulator.values import amount, moment, not_negative, whole
 from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, Job, pods
@@ -34,24 +35,20 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file; its name may end in `.gz`.
         faults: gets the lines that are left out.
-        source: stays as it is.
+        source: learns the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, its first line does not name the columns, or a bad
             line with `--strict`.
     """
-    del source
     rows = csv.reader(line for _, line in lines(path))
     try:
         columns = [name.strip() for name in next(rows, [])]
         _check(path, columns)
-        for row in rows:
-            if not row:
-                continue
-            try:
-                yield _job(columns, row, rows.line_num)
-            except BadValue as error:
-                faults.refuse(path, rows.line_num, error)
+        found = ((rows.line_num, (row, f"{source.prefix}{rows.line_num}")) for row in rows if row)
+        yield from each(
+            path, found, lambda one: _job(columns, *one), faults, source, own_names=True
+        )
     except csv.Error as error:
         raise ConfigError(f"{path}:{rows.line_num}", str(error), "give a CSV file") from error
 
@@ -70,7 +67,7 @@ def _check(path: Path, columns: list[str]) -> None:
         raise ConfigError(f"{path}:1", "a column is named twice", "name each column once")
 
 
-def _job(columns: Sequence[str], values: Sequence[str], line: int) -> Job:
+def _job(columns: Sequence[str], values: Sequence[str], nameless: str) -> Job:
     if len(values) != len(columns):
         raise BadValue("", f"{len(values)} columns instead of {len(columns)}")
     row = dict(zip(columns, values, strict=True))
@@ -98,7 +95,7 @@ def _job(columns: Sequence[str], values: Sequence[str], line: int) -> Job:
         raise BadValue("end", f"{end!r} is not one of {', '.join(END_STATES)}")
     limit = text("limit_seconds")
     return Job(
-        name=text("name") or str(line),
+        name=text("name") or nameless,
         arrival=moment(text("arrival"), "arrival"),
         run_seconds=not_negative(text("run_seconds"), "run_seconds"),
         pod_sets=(shape,),

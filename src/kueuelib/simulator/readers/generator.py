@@ -32,7 +32,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file.
         faults: not needed: a mistake in such a file is a mistake in all of its jobs.
-        source: gets the flavor, the ClusterQueues and the LocalQueues.
+        source: gets the flavor, the ClusterQueues, the LocalQueues and the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or asks for what is not simulated.
@@ -64,7 +64,9 @@ def _cohorts(set_: Mapping[str, Any], source: Source) -> Iterator[Job]:
                 name = f"{queues.get('className', 'cq')}-{index}-{place}-{cohort}"
                 source.objects += _queue(name, cohort, queues)
                 for part, work in enumerate(_list("workloadsSets", queues.get("workloadsSets"))):
-                    yield from _jobs(work, part, name)
+                    for job in _jobs(work, part, name, source.prefix):
+                        source.claim(job)
+                        yield job
 
 
 def _queue(name: str, cohort: str, queues: Mapping[str, Any]) -> Iterator[Obj]:
@@ -83,7 +85,7 @@ def _queue(name: str, cohort: str, queues: Mapping[str, Any]) -> Iterator[Obj]:
     yield _object("LocalQueue", name, {"clusterQueue": name}, name)
 
 
-def _jobs(work: Mapping[str, Any], part: int, queue: str) -> Iterator[Job]:
+def _jobs(work: Mapping[str, Any], part: int, queue: str, prefix: str) -> Iterator[Job]:
     _known("workloadsSets", work, _SET)
     pause = whole(work.get("creationIntervalMs", 0), "creationIntervalMs", least=0) / 1000
     templates = _list("workloads", work.get("workloads"))
@@ -94,7 +96,7 @@ def _jobs(work: Mapping[str, Any], part: int, queue: str) -> Iterator[Job]:
         for place, template in enumerate(templates):
             arrivals += 1
             yield Job(
-                name=f"{template.get('className', 'wl')}-{part}-{number}-{place}",
+                name=f"{prefix}{template.get('className', 'wl')}-{part}-{number}-{place}",
                 arrival=arrivals * pause,
                 run_seconds=whole(template.get("runtimeMs", 0), "runtimeMs", least=0) / 1000,
                 pod_sets=(pods({CPU: amount(template.get("request"), "request")}),),

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
 from kueuelib.simulator.values import exact, moment, not_negative, whole
@@ -22,20 +23,12 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file; its name may end in `.gz`.
         faults: gets the lines that are left out.
-        source: stays as it is.
+        source: learns the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or a bad line with `--strict`.
     """
-    del source
-    for line, row in rows(path, NEEDED):
-        try:
-            job = _job(row, faults)
-        except BadValue as error:
-            faults.refuse(path, line, error)
-        else:
-            if job is not None:
-                yield job
+    yield from each(path, rows(path, NEEDED), lambda row: _job(row, faults), faults, source)
 
 
 def _job(row: Row | BadValue, faults: Faults) -> Job | None:

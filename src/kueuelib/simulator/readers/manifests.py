@@ -96,7 +96,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file; its name may end in `.gz`.
         faults: gets the objects that are left out, by their number in the file.
-        source: gets all other objects.
+        source: gets all other objects, and the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or an object with `--strict`.
@@ -119,6 +119,8 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
                 job = _of_job(obj, classes)
             else:
                 continue
+            if job is not None:
+                source.claim(job)
         except BadValue as error:
             faults.refuse(path, number, error)
         else:

@@ -14,6 +14,7 @@ import attrs
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, lines
 from kueuelib.simulator.readers.tabled import Row, rows
 from kueuelib.simulator.values import exact, moment, named, number, whole
@@ -40,40 +41,35 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the folder.
         faults: gets the lines that are left out.
-        source: stays as it is.
+        source: learns the names of the jobs.
 
     Raises:
         ConfigError: a table cannot be read, or a bad line with `--strict`.
     """
-    del source
     tasks: dict[str, list[_Task]] = {}
-    for file, line, row in _table(path, TASKS, _TASK):
+    for line, row in _table(path, TASKS, _TASK):
         try:
             task = _task(row, faults)
         except BadValue as error:
-            faults.refuse(file, line, error)
+            faults.refuse(_file(path, TASKS), line, error)
         else:
             if task is not None and not isinstance(row, BadValue):
                 tasks.setdefault(row["job_name"], []).append(task)
-    for file, line, row in _table(path, JOBS, _JOB):
-        try:
-            job = _job(row, tasks, faults)
-        except BadValue as error:
-            faults.refuse(file, line, error)
-        else:
-            if job is not None:
-                yield job
+    table = _table(path, JOBS, _JOB)
+    yield from each(_file(path, JOBS), table, lambda row: _job(row, tasks, faults), faults, source)
+
+
+def _file(folder: Path, table: str) -> Path:
+    return folder / f"{table}.csv"
 
 
 def _table(
     folder: Path, name: str, needed: tuple[str, ...]
-) -> Iterator[tuple[Path, int, Row | BadValue]]:
-    path = folder / f"{name}.csv"
+) -> Iterator[tuple[int, Row | BadValue]]:
     header = next((line for _, line in lines(folder / f"{name}.header")), "").strip()
     if not header:
         raise ConfigError(str(folder / f"{name}.header"), "is empty", "fetch it again")
-    for line, row in rows(path, needed, header.split(",")):
-        yield path, line, row
+    yield from rows(_file(folder, name), needed, header.split(","))
 
 
 def _task(row: Row | BadValue, faults: Faults) -> _Task | None:

@@ -15,6 +15,7 @@ import orjson
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, whole_text
 from kueuelib.simulator.values import instant, moment
 from kueuelib.simulator.work import COMPLETED, FAILED, GPU, KILLED, Job, PodShape, pods
@@ -28,26 +29,19 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file; its name may end in `.gz`.
         faults: gets the jobs that are left out, by their number in the file.
-        source: stays as it is.
+        source: learns the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read or is not a JSON list, or a bad job with `--strict`.
     """
-    del source
     try:
         found = orjson.loads(whole_text(path))
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}", str(error), "give a JSON file") from error
     if not isinstance(found, list):
         raise ConfigError(str(path), "is not a JSON list", "give cluster_job_log")
-    for number, entry in enumerate(found, 1):
-        try:
-            job = _job(entry, faults)
-        except BadValue as error:
-            faults.refuse(path, number, error)
-        else:
-            if job is not None:
-                yield job
+    entries = enumerate(found, 1)
+    yield from each(path, entries, lambda entry: _job(entry, faults), faults, source)
 
 
 def _job(entry: Any, faults: Faults) -> Job | None:

@@ -11,6 +11,8 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
+from kueuelib.simulator.faults import BadValue
+from kueuelib.simulator.work import Job
 
 
 @attrs.define
@@ -20,10 +22,25 @@ class Source:
     Attributes:
         machines: resource to the amount that its machines have together, where the trace says so.
         objects: raw objects of the trace that are not jobs: queues, flavors, classes.
+        prefix: begins the names of jobs that are known by numbers, when there are several files.
+        names: namespace and name of the jobs so far.
     """
 
     machines: dict[str, int] = attrs.field(factory=dict)
     objects: list[Obj] = attrs.field(factory=list)
+    prefix: str = ""
+    names: set[tuple[str, str]] = attrs.field(factory=set)
+
+    def claim(self, job: Job) -> None:
+        """Takes the name of a job.
+
+        Raises:
+            BadValue: an earlier job has it.
+        """
+        key = (job.namespace, job.name)
+        if key in self.names:
+            raise BadValue("", f"another job is called {job.namespace}/{job.name}")
+        self.names.add(key)
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source, lines
 from kueuelib.simulator.values import moment, number, whole
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, Job, pods
@@ -29,23 +30,22 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file; its name may end in `.gz`.
         faults: gets the lines that are left out.
-        source: gets the number of processors from the header.
+        source: gets the number of processors from the header, and the names of the jobs.
 
     Raises:
         ConfigError: the file cannot be read, or a line with `--strict`.
     """
-    for number_, line in lines(path):
-        text = line.strip()
+    jobs = _lines_of_jobs(path, source)
+    yield from each(path, jobs, lambda line: _job(line.split(), faults), faults, source)
+
+
+def _lines_of_jobs(path: Path, source: Source) -> Iterator[tuple[int, str]]:
+    for line, raw in lines(path):
+        text = raw.strip()
         if text.startswith(";"):
             _note_machines(text, source)
         elif text:
-            try:
-                job = _job(text.split(), faults)
-            except BadValue as error:
-                faults.refuse(path, number_, error)
-            else:
-                if job is not None:
-                    yield job
+            yield line, text
 
 
 def _note_machines(text: str, source: Source) -> None:

@@ -52,17 +52,19 @@ def read(path: Path, faults: Faults, source: Source, *, scale: float = 1.0) -> I
     Args:
         path: the file.
         faults: not needed: a mistake in a description is a mistake in all of its jobs.
-        source: stays as it is.
+        source: learns the names of the jobs.
         scale: how many times the work.
 
     Raises:
         ConfigError: the file cannot be read, or a key is wrong.
     """
-    del faults, source
+    del faults
     try:
         content = yaml.safe_load(whole_text(path))
         _known("", content, _KEYS)
-        yield from _jobs(content, scale)
+        for job in _jobs(content, scale, source.prefix):
+            source.claim(job)
+            yield job
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise ConfigError(str(path), f"malformed YAML: {problem}", "correct the file") from error
@@ -70,7 +72,7 @@ def read(path: Path, faults: Faults, source: Source, *, scale: float = 1.0) -> I
         raise ConfigError(f"{path}: {error.field}", error.reason, "correct the value") from error
 
 
-def _jobs(content: Mapping[str, Any], scale: float) -> Iterator[Job]:
+def _jobs(content: Mapping[str, Any], scale: float, prefix: str) -> Iterator[Job]:
     chance = random.Random(whole(content.get("seed", 0), "seed"))
     end = not_negative(content.get("days", 1), "days") * DAY
     count = not_negative(content.get("jobs"), "jobs") * scale
@@ -90,7 +92,7 @@ def _jobs(content: Mapping[str, Any], scale: float) -> Iterator[Job]:
         shape = chance.choices(shapes, shape_weights)[0]
         seconds = shape.median * math.exp(chance.gauss(0.0, shape.sigma))
         yield Job(
-            name=f"job-{number}",
+            name=f"{prefix}job-{number}",
             arrival=now,
             run_seconds=float(max(1, round(min(seconds, LONGEST)))),
             pod_sets=(shape.pods,),

@@ -1,0 +1,52 @@
+"""Jobs out of the lines of a trace, one by one: what every reader does with a bad line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.work import Job
+
+T = TypeVar("T")
+
+
+def each(
+    path: Path,
+    lines: Iterable[tuple[int, T]],
+    job_of: Callable[[T], Job | None],
+    faults: Faults,
+    source: Source,
+    *,
+    own_names: bool = False,
+) -> Iterator[Job]:
+    """The jobs of lines.
+
+    Args:
+        path: their file.
+        lines: with their numbers.
+        job_of: reads a line; None when it describes no job that ran. Raises `BadValue`.
+        faults: gets the bad lines, and those with the name of an earlier job.
+        source: knows the names, and what they begin with in this file.
+        own_names: whether jobs have names of their own, to which nothing is added.
+
+    Raises:
+        ConfigError: a bad line with `--strict`.
+    """
+    for number, line in lines:
+        try:
+            job = job_of(line)
+            if job is not None and source.prefix and not own_names:
+                after = job.after and source.prefix + job.after
+                job = attrs.evolve(job, name=source.prefix + job.name, after=after)
+            if job is not None:
+                source.claim(job)
+        except BadValue as error:
+            faults.refuse(path, number, error)
+        else:
+            if job is not None:
+                yield job
