@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kueuelib.cli.root import app
+from kueuelib.errors import ConfigError
 
 HEAD = "name,arrival,run_seconds,cpu,queue\n"
 Write = Callable[[str, str], Path]
@@ -67,3 +68,35 @@ def test_numbers_of_jobs_in_several_files_do_not_collide(write: Write, tmp_path:
         "x-2": "200",
         "b": "201",
     }
+
+
+EXAMPLE = Path(__file__).parents[3] / "examples/simulate"
+QUEUE = (EXAMPLE / "no-reclaim.yaml").read_text()
+
+
+@pytest.mark.parametrize("option", ["--cluster", "--policy"])
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("Never", "Nver", 'spec.preemption.reclaimWithinCohort: Unsupported value: "Nver"'),
+        ("reclaimWithinCohort:", "reclaimWithinCohorts:", "did you mean reclaimWithinCohort?"),
+        (", nominalQuota: 4", "", "resources[0].nominalQuota: Required value"),
+        ("nominalQuota: 4", "nominalQuota: -4", "resources[0].nominalQuota: Invalid value"),
+        ("cohortName", "fairSharing: {weight: -2}\n  cohortName", "spec.fairSharing.weight"),
+        (
+            "cohortName",
+            "admissionScope: {admissionMode: Usagebased}\n  cohortName",
+            "spec.admissionScope.admissionMode",
+        ),
+        ("v1beta2", "v2", "apiVersion"),
+    ],
+)
+def test_an_object_that_a_cluster_would_refuse_is_refused(
+    write: Write, tmp_path: Path, option: str, old: str, new: str, problem: str
+) -> None:
+    assert old in QUEUE
+    wrong = write("wrong.yaml", QUEUE.replace(old, new))
+    done = simulate(tmp_path, EXAMPLE / "jobs.csv", option, wrong)
+    assert isinstance(done.exception, ConfigError)
+    assert f"{wrong}: ClusterQueue team-b" in str(done.exception)
+    assert problem in str(done.exception)

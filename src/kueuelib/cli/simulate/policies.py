@@ -8,6 +8,7 @@ from pathlib import Path
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
 from kueuelib.app.wiring import engine_settings, life_settings
+from kueuelib.cli.simulate.checked import check
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.cluster import KINDS, cluster_of, overlaid
 from kueuelib.simulator.default_cluster import default_cluster
@@ -37,6 +38,7 @@ def policies(
         ConfigError: a file cannot be read, or an object in it is wrong.
     """
     objects, configuration = source.objects, load_configuration(config)
+    check(objects, "the trace")
     if cluster is not None:
         objects, configuration = _read(cluster, configuration)
         objects = [obj for obj in objects if obj["kind"] not in WORK]
@@ -67,7 +69,9 @@ def _read(path: Path, configuration: Configuration) -> tuple[list[Obj], Configur
     for obj in objects:
         if obj["kind"] == CONFIGURATION:
             configuration = parse_configuration(obj, str(path))
-    return [obj for obj in objects if obj["kind"] != CONFIGURATION], configuration
+    found = [obj for obj in objects if obj["kind"] != CONFIGURATION]
+    check(found, str(path))
+    return found, configuration
 
 
 def _policy(name: str, objects: Sequence[Obj], configuration: Configuration) -> Policy:
