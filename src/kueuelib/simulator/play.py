@@ -31,11 +31,13 @@ class Policy:
         name: of the run and its folder.
         cluster: the queues and what the administrator chose about decisions.
         life: what the administrator chose about time.
+        adds: kinds and names of the objects that a policy does not replace but adds.
     """
 
     name: str
     cluster: Cluster
     life: LifeSettings = attrs.field(factory=LifeSettings)
+    adds: tuple[str, ...] = ()
 
 
 @attrs.frozen

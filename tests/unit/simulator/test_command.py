@@ -100,3 +100,31 @@ def test_an_object_that_a_cluster_would_refuse_is_refused(
     assert isinstance(done.exception, ConfigError)
     assert f"{wrong}: ClusterQueue team-b" in str(done.exception)
     assert problem in str(done.exception)
+
+
+def test_what_a_policy_adds_is_said(write: Write, tmp_path: Path) -> None:
+    policy = write("more.yaml", QUEUE.replace("name: team-b}", "name: team-b2}"))
+    cluster = EXAMPLE / "cluster.yaml"
+    done = simulate(tmp_path, EXAMPLE / "jobs.csv", "--cluster", cluster, "--policy", policy)
+    assert f"Note: {policy} adds ClusterQueue team-b2\n" in done.output
+    notes = orjson.loads((tmp_path / "result.json").read_bytes())["notes"]
+    assert notes == [f"{policy} adds ClusterQueue team-b2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--policy", "EMPTY"), "empty.yaml: holds no object"),
+        (("--check", "foo=3"), "--check foo: there is no such AdmissionCheck"),
+        (("--explain", "nope@130"), "--explain default/nope: is not a job of the trace"),
+    ],
+)
+def test_an_option_about_nothing_is_refused(
+    write: Write, tmp_path: Path, options: tuple[str, str], problem: str
+) -> None:
+    empty = str(write("empty.yaml", "# nothing\n"))
+    given = [option.replace("EMPTY", empty) for option in options]
+    done = simulate(tmp_path, EXAMPLE / "jobs.csv", *given)
+    assert isinstance(done.exception, ConfigError)
+    assert problem in str(done.exception)
+    assert not (tmp_path / "baseline").exists()

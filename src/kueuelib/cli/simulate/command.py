@@ -84,13 +84,20 @@ def run(options: Options) -> int:
             raise ConfigError(_names(options), f"no job in it{_why(faults)}", "give another trace")
         runs: dict[str, Obj] = {}
         chosen = policies(options.cluster, options.policies, options.config, source, trace)
+        _check_names(timing, questions, chosen, source)
+        source.names.clear()
         for policy in chosen:
             played = _play(trace, policy, options, timing, questions)
             runs[policy.name] = played.figures
             show_answers(policy.name if len(chosen) > 1 else "", played.answers)
             if played.figures["simulation"]["interrupted"]:
                 break
-        result = {"format": FORMAT, "trace": _about(options, trace, faults), "runs": runs}
+        result = {
+            "format": FORMAT,
+            "trace": _about(options, trace, faults),
+            "notes": _notes(options, chosen),
+            "runs": runs,
+        }
     target = options.output / "result.json"
     target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     show(result, options.output)
@@ -201,6 +208,27 @@ def _checks(given: Sequence[str]) -> dict[str, float]:
         if not name or not equals:
             raise ConfigError(f"--check {text}", "names no check", "write NAME=SECONDS")
     return found
+
+
+def _check_names(
+    timing: Timing, questions: Sequence[Question], chosen: Sequence[Policy], source: Source
+) -> None:
+    """Refuses options about what is not there."""
+    checks = {name for policy in chosen for name in policy.cluster.checks}
+    for name in timing.check_seconds:
+        if name not in checks:
+            known = f"known: {', '.join(sorted(checks))}" if checks else "leave the option out"
+            raise ConfigError(f"--check {name}", "there is no such AdmissionCheck", known)
+    for question in questions:
+        if question.job not in source.names:
+            fix = "write the job as the trace names it"
+            raise ConfigError(f"--explain {question.job}", "is not a job of the trace", fix)
+
+
+def _notes(options: Options, chosen: Sequence[Policy]) -> list[str]:
+    """What a policy does that is perhaps not meant."""
+    overlaid = zip(options.policies, chosen[1:], strict=True)
+    return [f"{path} adds {what}" for path, policy in overlaid for what in policy.adds]
 
 
 def _question(text: str) -> Question:

@@ -10,7 +10,7 @@ from kueuelib.app.configuration import Configuration, load_configuration, parse_
 from kueuelib.app.wiring import engine_settings, life_settings
 from kueuelib.cli.simulate.checked import check
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.cluster import KINDS, cluster_of, overlaid
+from kueuelib.simulator.cluster import KINDS, cluster_of, key_in, overlaid
 from kueuelib.simulator.default_cluster import default_cluster
 from kueuelib.simulator.play import BASELINE, Policy
 from kueuelib.simulator.readers.manifests import CONFIGURATION, WORK, objects_in
@@ -35,7 +35,7 @@ def policies(
         trace: the jobs.
 
     Raises:
-        ConfigError: a file cannot be read, or an object in it is wrong.
+        ConfigError: a file cannot be read, is empty, or an object in it is wrong.
     """
     objects, configuration = source.objects, load_configuration(config)
     check(objects, "the trace")
@@ -52,6 +52,8 @@ def policies(
         if name in {policy.name for policy in found}:
             raise ConfigError(str(path), f"another run is called {name}", "rename the file")
         overlay, chosen = _read(path, configuration)
+        if not overlay and chosen is configuration:
+            raise ConfigError(str(path), "holds no object", "give a policy, or leave it out")
         for obj in overlay:
             if obj["kind"] not in KINDS:
                 raise ConfigError(
@@ -59,7 +61,13 @@ def policies(
                     "cannot be laid over",
                     f"give {', '.join(KINDS)} or {CONFIGURATION}",
                 )
-        found.append(_policy(name, overlaid(objects, overlay), chosen))
+        known = {(obj["kind"], key_in(obj)) for obj in objects}
+        adds = [
+            f"{obj['kind']} {key_in(obj)}"
+            for obj in overlay
+            if (obj["kind"], key_in(obj)) not in known
+        ]
+        found.append(_policy(name, overlaid(objects, overlay), chosen, adds))
     return tuple(found)
 
 
@@ -74,6 +82,8 @@ def _read(path: Path, configuration: Configuration) -> tuple[list[Obj], Configur
     return found, configuration
 
 
-def _policy(name: str, objects: Sequence[Obj], configuration: Configuration) -> Policy:
+def _policy(
+    name: str, objects: Sequence[Obj], configuration: Configuration, adds: Sequence[str] = ()
+) -> Policy:
     cluster = cluster_of(objects, engine_settings(configuration))
-    return Policy(name, cluster, life_settings(configuration))
+    return Policy(name, cluster, life_settings(configuration), tuple(adds))

@@ -30,6 +30,8 @@ def show(result: Obj, folder: Path) -> None:
     if not console.is_terminal:
         console = Console(width=WIDTH)
     trace, runs = result["trace"], result["runs"]
+    for note in result["notes"]:
+        console.print(f"Note: {note}", highlight=False, markup=False, soft_wrap=True)
     _notes(console, trace, runs)
     if len(runs) > 1:
         console.print(_comparison(runs))
