@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kueuelib.cli.root import app
+from kueuelib.cli.simulate.earlier import TABLES
 from kueuelib.errors import ConfigError
 
 HEAD = "name,arrival,run_seconds,cpu,queue\n"
@@ -128,3 +129,37 @@ def test_an_option_about_nothing_is_refused(
     assert isinstance(done.exception, ConfigError)
     assert problem in str(done.exception)
     assert not (tmp_path / "baseline").exists()
+
+
+def test_what_an_earlier_simulation_wrote_is_removed_and_nothing_else(
+    write: Write, tmp_path: Path
+) -> None:
+    output, given = tmp_path / "results", [EXAMPLE / "jobs.csv", "--cluster"]
+    given.append(EXAMPLE / "cluster.yaml")
+    policies = [EXAMPLE / "no-reclaim.yaml", write("other.yaml", QUEUE), write("old.yaml", QUEUE)]
+    options = [part for policy in policies for part in ("--policy", policy)]
+    assert simulate(output, *given, *options).exit_code == 0
+    write("results/other/mine.txt", "kept")
+    write("results/notes/jobs.csv", "kept")
+    assert simulate(output, *given, "--policy", policies[0]).exit_code == 0
+    files = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
+    runs = {f"{run}/{name}" for run in ("baseline", "no-reclaim") for name in TABLES}
+    assert files == {"result.json", "other/mine.txt", "notes/jobs.csv", *runs}
+    assert not (output / "old").exists()
+
+
+@pytest.mark.parametrize("text", ['{"runs": {"../mine": {}}}', "[]", "no JSON"])
+def test_a_result_of_somebody_else_is_not_overwritten(
+    write: Write, tmp_path: Path, text: str
+) -> None:
+    theirs = write("results/result.json", text)
+    done = simulate(theirs.parent, EXAMPLE / "jobs.csv")
+    assert "is not from a simulation" in str(done.exception)
+    assert theirs.read_text() == text
+
+
+def test_a_run_outside_of_the_folder_is_not_removed(write: Write, tmp_path: Path) -> None:
+    mine = [write("mine/jobs.csv", "kept"), write("queues.csv", "kept")]
+    theirs = write("results/result.json", '{"format": 1, "runs": {"../mine": {}, "..": {}}}')
+    assert simulate(theirs.parent, EXAMPLE / "jobs.csv").exit_code == 0
+    assert [path.read_text() for path in mine] == ["kept", "kept"]

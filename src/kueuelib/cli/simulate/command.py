@@ -13,6 +13,7 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.cli.simulate.earlier import RESULT, remove_earlier
 from kueuelib.cli.simulate.policies import policies
 from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
@@ -86,6 +87,7 @@ def run(options: Options) -> int:
         chosen = policies(options.cluster, options.policies, options.config, source, trace)
         _check_names(timing, questions, chosen, source)
         source.names.clear()
+        remove_earlier(options.output)
         for policy in chosen:
             played = _play(trace, policy, options, timing, questions)
             runs[policy.name] = played.figures
@@ -98,7 +100,7 @@ def run(options: Options) -> int:
             "notes": _notes(options, chosen),
             "runs": runs,
         }
-    target = options.output / "result.json"
+    target = options.output / RESULT
     target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     show(result, options.output)
     interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
