@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kueuelib.cli.root import app
+from kueuelib.cli.simulate import command
 from kueuelib.cli.simulate.earlier import TABLES
 from kueuelib.errors import ConfigError
 
@@ -163,3 +164,23 @@ def test_a_run_outside_of_the_folder_is_not_removed(write: Write, tmp_path: Path
     theirs = write("results/result.json", '{"format": 1, "runs": {"../mine": {}, "..": {}}}')
     assert simulate(theirs.parent, EXAMPLE / "jobs.csv").exit_code == 0
     assert [path.read_text() for path in mine] == ["kept", "kept"]
+
+
+def test_bad_lines_that_are_not_shown_are_counted(write: Write, tmp_path: Path) -> None:
+    trace = write("a.csv", HEAD + "a,0,1,1,q\n" + "b,x,1,1,q\n" * 14)
+    done = simulate(tmp_path, trace)
+    assert "Bad lines, skipped: 14\n" in done.output
+    assert "\n  and 4 more\n" in done.output
+    found = orjson.loads((tmp_path / "result.json").read_bytes())["trace"]
+    assert (found["bad_lines"], len(found["bad_lines_shown"])) == (14, 10)
+
+
+def test_runs_that_an_interrupt_kept_from_starting_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "_on_interrupt", lambda stop: stop())
+    given = [EXAMPLE / "jobs.csv", "--cluster", EXAMPLE / "cluster.yaml"]
+    done = simulate(tmp_path, *given, "--policy", EXAMPLE / "no-reclaim.yaml")
+    assert "Never started: no-reclaim\n" in done.output
+    result = orjson.loads((tmp_path / "result.json").read_bytes())
+    assert (result["not_started"], list(result["runs"])) == (["no-reclaim"], ["baseline"])

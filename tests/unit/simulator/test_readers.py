@@ -167,6 +167,11 @@ def test_a_bad_line_of_csv(write: Write, line: str, reason: str) -> None:
     assert [job.arrival for job in found] == [5]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_column(write: Write) -> None:
+    (job,) = read(write("a.csv", "\ufeffarrival,run_seconds,cpu\n5,5,5\n"))[0]
+    assert job.arrival == 5
+
+
 @pytest.mark.parametrize(
     ("head", "problem"),
     [
@@ -174,6 +179,7 @@ def test_a_bad_line_of_csv(write: Write, line: str, reason: str) -> None:
         ("arrival,cpu", "column run_seconds is missing"),
         ("arrival,arrival,run_seconds", "a column is named twice"),
         ("", "column arrival is missing"),
+        ("arrival;run_seconds;cpu", "separated by ';'; separate them by commas"),
     ],
 )
 def test_a_csv_file_names_its_columns(write: Write, head: str, problem: str) -> None:

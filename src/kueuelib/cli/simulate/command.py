@@ -98,6 +98,7 @@ def run(options: Options) -> int:
             "format": FORMAT,
             "trace": _about(options, trace, faults),
             "notes": _notes(options, chosen),
+            "not_started": [policy.name for policy in chosen if policy.name not in runs],
             "runs": runs,
         }
     target = options.output / RESULT

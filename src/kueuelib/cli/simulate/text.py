@@ -32,6 +32,9 @@ def show(result: Obj, folder: Path) -> None:
     trace, runs = result["trace"], result["runs"]
     for note in result["notes"]:
         console.print(f"Note: {note}", highlight=False, markup=False, soft_wrap=True)
+    if result["not_started"]:
+        names = ", ".join(result["not_started"])
+        console.print(f"Never started: {names}", highlight=False, markup=False, soft_wrap=True)
     _notes(console, trace, runs)
     if len(runs) > 1:
         console.print(_comparison(runs))
@@ -49,6 +52,9 @@ def _notes(console: Console, trace: Obj, runs: Obj) -> None:
         console.print(f"Bad lines, skipped: {trace['bad_lines']:,}", highlight=False)
         for line in trace["bad_lines_shown"]:
             console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+        more = trace["bad_lines"] - len(trace["bad_lines_shown"])
+        if more:
+            console.print(f"  and {more:,} more", highlight=False)
     for name, figures in runs.items():
         found = figures["simulation"]
         if found["unfinished"]:

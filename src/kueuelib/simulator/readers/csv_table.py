@@ -54,6 +54,9 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
 
 
 def _check(path: Path, columns: list[str]) -> None:
+    if len(columns) == 1 and (mark := next((mark for mark in ";\t|" if mark in columns[0]), "")):
+        fix = "separate them by commas"
+        raise ConfigError(f"{path}:1", f"the columns are separated by {mark!r}", fix)
     known = (*REQUIRED, *OPTIONAL, *SHORT)
     for name in columns:
         if name not in known and not name.startswith(REQUEST):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -46,7 +47,8 @@ class Source:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers; `.gz` is decompressed.
 
-    Bytes that are not UTF-8 become replacement characters: they are in names and comments.
+    A byte order mark is left out. Bytes that are not UTF-8 become replacement characters: they are
+    in names and comments.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -54,7 +56,8 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with opened(path) as file:
             for number, line in enumerate(file, 1):
-                yield number, line.decode(errors="replace")
+                text = line.removeprefix(BOM_UTF8) if number == 1 else line
+                yield number, text.decode(errors="replace")
     except (OSError, EOFError) as error:
         raise unreadable(path, error) from error
 
