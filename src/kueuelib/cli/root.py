@@ -14,9 +14,25 @@ from kueuelib import __version__
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
-_FORMAT = click.Choice(
-    ["csv", "generator", "helios", "openb", "pai", "philly", "swf", "synthetic", "yaml"]
-)
+
+
+class _Format(click.ParamType[str]):
+    """A format of traces; the readers that know them are loaded only when it is needed."""
+
+    name = "format"
+
+    def _choice(self) -> click.Choice[str]:
+        from kueuelib.simulator.readers.formats import FORMATS
+
+        return click.Choice([*FORMATS])
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """The formats, for the help."""
+        return self._choice().get_metavar(param, ctx)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The format, or a mistake in the command line."""
+        return self._choice().convert(value, param, ctx)
 
 
 class _Number(click.FloatRange):
@@ -257,7 +273,7 @@ def explain(
 
 @app.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
-@click.option("--format", help="Of all traces; default: what their names say.", type=_FORMAT)
+@click.option("--format", help="Of all traces; default: what their names say.", type=_Format())
 @click.option(
     "--cluster", type=FILE, help="Objects around the jobs; default: a cluster made for the trace."
 )

@@ -14,6 +14,7 @@ from kueuelib.cli.root import app
 from kueuelib.cli.simulate import command
 from kueuelib.cli.simulate.earlier import TABLES
 from kueuelib.errors import ConfigError
+from kueuelib.simulator.readers.formats import FORMATS
 
 HEAD = "name,arrival,run_seconds,cpu,queue\n"
 Write = Callable[[str, str], Path]
@@ -184,3 +185,15 @@ def test_runs_that_an_interrupt_kept_from_starting_are_named(
     assert "Never started: no-reclaim\n" in done.output
     result = orjson.loads((tmp_path / "result.json").read_bytes())
     assert (result["not_started"], list(result["runs"])) == (["no-reclaim"], ["baseline"])
+
+
+def test_the_formats_of_the_readers_are_those_of_the_option(write: Write, tmp_path: Path) -> None:
+    assert f"[{'|'.join(FORMATS)}]" in "".join(simulate(tmp_path, "--help").output.split())
+    done = simulate(tmp_path, "x.csv", "--format", "xml")
+    assert done.exit_code == 2
+    assert "'xml' is not one of 'csv'" in done.output
+
+
+def test_a_cluster_that_is_not_there_is_called_a_file(tmp_path: Path) -> None:
+    done = simulate(tmp_path, EXAMPLE / "jobs.csv", "--cluster", tmp_path / "missing.yaml")
+    assert "missing.yaml: No such file or directory; give a file that" in str(done.exception)

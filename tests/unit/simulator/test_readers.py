@@ -353,6 +353,19 @@ def test_a_name_that_does_not_say_its_format_is_refused() -> None:
         format_of(Path("trace.txt"))
 
 
+def test_a_folder_is_a_trace_only_with_the_tables_of_one(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"without pai_job_table\.csv and pai_task_table\.csv"):
+        format_of(tmp_path)
+    for table in ("pai_job_table.csv", "pai_task_table.csv"):
+        write(table, "")
+    assert format_of(tmp_path) == "pai"
+
+
+def test_a_description_under_another_name_gets_a_hint(write: Write) -> None:
+    with pytest.raises(ConfigError, match="or say --format synthetic or generator"):
+        read(write("mine.synthetic.yaml", SYNTHETIC))
+
+
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_file_that_is_missing_or_noise_is_an_error_of_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):

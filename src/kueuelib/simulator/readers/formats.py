@@ -52,9 +52,13 @@ def format_of(path: Path) -> str:
     """The format that the name of a file says.
 
     Raises:
-        ConfigError: it says none.
+        ConfigError: it says none, or it is a folder that is no trace.
     """
     if path.is_dir():
+        tables = [f"{table}.csv" for table in (pai.JOBS, pai.TASKS)]
+        if not all((path / table).exists() for table in tables):
+            problem = f"is a folder without {' and '.join(tables)}, the tables of PAI"
+            raise ConfigError(str(path), problem, "give the files of the trace by name")
         return "pai"
     name = path.name.removesuffix(".gz")
     for ending in ("generator", "synthetic"):

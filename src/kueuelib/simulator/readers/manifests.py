@@ -40,8 +40,12 @@ CONFIGURATION = "Configuration"
 WORK = ("Job", "Workload")
 
 
-def objects_in(path: Path) -> list[Obj]:
+def objects_in(path: Path, hint: str = "") -> list[Obj]:
     """All objects of a file, lists taken apart; a manager's Configuration needs no name.
+
+    Args:
+        path: the file.
+        hint: what to do besides when it holds something else.
 
     Raises:
         ConfigError: the file cannot be read, or holds something that is not an object.
@@ -67,7 +71,7 @@ def objects_in(path: Path) -> list[Obj]:
             raise ConfigError(
                 f"{path}, object {number}",
                 "is not an object with kind and metadata.name",
-                "give Kubernetes manifests",
+                f"give Kubernetes manifests{hint}",
             )
     return found
 
@@ -101,7 +105,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Raises:
         ConfigError: the file cannot be read, or an object with `--strict`.
     """
-    objects = objects_in(path)
+    objects = objects_in(path, ", or say --format synthetic or generator if it is one")
     classes = PriorityClasses(
         {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "WorkloadPriorityClass"},
         {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "PriorityClass"},

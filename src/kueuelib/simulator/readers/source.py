@@ -83,4 +83,4 @@ def opened(path: Path) -> IO[bytes]:
 def unreadable(path: Path, error: OSError | EOFError) -> ConfigError:
     """The error of a file that cannot be read."""
     problem = getattr(error, "strerror", None) or str(error)
-    return ConfigError(str(path), problem, "give a trace that can be read")
+    return ConfigError(str(path), problem, "give a file that can be read")
