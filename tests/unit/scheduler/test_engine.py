@@ -237,6 +237,17 @@ def test_workload_that_changes_its_queue_counts_in_the_new_one_only(cluster: Clu
     assert set(effects.cluster_queues) == {"a", "b"}
 
 
+def test_nothing_stays_of_a_scope_whose_last_queue_goes_or_leaves(cluster: Cluster) -> None:
+    """Also in a replica that runs no cycle."""
+    cluster.queue("goes", 1, cohort="one")
+    cluster.queue("leaves", 1, cohort="two")
+    cluster.tell(events.ClusterQueueGone("goes"))
+    cluster.queue("leaves", 1, cohort="three")
+    scopes = cluster.engine._state.queues.scopes
+    for table in (scopes.all, scopes.due, scopes.unsettled):
+        assert set(table) <= {("three", "")}
+
+
 def test_finished_workload_wakes_its_cohort_only(cluster: Cluster) -> None:
     for name, cohort in (("a", "c"), ("b", "c"), ("x", "d")):
         cluster.queue(name, 1, cohort=cohort)

@@ -114,7 +114,9 @@ class Scope:
         self.members.pop(queue.name, None)
         self.waiting.pop(queue.name, None)
         if not self.members:
-            self.scopes.all.pop(self.root, None)
+            for table in (self.scopes.all, self.scopes.due, self.scopes.unsettled):
+                if table.get(self.root) is self:
+                    del table[self.root]
 
     # --- what happens
 
@@ -127,7 +129,8 @@ class Scope:
 
     def make_due(self) -> None:
         """The scope gets a further cycle, also if nothing happened in it."""
-        self.scopes.due[self.root] = self
+        if self.members:
+            self.scopes.due[self.root] = self
 
     def note_changed(self, *, from_outside: bool = True) -> None:
         """Something happened that may help any parked workload; see `News.note_changed`.
@@ -165,7 +168,8 @@ class Scope:
 
     def unsettle(self) -> None:
         """A round may be worth it as soon as the scope is at rest."""
-        self.scopes.unsettled[self.root] = self
+        if self.members:
+            self.scopes.unsettled[self.root] = self
 
     def _owe_turns(self, *, from_outside: bool) -> None:
         self.touch()
