@@ -1,4 +1,4 @@
-"""Jobs out of the lines of a trace, one by one: what every reader does with a bad line."""
+"""Values out of the lines of a trace, one by one: what every reader does with a bad line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.work import Job
 
-T = TypeVar("T")
+L = TypeVar("L")
+V = TypeVar("V")
 
 
 def each(
     path: Path,
-    lines: Iterable[tuple[int, T]],
-    job_of: Callable[[T], Job | None],
+    lines: Iterable[tuple[int, L | BadValue]],
+    job_of: Callable[[L], Job | None],
     faults: Faults,
     source: Source,
     *,
@@ -28,7 +29,7 @@ def each(
 
     Args:
         path: their file.
-        lines: with their numbers.
+        lines: with their numbers; a bad one is its error.
         job_of: reads a line; None when it describes no job that ran. Raises `BadValue`.
         faults: gets the bad lines, and those with the name of an earlier job.
         source: knows the names, and what they begin with in this file.
@@ -37,16 +38,34 @@ def each(
     Raises:
         ConfigError: a bad line with `--strict`.
     """
+
+    def claimed(line: L) -> Job | None:
+        job = job_of(line)
+        if job is None:
+            return None
+        if source.prefix and not own_names:
+            after = job.after and source.prefix + job.after
+            job = attrs.evolve(job, name=source.prefix + job.name, after=after)
+        source.claim(job)
+        return job
+
+    yield from parsed(path, lines, claimed, faults)
+
+
+def parsed(
+    path: Path,
+    lines: Iterable[tuple[int, L | BadValue]],
+    parse: Callable[[L], V | None],
+    faults: Faults,
+) -> Iterator[V]:
+    """What lines say, without the bad ones and those that say nothing; as `each`."""
     for number, line in lines:
         try:
-            job = job_of(line)
-            if job is not None and source.prefix and not own_names:
-                after = job.after and source.prefix + job.after
-                job = attrs.evolve(job, name=source.prefix + job.name, after=after)
-            if job is not None:
-                source.claim(job)
+            if isinstance(line, BadValue):
+                raise line
+            found = parse(line)
         except BadValue as error:
             faults.refuse(path, number, error)
         else:
-            if job is not None:
-                yield job
+            if found is not None:
+                yield found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.faults import Faults
 from kueuelib.simulator.readers.each import each
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
@@ -31,9 +31,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     yield from each(path, rows(path, NEEDED), lambda row: _job(row, faults), faults, source)
 
 
-def _job(row: Row | BadValue, faults: Faults) -> Job | None:
-    if isinstance(row, BadValue):
-        raise row
+def _job(row: Row, faults: Faults) -> Job | None:
     if not row["duration"]:
         faults.drop("run time unknown")
         return None

@@ -37,9 +37,7 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     yield from each(path, rows(path, NEEDED), lambda row: _job(row, faults), faults, source)
 
 
-def _job(row: Row | BadValue, faults: Faults) -> Job | None:
-    if isinstance(row, BadValue):
-        raise row
+def _job(row: Row, faults: Faults) -> Job | None:
     if not row["deletion_time"]:
         faults.drop("run time unknown")
         return None

@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
-from kueuelib.simulator.readers.each import each
+from kueuelib.simulator.readers.each import each, parsed
 from kueuelib.simulator.readers.source import Source, lines
 from kueuelib.simulator.readers.tabled import Row, rows
 from kueuelib.simulator.values import exact, moment, named, number, whole
@@ -30,6 +30,7 @@ _TASK = (
 
 @attrs.frozen
 class _Task:
+    job: str
     shape: PodShape
     seconds: float
     gpu_type: str
@@ -47,14 +48,9 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
         ConfigError: a table cannot be read, or a bad line with `--strict`.
     """
     tasks: dict[str, list[_Task]] = {}
-    for line, row in _table(path, TASKS, _TASK):
-        try:
-            task = _task(row, faults)
-        except BadValue as error:
-            faults.refuse(_file(path, TASKS), line, error)
-        else:
-            if task is not None and not isinstance(row, BadValue):
-                tasks.setdefault(row["job_name"], []).append(task)
+    table = _table(path, TASKS, _TASK)
+    for task in parsed(_file(path, TASKS), table, lambda row: _task(row, faults), faults):
+        tasks.setdefault(task.job, []).append(task)
     table = _table(path, JOBS, _JOB)
     yield from each(_file(path, JOBS), table, lambda row: _job(row, tasks, faults), faults, source)
 
@@ -72,9 +68,7 @@ def _table(
     yield from rows(_file(folder, name), needed, header.split(","))
 
 
-def _task(row: Row | BadValue, faults: Faults) -> _Task | None:
-    if isinstance(row, BadValue):
-        raise row
+def _task(row: Row, faults: Faults) -> _Task | None:
     if not row["start_time"] or not row["end_time"]:
         faults.drop("task without start or end")
         return None
@@ -93,7 +87,7 @@ def _task(row: Row | BadValue, faults: Faults) -> _Task | None:
         faults.drop("task without a plan")
         return None
     name = named(row["task_name"], "task")
-    return _Task(attrs.evolve(shape, name=name), seconds, row.get("gpu_type", ""))
+    return _Task(row["job_name"], attrs.evolve(shape, name=name), seconds, row.get("gpu_type", ""))
 
 
 def _mebibytes(text: str) -> int:
@@ -101,9 +95,7 @@ def _mebibytes(text: str) -> int:
     return int(-(-exact(text or 0, "plan_mem") * 1024 // 1))
 
 
-def _job(row: Row | BadValue, tasks: dict[str, list[_Task]], faults: Faults) -> Job | None:
-    if isinstance(row, BadValue):
-        raise row
+def _job(row: Row, tasks: dict[str, list[_Task]], faults: Faults) -> Job | None:
     mine = tasks.pop(row["job_name"], [])
     if not mine:
         faults.drop("job without a task that ran")
