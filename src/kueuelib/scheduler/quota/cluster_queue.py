@@ -18,9 +18,6 @@ from kueuelib.scheduler.quota.holders import Holder, Priorities, Ranked, rank_of
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.quota.snapshot import FrozenQueue
 
-Generation = tuple[int, str, int]
-"""Equal as long as nobody left a ClusterQueue and no quota of its tree changed."""
-
 
 @attrs.define
 class Tally:
@@ -72,15 +69,8 @@ class QueueState:
         self.local: dict[ObjectKey, Tally] = {}
         self.priorities = Priorities()
         self._forest = forest
-        self._departures = 0
         self._frozen: FrozenQueue | None = None
         self._holders_shared = False
-
-    @property
-    def generation(self) -> Generation:
-        """What tells whether progress with flavors is still worth something."""
-        spec = self.spec
-        return (self._departures, *(self._forest.version(spec.name) if spec.cohort else ("", 0)))
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""
@@ -112,7 +102,6 @@ class QueueState:
         """Releases what a workload was charged."""
         holder = self.holders[key]
         self._count(holder, -1)
-        self._departures += 1
         del self.holders[key]
         del self.ranked[bisect_left(self.ranked, (rank_of(holder),))]
         self.priorities.remove(holder.priority)

@@ -25,7 +25,6 @@ class Forest:
 
     def __init__(self) -> None:
         self._ledger = Ledger()
-        self._changes = 0
 
     @property
     def _spots(self) -> dict[str, Spot]:
@@ -178,11 +177,6 @@ class Forest:
         spot = self._ledger.spots.get(cohort_key(cohort))
         return cohort if spot is None else spot.root.name
 
-    def version(self, name: str) -> tuple[str, int]:
-        """The top of the tree of a ClusterQueue, and when anything but usage changed there last."""
-        root = self._ledger.spots[name].root
-        return root.name, root.changes
-
     # --- what cycles see
 
     def freeze(self, cohort: str, part: Callable[[str], FrozenQueue]) -> FrozenTree:
@@ -281,9 +275,7 @@ class Forest:
 
     def _changed(self, spot: Spot) -> None:
         """Notes that something else than usage changed in the tree of a node."""
-        self._changes += 1
-        root = spot.root
-        root.changes, root.frozen = self._changes, None
+        spot.root.frozen = None
 
 
 def _row(spot: Spot) -> CohortRow:

@@ -37,7 +37,6 @@ class Spot:
         queues: the ClusterQueues that name it, by name.
         cohorts: the cohorts that name it as the one above, by name.
         borrowers: per flavor and resource the keys of its children that borrow.
-        changes: of a root, when something else than usage changed last in its tree.
         stale: of a root, the nodes of its tree that changed since it was frozen.
         frozen: of a root, its tree as it was frozen last.
     """
@@ -56,7 +55,6 @@ class Spot:
     queues: dict[str, Spot] = attrs.field(factory=dict)
     cohorts: dict[str, Spot] = attrs.field(factory=dict)
     borrowers: dict[FlavorResource, frozenset[str]] = attrs.field(factory=dict)
-    changes: int = 0
     stale: dict[str, Spot] = attrs.field(factory=dict)
     frozen: FrozenTree | None = None
 
