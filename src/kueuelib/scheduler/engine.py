@@ -173,10 +173,8 @@ class Engine(Knowledge):
         return None
 
     def _freeze(self, cluster_queues: Iterable[str]) -> Frozen:
-        found, past = self._cache.freeze(cluster_queues), self._state.past_usage
-        if past is None:
-            return found
-        return Frozen(found.queues, found.trees, found.flavors, found.late_checks, past.values())
+        past = self._state.past_usage
+        return self._cache.freeze(cluster_queues, None if past is None else past.values())
 
     def settle(self, plan: Plan, now: float) -> Settled:
         """Charges the admissions of a plan, marks its victims as leaving, and queues its other

@@ -15,6 +15,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota.activity import Activity, activity_of
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
+from kueuelib.scheduler.quota.decay import Value
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.queue_spec import CohortSpec, Flavor, QueueSpec
@@ -261,8 +262,15 @@ class Cache:
 
     # --- what cycles see
 
-    def freeze(self, names: Iterable[str]) -> Frozen:
-        """The frozen parts of these ClusterQueues and of their trees."""
+    def freeze(
+        self, names: Iterable[str], past_usage: Mapping[ObjectKey, Value] | None = None
+    ) -> Frozen:
+        """The frozen parts of these ClusterQueues and of their trees.
+
+        Args:
+            names: the ClusterQueues.
+            past_usage: that of LocalQueues, where it counts.
+        """
         parts: list[Mapping[str, FrozenQueue]] = []
         trees: dict[str, FrozenTree] = {}
         for name in names:
@@ -281,7 +289,7 @@ class Cache:
             queues = parts[0]  # shared as it is: a copy would cost all members of a large tree
         else:
             queues = {name: queue for part in parts for name, queue in part.items()}
-        return Frozen(queues, trees, self._flavors, self._late_checks)
+        return Frozen(queues, trees, self._flavors, self._late_checks, past_usage or {})
 
     def freeze_tree(self, cohort: str) -> Frozen | None:
         """The frozen parts of the tree of a cohort; None when nothing uses its name."""
