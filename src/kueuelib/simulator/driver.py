@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 import attrs
 
@@ -315,9 +316,9 @@ class Driver:
             if name not in live.asked:
                 live.asked.add(name)
                 delay = self._timing.check_seconds.get(name, 0.0)
-                self._later(self.now + delay, live, lambda live, name=name: self._pass(live, name))  # type: ignore[misc]
+                self._later(self.now + delay, live, partial(self._pass, name=name))
 
-    def _pass(self, live: Live, name: str) -> None:
+    def _pass(self, live: Live, *, name: str) -> None:
         """A check says Ready."""
         ready = {"state": CHECK_READY, "lastTransitionTime": format_time(self.now)}
         entries = [
