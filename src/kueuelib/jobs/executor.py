@@ -75,6 +75,10 @@ class Knowledge(Protocol):
         """Store the answer to a delete."""
         ...
 
+    def is_overtaken(self, obj: Obj) -> bool:
+        """Whether a newer state of an object is known."""
+        ...
+
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
         """Read an object from the server and store the answer."""
         ...
@@ -108,7 +112,8 @@ class Executor:
 
     If a write fails because the plan is stale (a conflict, an object that exists already or no
     longer), the executor reads the object, drops the rest of the plan and asks for another look.
-    Other failures are raised.
+    The same without a call, if a newer state came to be known since the plan was made: answers to
+    its first writes may take long. Other failures are raised.
 
     Args:
         client: writes.
@@ -175,6 +180,9 @@ class Executor:
     async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _Run) -> bool:
         """Do some commands in order; whether all of them were still right."""
         for command in commands:
+            if self._is_overtaken(command, run):
+                run.behind = True
+                return False
             try:
                 if not await self._do(command, run):
                     return False
@@ -200,6 +208,12 @@ class Executor:
                 self._tell(command, error, about, run)
                 return False
         return True
+
+    def _is_overtaken(self, command: Command, run: _Run) -> bool:
+        match command:
+            case Change(_, obj, versioned=True) | PatchStatus(_, obj, versioned=True):
+                return self._known.is_overtaken(run.latest(obj))
+        return False
 
     async def _look_at(self, command: Command) -> None:
         """Read the object of a command again."""

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.learning import version_number
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -159,6 +160,19 @@ class Cache:
         """Store the result of a `delete`; see `Informer.learn_deleted`."""
         for informer in self._learners():
             informer.learn_deleted(obj, answer)
+
+    def is_overtaken(self, obj: Obj) -> bool:
+        """Whether a newer state of an object is known, so that what was made of this one is stale.
+
+        Resource versions that are not decimal cannot be compared: then nothing is newer.
+        """
+        kind = (obj["apiVersion"].rpartition("/")[0], obj["kind"])
+        return any(
+            (informer.resource.group, informer.resource.kind) == kind
+            and (newest := informer.store.get(key_of(obj))) is not None
+            and version_number(newest) > version_number(obj) > 0
+            for informer in self._learners()
+        )
 
     async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
         """Read one object from the server and learn the answer; see `Informer.refresh`.

@@ -65,6 +65,10 @@ class Known:
 
     learned: list = attrs.field(factory=list)
     stored: dict | None = None
+    newest: int = 0
+
+    def is_overtaken(self, obj):
+        return int(obj["metadata"]["resourceVersion"]) < self.newest
 
     def learn(self, answer):
         self.learned.append(("learn", answer["metadata"]["resourceVersion"]))
@@ -134,6 +138,23 @@ async def test_a_change_sends_the_difference_with_its_preconditions():
         "spec": {"suspend": False},
     }
     assert known.learned == [("learn", "101")]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [Change(WORKLOADS, workload(), workload(labels={"a": "b"})), status(versioned=True)],
+)
+async def test_what_came_to_be_known_meanwhile_ends_a_plan_without_a_call(command):
+    after = Emit(workload(), "Reason", "text")
+    calls, outcome, told = await run(command, after, known=Known(newest=8))
+    assert (calls, told) == ([], [])
+    assert outcome == Outcome(BEHIND_RETRY, behind=True)
+
+
+async def test_own_writes_do_not_end_a_plan():
+    calls, outcome, _ = await run(status(), status(versioned=True), known=Known(newest=101))
+    assert [call[2]["metadata"].get("resourceVersion") for call in calls] == [None, "101"]
+    assert outcome == Outcome()
 
 
 async def test_a_change_of_nothing_is_not_sent():

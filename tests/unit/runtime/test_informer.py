@@ -506,6 +506,10 @@ async def test_a_cache_hands_answers_to_whom_they_are_meant_for(jobs):
     cache.learn(job("a", 99))
     assert every.store.get(key)["metadata"]["resourceVersion"] == "99"
     assert some.store.get(key) is None
+    overtaken = [cache.is_overtaken(job("a", version)) for version in (98, 99, 100)]
+    assert overtaken == [True, False, False]
+    assert not cache.is_overtaken({**job("a", 98), "kind": "CronJob"})
+    assert not cache.is_overtaken(job("b", 98))
     jobs.single = web.json_response(job("a", 100))
     await cache.refresh(JOBS, key)
     assert every.store.get(key)["metadata"]["resourceVersion"] == "100"
