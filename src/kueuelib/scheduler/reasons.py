@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
-from kueuelib.scheduler.blockers import Mode, PodSetBlocked, Severity, Together
+from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
 from kueuelib.scheduler.object_reasons import (
     PENDING,
     BackingOff,
@@ -79,6 +79,20 @@ class NoFlavors:
     def needs_preemption(self) -> bool:
         """Whether others would have to give up quota; False when even that could not help."""
         return self.mode is not Mode.NO_FIT
+
+    @property
+    def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:
+        """What no change of usage ends: the blockers of each pod set and flavor that was tried."""
+        return {
+            (blocked.pod_set, attempt.flavor): tuple(
+                blocker
+                for blocker in attempt.blockers
+                if blocker.severity is not Severity.QUOTA_IN_USE
+            )
+            for blocked in self.pod_sets
+            for group in blocked.groups
+            for attempt in group.attempts
+        }
 
     @property
     def text(self) -> str:

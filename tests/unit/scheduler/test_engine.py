@@ -1069,6 +1069,35 @@ def test_reports_about_those_behind_a_head_are_paced(cluster: Cluster) -> None:
     assert counts == [20, 0, 20, 10, 0]
 
 
+def test_all_of_a_shape_are_told_what_quota_has_become(cluster: Cluster) -> None:
+    cluster.queue("q", 4)
+    cluster.tell(events.WorkloadSet(holding("old", "q", 2)))
+    for number in range(30):
+        cluster.submit(f"big{number:02}", "q", 3, created=number)
+    cluster.rest()
+    assert "1 more needed" in cluster.waits[-1].message
+    cluster.queue("q", 2)
+    assert cluster.cycle() == ["big00"]
+    told = [later(cluster, seconds) for seconds in (0.5, 0.5, 0.1, 0.1)]
+    assert [len(each) for each in told] == [0, 20, 9, 0]
+    assert all("> maximum capacity (2)" in text for each in told for text in each.values())
+    assert later(cluster, 3600.0) == {}
+
+
+def test_usage_that_changes_is_told_to_the_first_of_a_shape_only(cluster: Cluster) -> None:
+    cluster.queue("q", 6, preemption={"withinClusterQueue": "LowerPriority"})
+    for name in ("a", "b"):
+        cluster.tell(events.WorkloadSet(holding(name, "q", 2)))
+    for number in range(3):
+        cluster.submit(f"big{number}", "q", 5, created=number)
+    cluster.rest()
+    cluster.waits.clear()
+    cluster.tell(events.WorkloadGone(key("a")))
+    cluster.rest()
+    assert {wait.key.name for wait in cluster.waits} == {"big0"}
+    assert later(cluster, 3600.0) == {}
+
+
 def test_new_head_that_is_blocked_has_a_verdict_of_its_own(cluster: Cluster) -> None:
     cluster.queue("q", 2, **STRICT)
     cluster.submit("big", "q", 3)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.blockers import Blocker
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.item import Counts, Pass, Pending, Place
 from kueuelib.scheduler.pending.lanes import Lane, Lanes
@@ -21,7 +22,7 @@ from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import Shape
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import waits_alone
+from kueuelib.scheduler.reasons import NoFlavors, waits_alone
 
 Usage = Callable[[ObjectKey], Value]
 """The past usage of a LocalQueue, now."""
@@ -51,7 +52,7 @@ class Group:
         members: the workloads.
         verdict: what a try came to, while they are parked; None while they are to be tried.
         awaits_turn: whether their turn is to come although they are parked.
-        untold: those about which nothing was reported yet.
+        untold: those about which nothing was reported yet, or what quotas do not say any more.
     """
 
     def __init__(self, key: GroupKey) -> None:
@@ -60,6 +61,7 @@ class Group:
         self.verdict: Verdict | None = None
         self.awaits_turn = False
         self.untold: dict[ObjectKey, None] = {}
+        self._lasting: dict[tuple[str, str], tuple[Blocker, ...]] = {}
         self._lanes = Lanes(self._find)
 
     @property
@@ -80,8 +82,20 @@ class Group:
         del self.members[key]
         self.untold.pop(key, None)
 
+    def refuse(self, verdict: Verdict) -> None:
+        """Parks all of them.
+
+        If what no usage changes is another than before, what was reported about them is wrong.
+        """
+        self.verdict, self.awaits_turn = verdict, False
+        reason = verdict.reason
+        found = reason.lasting if isinstance(reason, NoFlavors) else {}
+        if any(self._lasting.get(place, now) != now for place, now in found.items()):
+            self.untold.update(dict.fromkeys(self.members))
+        self._lasting.update(found)
+
     def take_untold(self) -> tuple[Pending, ...]:
-        """Those about which nothing was reported yet, which from now on something was."""
+        """Those about which something is to be reported, which from now on is known."""
         untold = tuple(self.members[key] for key in self.untold)
         self.untold.clear()
         return untold
@@ -169,7 +183,7 @@ class PendingQueue:
         group = self._group(item, alone=waits_alone(verdict.reason))
         first = group.first()
         if first is None or not self._is_older(first, item):
-            group.verdict, group.awaits_turn = verdict, False
+            group.refuse(verdict)
         return self._add(item, group)
 
     def _group(self, item: Pending, *, alone: bool = False) -> Group:

@@ -158,14 +158,19 @@ class Queues:
             item.queue.scope.touch()
             if item.reason is None:
                 self._silence.add(key, now)
-        self._tell(group)
+        self._tell(group, now)
 
-    def _tell(self, group: Group) -> None:
-        """Those that are parked and about which nothing was reported are told the verdict."""
+    def _tell(self, group: Group, now: float) -> None:
+        """Those that are parked are told the verdict: at once if they were told nothing yet, at
+        rest if they were told another one.
+        """
         if group.verdict is not None:
             for item in group.take_untold():
-                item.reason = group.verdict.reason
-                self._silence.break_now(item.info.key)
+                told, item.reason = item.reason, group.verdict.reason
+                if told is None:
+                    self._silence.break_now(item.info.key)
+                else:
+                    self._silence.add(item.info.key, now)
 
     def take_out(self, key: ObjectKey) -> None:
         """Removes a workload; nothing happens when it did not wait."""
@@ -232,9 +237,10 @@ class Queues:
         else:
             complete = not search.lost and not news.changed_or_freed_since(search.began)
             verdict = Verdict(item.info, reason, search, item.tried, complete)
-            self._refuse(item, verdict, parks=why is not Requeue.GENERIC or not queue.spec.strict)
+            parks = why is not Requeue.GENERIC or not queue.spec.strict
+            self._refuse(item, verdict, now, parks=parks)
 
-    def _refuse(self, item: Pending, verdict: Verdict, *, parks: bool) -> None:
+    def _refuse(self, item: Pending, verdict: Verdict, now: float, *, parks: bool) -> None:
         queue = item.queue
         if not parks:
             queue.go_alone(item)
@@ -246,7 +252,7 @@ class Queues:
             queue.set_aside(item)
             return
         queue.scope.unsettle()
-        self._tell(queue.park(item, verdict))
+        self._tell(queue.park(item, verdict), now)
 
     def _keeps_first(self, queue: PendingQueue) -> bool:
         """Whether somebody could overtake a head that others leave for."""
