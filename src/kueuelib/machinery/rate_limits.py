@@ -41,9 +41,13 @@ class _Counting(Generic[K]):
 
 
 class ItemExponential(_Counting[K]):
-    """`base * 2**failures` seconds per key, at most `cap`."""
+    """`base * 2**failures` seconds per key, at most `cap`.
 
-    def __init__(self, base: float = 0.005, cap: float = 1000.0) -> None:
+    By default at most a minute: with the 1,000 seconds of client-go, whoever failed all through an
+    outage of two minutes is tried again up to five minutes after it.
+    """
+
+    def __init__(self, base: float = 0.005, cap: float = 60.0) -> None:
         super().__init__()
         self._base, self._cap = base, cap
 

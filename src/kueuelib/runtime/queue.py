@@ -22,7 +22,7 @@ class WorkQueue(Generic[K]):
 
     Args:
         name: for metrics.
-        limiter: how long failed keys wait; exponential from 5 ms to 1000 s by default.
+        limiter: how long failed keys wait; exponential from 5 ms to 60 s by default.
         clock: monotonic time for delays.
         telemetry: where depth and durations are reported.
     """
