@@ -22,6 +22,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Wait
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.item import Requeue
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import judge
@@ -184,6 +185,30 @@ def test_a_tree_that_the_engine_knows_otherwise_is_reported(
     engine.observe(events.ClusterQueueSet(decode(kueue.ClusterQueue, queue)), 0.0)
     expected = {"engine-trees-equal-objects"} if broken else set()
     assert laws_broken(Root(engine), {QUEUES: [queue], COHORTS: stored}) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "active", "broken"),
+    [
+        (("top", ""), True, False),
+        (("low", ""), True, True),
+        (("top", ""), False, True),
+    ],
+)
+def test_a_queue_that_does_not_hear_of_its_tree_is_reported(
+    root: tuple[str, str], *, active: bool, broken: bool
+) -> None:
+    engine = Engine()
+    tree = [node("top", "Cohort"), node("low", "Cohort", "top")]
+    queue = node("queue", "ClusterQueue", "low")
+    engine.observe(events.FlavorSet(decode(kueue.ResourceFlavor, obj("main", ""))), 0.0)
+    for cohort in tree:
+        engine.observe(events.CohortChanged(decode(kueue.Cohort, cohort)), 0.0)
+    engine.observe(events.ClusterQueueSet(decode(kueue.ClusterQueue, queue)), 0.0)
+    spec = queue_spec(decode(kueue.ClusterQueue, queue))
+    engine._queues.set_queue(spec, root, active=active, now=0.0)
+    expected = {"engine-trees-equal-objects"} if broken else set()
+    assert laws_broken(Root(engine), {QUEUES: [queue], COHORTS: tree}) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Final
 
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.laws.amounts import ZERO
@@ -25,8 +26,9 @@ _CYCLE: Final = {True: "its parents form a cycle", False: "its parents end"}
 def trees_are_right(
     parts: Sequence[Found], objects: Callable[[str], list[Obj]]
 ) -> Iterator[tuple[str, str]]:
-    """Cycles, quota and what can still be taken are in the engine as in the stored objects."""
+    """Cycles, quota, scopes and what can still be taken are in the engine as in the objects."""
     engines = [found.what for found in parts if isinstance(found.what, Engine)]
+    waiting = [found.what for found in parts if isinstance(found.what, PendingQueue)]
     queues = {name(raw): queue_of_raw(raw) for raw in objects(CLUSTER_QUEUES)}
     if not engines or not queues:
         return
@@ -42,6 +44,9 @@ def trees_are_right(
         for queue in ledger.queues:
             for text in _of_queue(engine, ledger, queue):
                 yield f"{CLUSTER_QUEUES} {queue}", text
+        for pending in waiting:
+            for text in _of_pending(engine, ledger, pending):
+                yield f"{CLUSTER_QUEUES} {pending.name}", text
 
 
 def _of_cohort(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
@@ -69,6 +74,20 @@ def _of_queue(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
         left = _amount(pair, engine.cache.forest.available(name, FlavorResource(*pair)))
         if left != right:
             yield f"it can take {float(left):g} of {pair} in the engine, not {float(right):g}"
+
+
+def _of_pending(engine: Engine, ledger: Ledger, pending: PendingQueue) -> Iterator[str]:
+    """What waits hears of its whole tree, and offers heads while its ClusterQueue is active."""
+    node = ledger.queues.get(pending.name)
+    if node is None:
+        return  # that something is left of it is what another law says
+    offers = engine.activity(node.name).active
+    if pending.active is not offers:
+        yield f"it offers heads: {pending.active}, but that it is active: {offers}"
+    above = ledger.chain(node)
+    root = (above[-1].name, "") if above else ("", node.name)
+    if pending.scope.root != root and not ledger.endless(node):
+        yield f"it is in the scope {pending.scope.root} in the engine, not in {root}"
 
 
 def _amount(pair: Pair, amount: int) -> Fraction:
