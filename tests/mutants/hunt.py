@@ -1,9 +1,10 @@
 """Plays storms until a law is broken, and says which, as one line of JSON.
 
-    python tests/mutants/hunt.py FIRST:LAST PROFILE MOST [SEED ...]
+    python tests/mutants/hunt.py FIRST:LAST PROFILE any|trees MOST [SEED ...]
 
-Seeds that a mixed tour plays with `PROFILE` come first, those of the swarm next. Seeds that are
-named are left out, and no more than `MOST` are played.
+Seeds that a mixed tour plays with `PROFILE` come first, those of the swarm next; with `trees`, such
+with trees of Cohorts before all others. Seeds that are named are left out, and no more than `MOST`
+are played.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import json
 import sys
 
+from kueuelib.testing.storm.plan import plan_of
 from kueuelib.testing.storm.tour import profile_of, tour
 
 
-def ordered(first: int, last: int, profile: str) -> list[int]:
+def ordered(first: int, last: int, profile: str, *, trees: bool) -> list[int]:
     """The seeds, those first that are the most likely to show a fault."""
 
-    def rank(seed: int) -> tuple[bool, bool, int]:
+    def rank(seed: int) -> tuple[bool, bool, bool, int]:
         found = profile_of(seed)
-        return found != profile, found != "swarm", seed
+        flat = trees and not plan_of(seed, found).scenario.resources
+        return flat, found != profile, found != "swarm", seed
 
     return sorted(range(first, last + 1), key=rank)
 
@@ -55,9 +58,10 @@ def hunt(seeds: list[int]) -> dict[str, object]:
 
 def main(args: list[str]) -> None:
     """Hunts."""
-    span, profile, most, *skipped = args
+    span, profile, world, most, *skipped = args
     first, _, last = span.partition(":")
-    seeds = [seed for seed in ordered(int(first), int(last), profile) if str(seed) not in skipped]
+    tried = ordered(int(first), int(last), profile, trees=world == "trees")
+    seeds = [seed for seed in tried if str(seed) not in skipped]
     sys.stdout.write(json.dumps(hunt(seeds[: int(most)])) + "\n")
 
 

@@ -28,10 +28,10 @@ SECONDS = 7200.0
 """After which a hunt counts as hung."""
 
 
-def hunted(package: Path, seeds: str, profile: str, most: int, *skipped: str) -> dict[str, Any]:
+def hunted(package: Path, *args: str) -> dict[str, Any]:
     """What `hunt.py` finds with the package in a folder."""
     done = subprocess.run(
-        [sys.executable, str(HUNT), seeds, profile, str(most), *skipped],
+        [sys.executable, str(HUNT), *args],
         env={
             **os.environ,
             "PYTHONPATH": str(package.parent),
@@ -52,7 +52,7 @@ def hunted(package: Path, seeds: str, profile: str, most: int, *skipped: str) ->
 @functools.cache
 def sound(seed: int) -> bool:
     """Whether a seed breaks no law without a mutant."""
-    return "law" not in hunted(SOURCES, f"{seed}:{seed}", "", 1)
+    return "law" not in hunted(SOURCES, f"{seed}:{seed}", "", "any", "1")
 
 
 def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
         mutant.plant(package)
         played, skipped = 0, []
         while True:
-            found = hunted(package, seeds, mutant.profile, most - played, *skipped)
+            found = hunted(package, seeds, *mutant.first, str(most - played), *skipped)
             played += found["played"]
             if "law" not in found or not found["seed"] or sound(found["seed"]):
                 return {**found, "played": played}

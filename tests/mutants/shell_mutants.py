@@ -35,13 +35,20 @@ class ShellMutant:
         id: its name.
         why: what it is, and who had it.
         profile: the family of storms that is tried first.
+        trees: whether storms with trees of Cohorts are tried before all others.
         edits: what is replaced.
     """
 
     id: str
     why: str
     profile: str
+    trees: bool
     edits: tuple[Edit, ...]
+
+    @property
+    def first(self) -> tuple[str, str]:
+        """What `hunt.py` is told about the storms to try first."""
+        return self.profile, "trees" if self.trees else "any"
 
     def plant(self, package: Path) -> None:
         """Put the fault into a copy of the package."""
@@ -57,4 +64,10 @@ def shell_mutants() -> list[ShellMutant]:
 
 def _mutant(raw: dict[str, Any]) -> ShellMutant:
     edits = ({name: raw[name] for name in ("file", "old", "new")}, *raw.get("more", ()))
-    return ShellMutant(raw["id"], raw["why"], raw["profile"], tuple(Edit(**each) for each in edits))
+    return ShellMutant(
+        raw["id"],
+        raw["why"],
+        raw["profile"],
+        raw.get("trees", False),
+        tuple(Edit(**each) for each in edits),
+    )

@@ -182,6 +182,26 @@ async def test_a_quiet_seed_breaks_nothing_and_restarts_the_manager_at_the_end()
     assert any("calm: at rest" in line for line in report.lines)
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+async def test_what_changes_at_rest_has_to_become_right_before_the_restart(*, wrong: bool) -> None:
+    class Found(Laws):
+        """Finds something once the change has happened."""
+
+        def at_rest(
+            self, objects: Callable[[str], list[dict[str, Any]]], now: float
+        ) -> list[Violation]:
+            found = super().at_rest(objects, now)
+            return found if wrong and "user delete pods" in world.notes else []
+
+    world, drawn = World(), plan()
+    change = Act(0.0, "change", "delete", "pods", "default", "one")
+    scenario = attrs.evolve(drawn.scenario, rest=(change,))
+    report = await play(world, attrs.evolve(drawn, scenario=scenario), Found(at_rest="law"))
+    assert [found.law for found in report.violations] == (["law"] if wrong else [])
+    restart = [] if wrong else ["kill manager-1", "start manager-1"]
+    assert world.notes[-len(restart) - 1 :] == ["user delete pods", *restart]
+
+
 async def test_disasters_happen_and_are_counted_and_labelled() -> None:
     world = World()
     blow = Disaster(5.0, "disaster/pause/0", "pause", "manager-1", seconds=3.0)

@@ -15,6 +15,7 @@ from kueuelib.testing.storm.users import Act, Scenario, insist, meddle, perform,
 from kueuelib.testing.storm.users.acts import ANSWER, RESTORE, VERBS
 from kueuelib.testing.storm.users.meddling import WAYS
 from kueuelib.testing.storm.users.performing import TRIES
+from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES
 from kueuelib.testing.storm.users.trees import COHORTS
 
 SEEDS = range(60)
@@ -57,7 +58,7 @@ def act(verb: str, body: dict[str, Any] | None = None, resource: str = "jobs.bat
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_scenario_is_well_formed(seed: int) -> None:
     found = scenario(Dice(seed), Family())
-    every = (*found.setup, *found.acts, *found.calm)
+    every = (*found.setup, *found.acts, *found.calm, *found.rest)
     labels = [one.label for one in every]
     assert len(set(labels)) == len(labels)
     assert {one.verb for one in every} <= set(VERBS)
@@ -111,6 +112,26 @@ def test_the_calm_has_another_tree_and_keeps_nothing_of_what_users_did() -> None
         moved += any(act.verb == "patch" for act in last)
     assert others > 0.9 * len(treed())
     assert 0 < moved < len(treed())
+
+
+def test_at_rest_most_trees_come_below_one_cohort_that_owns_all_quota() -> None:
+    pooled = [one for one in treed() if one.rest]
+    assert 0.6 <= len(pooled) / len(treed()) <= 0.9
+    for one in pooled:
+        top, *others = one.rest
+        parents = {act.name: _parent(act) for act in one.rest}
+        last = {act.name for act in one.calm if act.resource == COHORTS and act.body}
+        named = {
+            (act.body or {})["spec"]["cohortName"]
+            for act in one.setup
+            if act.resource == CLUSTER_QUEUES
+        }
+        assert last | named <= {act.name for act in others}
+        assert set(parents.values()) <= {"", *parents}
+        assert not any(_endless(parents, name) for name in parents)
+        assert [name for name, parent in parents.items() if not parent] == [top.name]
+        own = [act.name for act in one.rest if "resourceGroups" in _kept(act.body or {})]
+        assert own == [top.name]
 
 
 def _kept(body: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,8 @@ LIMIT: Final = WATCHES + INVALID_RETRY + LAST_PAUSE
 """Seconds of calm within which everything has to be right: the longest waits, one after another."""
 GRACE: Final = 120.0
 """Seconds that acts and disasters may take beyond the end of the storm."""
+APART: Final = 5.0
+"""Seconds between two changes at rest, in which each of them shows what follows from it."""
 REVIVAL: Final = 20.0
 """The most seconds between the death of a manager and its next life."""
 READY: Final = 120.0
@@ -235,7 +237,7 @@ class _Run:
         some = lags or conflicts
         world.set_adversary(Remaining(lags=lags, conflicts=conflicts) if some else None)
         await self._calm()
-        if await self._come_to_rest():
+        if await self._come_to_rest() and await self._change_at_rest():
             await self._restart()
         for text in world.endings:
             why = text.partition(": ")[2]
@@ -299,13 +301,15 @@ class _Run:
         world.hold_jobs(held=False)
         if "server-amnesia" in self._plan.weather.rates:
             await world.restart_server(history=False)
-        user = world.user()
         await self._revive()
         for act in self._plan.scenario.calm:
-            outcome = await insist(act, user, world.sleep)
-            self._note(f"calm: {act.label}: {outcome}")
-            if outcome in FAILING or (act.verb == RESTORE and outcome != "done"):
-                self._accuse("the storm itself works", act.label, outcome)
+            await self._insist(act)
+
+    async def _insist(self, act: Act) -> None:
+        outcome = await insist(act, self._world.user(), self._world.sleep)
+        self._note(f"calm: {act.label}: {outcome}")
+        if outcome in FAILING or (act.verb == RESTORE and outcome != "done"):
+            self._accuse("the storm itself works", act.label, outcome)
 
     async def _come_to_rest(self) -> bool:
         """Wait until all is quiet and right; note what is wrong when the time is up.
@@ -334,6 +338,13 @@ class _Run:
             self._accuse("a silent watch is given up", "", text)
         self._judge(wrong)
         return False
+
+    async def _change_at_rest(self) -> bool:
+        """Let users change things while nothing else happens; all has to become right again."""
+        for act in self._plan.scenario.rest:
+            await self._insist(act)
+            await self._world.sleep(APART)
+        return not self._plan.scenario.rest or await self._come_to_rest()
 
     async def _restart(self) -> None:
         """Restart every manager: nothing may change."""

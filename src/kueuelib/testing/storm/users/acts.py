@@ -114,6 +114,8 @@ class Scenario:
             admission checks. What can run then is up to the objects: jobs that users suspended
             run all the same, Workloads that were deactivated do not. A tree of Cohorts is
             another one, which may have a cycle.
+        rest: one after another, once all is at rest; it has to be right again without any other
+            change.
         meddling: whether users write what a manager is writing (`meddling.meddle`).
         settings: what the configuration of the manager has besides the usual.
         resources: further resources on which faults may focus.
@@ -122,6 +124,7 @@ class Scenario:
     setup: tuple[Act, ...]
     acts: tuple[Act, ...]
     calm: tuple[Act, ...]
+    rest: tuple[Act, ...] = ()
     meddling: bool = False
     settings: Obj = attrs.field(factory=dict)
     resources: tuple[str, ...] = ()

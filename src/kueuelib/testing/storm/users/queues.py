@@ -9,7 +9,7 @@ import attrs
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws
-from kueuelib.testing.storm.users.trees import COHORTS, draw_trees, last_acts, weighed
+from kueuelib.testing.storm.users.trees import COHORTS, draw_trees, last_acts, pool_acts, weighed
 
 API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "default"
@@ -21,6 +21,8 @@ PRIORITIES = "workloadpriorityclasses.kueue.x-k8s.io"
 
 TREES = 0.25
 """The share of scenarios with trees of Cohorts."""
+POOLED = 0.75
+"""The share of these whose trees become one at rest; the others keep a cycle, if there is one."""
 PLENTY, SCARCE = (1, 5), (0, 2)
 """Bounds of the nominal quota of a ClusterQueue; in a tree there is little, so that it borrows."""
 POOL = "kueuelib.dev/pool"
@@ -54,6 +56,7 @@ class Cluster:
         cohorts: raw Cohorts; ClusterQueues may name others, too.
         strategies: of fair sharing; empty without it.
         last: the acts that make the Cohorts of the calm, which are others.
+        rest: the acts that change those once all is at rest.
     """
 
     flavors: tuple[Obj, ...]
@@ -63,6 +66,7 @@ class Cluster:
     cohorts: tuple[Obj, ...] = ()
     strategies: tuple[str, ...] = ()
     last: tuple[Act, ...] = ()
+    rest: tuple[Act, ...] = ()
 
     @property
     def settings(self) -> Obj:
@@ -131,7 +135,8 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
     names = POOLS[: draws.integer("flavors", 1, len(POOLS))]
     cohort = "cohort" if count > 1 and draws.chance("cohort", 0.7) else ""
     fair = (treed or bool(cohort)) and draws.chance("fair", 0.5 if treed else 0.1)
-    cohorts, last = _trees(draws, names, fair=fair) if treed else ((), ())
+    cohorts = draw_trees(draws, names, fair=fair) if treed else ()
+    last = draw_trees(draws, names, fair=fair, when="last") if treed else ()
     strategies = draws.choice("strategies", STRATEGIES) if fair else ()
     flavors = tuple(_flavor(draws, name) for name in names)
     check = None
@@ -155,15 +160,17 @@ def draw_cluster(draws: Draws, *, crowded: bool = False) -> Cluster:
         for letter in ("team", "side")
         if letter == "team" or draws.chance(f"side-{number}", 0.3)
     ]
-    return Cluster(flavors, tuple(queues), tuple(local), check, cohorts, strategies, last)
-
-
-def _trees(
-    draws: Draws, flavors: tuple[str, ...], *, fair: bool
-) -> tuple[tuple[Obj, ...], tuple[Act, ...]]:
-    """Cohorts of the start, and the acts that make those of the calm."""
-    first = draw_trees(draws, flavors, fair=fair)
-    return first, last_acts(draws, first, draw_trees(draws, flavors, fair=fair, when="last"))
+    named = tuple(one["spec"]["cohortName"] for one in queues) if treed else ()
+    return Cluster(
+        flavors,
+        tuple(queues),
+        tuple(local),
+        check,
+        cohorts,
+        strategies,
+        last_acts(draws, cohorts, last) if treed else (),
+        pool_acts(last, named, names) if treed and draws.chance("pool", POOLED) else (),
+    )
 
 
 def _name(obj: Obj) -> str:

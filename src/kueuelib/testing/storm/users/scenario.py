@@ -47,6 +47,7 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
         cluster.setup(),
         tuple(found),
         cluster.calm(),
+        cluster.rest,
         meddling=profile.users,
         settings=cluster.settings,
         resources=(COHORTS,) if cluster.cohorts else (),

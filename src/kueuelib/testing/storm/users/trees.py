@@ -10,6 +10,8 @@ COHORTS = "cohorts.kueue.x-k8s.io"
 API = "kueue.x-k8s.io/v1beta2"
 DEPTH = 3
 """Cohorts on the longest way from a ClusterQueue to the top."""
+ABOVE, POOLED = "above-all", "6"
+"""The Cohort that is above all others in the end, and the CPU that it owns of each flavor."""
 WEIGHTS = ("0", "0.3", "1", "2")
 OPTIONAL = ("parentName", "resourceGroups", "fairSharing")
 """The parts of the spec of a Cohort."""
@@ -57,7 +59,7 @@ def _cohort(
         spec["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": rows}]
     if fair:
         spec |= weighed(draws, label)
-    return {"apiVersion": API, "kind": "Cohort", "metadata": {"name": name}, "spec": spec}
+    return {**_plain(name), "spec": spec}
 
 
 def _quota(draws: Draws, label: str, parent: str) -> Obj:
@@ -89,15 +91,50 @@ def last_acts(draws: Draws, first: tuple[Obj, ...], last: tuple[Obj, ...]) -> tu
         for name in map(_name, first)
         if name not in names
     ]
-    for one in last:
-        # What is absent has to be null, which removes what users have added.
-        body = {**one, "spec": {**dict.fromkeys(OPTIONAL), **one["spec"]}}
-        label = f"cohorts/{_name(one)}/at-last"
-        found.append(Act(0.0, label, acts.RESTORE, COHORTS, "", _name(one), body))
+    found += [_made(one, "at-last") for one in last]
     if last and draws.chance("last/cycle", 0.3):
         body = {"spec": {"parentName": draws.choice("last/parent", names)}}
         found.append(Act(0.0, "cohorts/cycle", acts.PATCH, COHORTS, "", names[0], body))
     return tuple(found)
+
+
+def pool_acts(
+    last: tuple[Obj, ...], named: tuple[str, ...], flavors: tuple[str, ...]
+) -> tuple[Act, ...]:
+    """The acts that put all trees below one new Cohort, which alone of them owns quota.
+
+    ClusterQueues stay as they are: what they show has to follow from the Cohorts alone. Who uses
+    more than they own borrows from the top, so that the Cohorts between have shares, too.
+
+    Args:
+        last: raw Cohorts of the calm.
+        named: the Cohorts that ClusterQueues name.
+        flavors: those of which the new Cohort owns quota.
+    """
+    rows = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": POOLED}]}
+        for flavor in flavors
+    ]
+    parents = {str(one["spec"].get("parentName", "")) for one in last}
+    found = {name: _plain(name, ABOVE) for name in sorted({*named, *parents} - {""})}
+    for one in last:
+        spec = {"parentName": ABOVE, **one["spec"], "resourceGroups": None}
+        found[_name(one)] = {**one, "spec": spec}
+    top = _plain(ABOVE)
+    top["spec"]["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": rows}]
+    return tuple(_made(one, "pooled") for one in (top, *found.values()))
+
+
+def _made(cohort: Obj, when: str) -> Act:
+    """Gives a Cohort its spec; what is absent has to be null, which removes what users added."""
+    body = {**cohort, "spec": {**dict.fromkeys(OPTIONAL), **cohort["spec"]}}
+    name = _name(cohort)
+    return Act(0.0, f"cohorts/{name}/{when}", acts.RESTORE, COHORTS, "", name, body)
+
+
+def _plain(name: str, parent: str = "") -> Obj:
+    spec = {"parentName": parent} if parent else {}
+    return {"apiVersion": API, "kind": "Cohort", "metadata": {"name": name}, "spec": spec}
 
 
 def _name(obj: Obj) -> str:
