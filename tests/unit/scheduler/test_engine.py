@@ -1142,8 +1142,9 @@ def test_who_leaves_is_not_reported(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("strategy", [{}, STRICT])
-def test_late_report_of_an_older_verdict_is_corrected(
-    cluster: Cluster, strategy: dict[str, Any]
+@pytest.mark.parametrize("older", ["WaitingForQuota", "Suspended", "Inadmissible"])
+def test_late_report_of_something_older_is_corrected(
+    cluster: Cluster, strategy: dict[str, Any], older: str
 ) -> None:
     cluster.queue("q", 2, **strategy)
     cluster.submit("big", "q", 3)
@@ -1153,11 +1154,23 @@ def test_late_report_of_an_older_verdict_is_corrected(
     told["message"] = verdict.message
     cluster.submit("big", "q", 3, conditions=[told])
     assert later(cluster, 3600.0) == {}
-    late = make_condition("QuotaReserved", status=False, reason="WaitingForQuota")
+    late = make_condition("QuotaReserved", status=False, reason=older)
     cluster.submit("big", "q", 3, conditions=[late])
     assert later(cluster, 1.0) == {"big": verdict.message}
     cluster.submit("big", "q", 3, conditions=[told])
     assert later(cluster, 3600.0) == {}
+
+
+def test_late_report_that_a_queue_is_stopped_is_corrected_behind_a_head(cluster: Cluster) -> None:
+    cluster.queue("q", 2, **STRICT)
+    cluster.submit("big", "q", 3)
+    cluster.submit("small", "q", 1, created=1)
+    cluster.rest()
+    told = later(cluster, 1.0)
+    assert told.keys() == {"small"}
+    stopped = make_condition("QuotaReserved", status=False, reason="Suspended")
+    cluster.submit("small", "q", 1, created=1, conditions=[stopped])
+    assert later(cluster, 1.0) == told
 
 
 def test_verdict_of_an_older_generation_is_reported_again(cluster: Cluster) -> None:

@@ -136,7 +136,7 @@ class Queues:
         if known is not None:
             if known.queue is queue and known.info.asks_the_same(info):
                 known.info = info
-                if says_otherwise(known):
+                if known.reason is None or says_otherwise(known):
                     self._silence.add(info.key, now)
                 return
             self.forgive(info.key)

@@ -285,7 +285,7 @@ def has_verdict(workload: Workload) -> bool:
 
 
 def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
-    """Whether its condition says how it fared in its queue, but not what its verdict is now.
+    """Whether its condition says something else than the verdict, and so was stored late.
 
     Args:
         workload: one without quota.
@@ -293,7 +293,7 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
         tried: False if it waits for its turn, so that the name of the head is as good.
     """
     found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
-    if found is None or found.is_true or found.reason not in VERDICTS:
+    if found is None or found.is_true:
         return False
     if found.reason == PENDING_EVALUATION and not tried:
         return False
