@@ -125,7 +125,7 @@ class Judge(Listener):
                 flavor: found for flavor, found in used[name].items() if found
             }
             waiting = [live for live in self.lives(name) if not states.has_quota(live.raw)]
-            assert levels.waiting == len(waiting)
+            assert levels.waiting.amount == len(waiting)
 
     def lives(self, queue: str) -> list[Live]:
         return [live for live in self.driver.live.values() if live.job.queue == queue]

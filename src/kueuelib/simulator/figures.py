@@ -43,6 +43,14 @@ class Spread:
                 return min(value, self.most)
         return None
 
+    def steps(self) -> tuple[tuple[float, int], ...]:
+        """The values in ascending order, each with how many values do not exceed it."""
+        found, seen = [], 0
+        for value in sorted(self._counts):
+            seen += self._counts[value]
+            found.append((min(value, self.most), seen))
+        return tuple(found)
+
 
 def _rounded(value: float) -> float:
     if value < 10**DIGITS:
@@ -61,6 +69,7 @@ class Level:
         most: the largest that it was.
         area: its integral until `since`, in amount times seconds.
         borrowed: the integral of what exceeds `nominal`.
+        owned: the integral of `nominal`.
         since: when it changed last.
     """
 
@@ -69,6 +78,7 @@ class Level:
     most: int = 0
     area: float = 0.0
     borrowed: float = 0.0
+    owned: float = 0.0
     since: float = 0.0
 
     def change(self, by: int, now: float) -> None:
@@ -82,7 +92,17 @@ class Level:
         seconds = now - self.since
         self.area += self.amount * seconds
         self.borrowed += max(0, self.amount - self.nominal) * seconds
+        self.owned += self.nominal * seconds
         self.since = now
+
+    def until(self, now: float) -> tuple[float, float, float]:
+        """The integrals of the amount, of what is borrowed and of `nominal` until now."""
+        seconds = now - self.since
+        return (
+            self.area + self.amount * seconds,
+            self.borrowed + max(0, self.amount - self.nominal) * seconds,
+            self.owned + self.nominal * seconds,
+        )
 
 
 def jain(values: Iterable[float]) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 import attrs
 
@@ -12,7 +13,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.queue_spec import queue_spec
+from kueuelib.scheduler.quota.queue_spec import cohort_spec, queue_spec
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.figures import Level, Spread, jain
 from kueuelib.simulator.listener import Listener
@@ -78,8 +79,14 @@ class QueueLevels:
 
     cohort: str
     used: dict[FlavorResource, Level]
-    waiting: int = 0
-    holding: int = 0
+    waiting: Level = attrs.field(factory=Level)
+    holding: Level = attrs.field(factory=Level)
+
+    def all(self) -> Iterator[Level]:
+        """All of its levels."""
+        yield from self.used.values()
+        yield self.waiting
+        yield self.holding
 
 
 class Meter(Listener):
@@ -90,6 +97,7 @@ class Meter(Listener):
 
     Attributes:
         queues: the levels by ClusterQueue.
+        shared: the quota that cohorts bring themselves, as levels that nobody uses.
         changed: the ClusterQueues whose levels changed since somebody cleared it.
         first: the first arrival; None before it.
         last: the last end of a job; None before it.
@@ -101,6 +109,7 @@ class Meter(Listener):
         self._hash = hashlib.sha256()
         self.total = Group()
         self.queues = {name: self._levels(name) for name in sorted(self._world.cluster_queues)}
+        self.shared = self._shared()
         self.changed: dict[str, None] = {}
         self.first: float | None = None
         self.last: float | None = None
@@ -112,6 +121,13 @@ class Meter(Listener):
         above = self._world.above(queue.spec.cohort_name)
         used = {pair: Level(limit.nominal) for pair, limit in limits.items()}
         return QueueLevels(above[-1] if above else "", used)
+
+    def _shared(self) -> dict[FlavorResource, Level]:
+        found: dict[FlavorResource, Level] = {}
+        for cohort in self._world.cohorts.values():
+            for pair, limit in cohort_spec(cohort).limits.items():
+                found.setdefault(pair, Level()).nominal += limit.nominal
+        return found
 
     def _of(self, live: Live) -> list[Group]:
         """The groups of a job."""
@@ -138,14 +154,13 @@ class Meter(Listener):
         """Counts it."""
         if self.first is None:
             self.first = now
-            for levels in self.queues.values():
-                for level in levels.used.values():
-                    level.since = now
+            for level in self._all():
+                level.since = now
         for group in self._of(live):
             group.jobs += 1
         queue = self._queue(live)
         if queue is not None:
-            queue.waiting += 1
+            queue.waiting.change(1, now)
 
     def reserved(self, live: Live, admit: Admit | None, now: float) -> None:
         """Adds what it uses."""
@@ -157,8 +172,8 @@ class Meter(Listener):
         queue = self._queue(live)
         if queue is None:
             return
-        queue.waiting -= sign
-        queue.holding += sign
+        queue.waiting.change(-sign, now)
+        queue.holding.change(sign, now)
         for pair, amount in live.usage.items():
             queue.used.setdefault(pair, Level(since=now)).change(sign * amount, now)
 
@@ -190,12 +205,17 @@ class Meter(Listener):
             group.lost += live.lost
         queue = self._queue(live)
         if queue is not None:
-            queue.waiting -= 1
+            queue.waiting.change(-1, now)
 
     def rested(self, now: float, until: float) -> None:
         """Remembers how far time has come."""
         del until
         self._now = now
+
+    def _all(self) -> Iterator[Level]:
+        for queue in self.queues.values():
+            yield from queue.all()
+        yield from self.shared.values()
 
     def _decide(self, now: float, what: str, live: Live, *how: str) -> None:
         line = " ".join((f"{now:.3f}", what, str(live.key), *how))
@@ -205,9 +225,8 @@ class Meter(Listener):
 
     def figures(self) -> Obj:
         """Everything that was measured, as JSON; call it once the simulation is over."""
-        for levels in self.queues.values():
-            for level in levels.used.values():
-                level.pass_time(self._now)
+        for level in self._all():
+            level.pass_time(self._now)
         seconds = self._now - (self.first if self.first is not None else self._now)
         groups = {
             kind: {name: group.figures() for name, group in sorted(found.items(), key=_by_name)}

@@ -13,7 +13,9 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.reasons import condition_reason
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.driver import Driver, Timing
+from kueuelib.simulator.history import Historian, History
 from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.longest import Longest, Rivals
 from kueuelib.simulator.meter import Meter
 from kueuelib.simulator.tables import JobRows, QueueRows
 from kueuelib.simulator.trace import Trace
@@ -59,10 +61,15 @@ class Played:
 
     Attributes:
         figures: everything that was measured, as JSON.
+        history: the ClusterQueues over time.
+        waits: the waits of all jobs that started, in ascending order, each with how many jobs
+            waited no longer.
         answers: by question, the explanation; None when the job was not there at that time.
     """
 
     figures: Obj
+    history: History
+    waits: tuple[tuple[float, int], ...]
     answers: tuple[tuple[Question, Explanation | None], ...] = ()
 
 
@@ -116,17 +123,23 @@ def play(
         OSError: a file cannot be written.
     """
     meter, asker = Meter(policy.cluster), _Asker(questions)
+    historian = Historian(meter, (trace.last or 0.0) - (trace.first or 0.0))
+    longest, rivals = Longest(), Rivals()
     with (
         (folder / "jobs.csv").open("w", newline="") as jobs,
         (folder / "queues.csv").open("w", newline="") as queues,
     ):
         rows = JobRows(jobs)
-        heard = (meter, rows, QueueRows(queues, meter, sample_seconds), asker, *listeners)
+        tables = (rows, QueueRows(queues, meter, sample_seconds))
+        heard = (meter, historian, longest, rivals, *tables, asker, *listeners)
         driver = asker.driver = Driver(policy.cluster, heard, life=policy.life, timing=timing)
         stops(driver.stop)
         driver.run(trace, trace.awaited)
         rows.unfinished(driver.live.values(), driver.now)
+        longest.unfinished(driver.live.values(), driver.now)
     figures = meter.figures()
+    figures["longest_waits"] = longest.figures()
+    figures["preempted_by"] = rivals.figures()
     figures["simulation"] = {
         "interrupted": driver.interrupted,
         "events": driver.events,
@@ -137,7 +150,8 @@ def play(
         "unfinished": len(driver.live),
         "unfinished_because": _why(driver),
     }
-    return Played(figures, tuple(asker.answers))
+    waits = meter.total.wait.steps()
+    return Played(figures, historian.history(), waits, tuple(asker.answers))
 
 
 def _why(driver: Driver) -> Obj:

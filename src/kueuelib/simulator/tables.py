@@ -129,8 +129,8 @@ class QueueRows(Listener):
                     _texts(
                         now,
                         name,
-                        queue.waiting,
-                        queue.holding,
+                        queue.waiting.amount,
+                        queue.holding.amount,
                         pair.flavor,
                         unit,
                         shown(unit, level.amount),

@@ -146,7 +146,7 @@ def test_what_an_earlier_simulation_wrote_is_removed_and_nothing_else(
     assert simulate(output, *given, "--policy", policies[0]).exit_code == 0
     files = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
     runs = {f"{run}/{name}" for run in ("baseline", "no-reclaim") for name in TABLES}
-    assert files == {"result.json", "other/mine.txt", "notes/jobs.csv", *runs}
+    assert files == {"result.json", "report.html", "other/mine.txt", "notes/jobs.csv", *runs}
     assert not (output / "old").exists()
 
 

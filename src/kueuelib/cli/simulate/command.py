@@ -13,7 +13,7 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.cli.simulate.earlier import RESULT, remove_earlier
+from kueuelib.cli.simulate.earlier import REPORT, RESULT, remove_earlier
 from kueuelib.cli.simulate.policies import policies
 from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
@@ -23,6 +23,9 @@ from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.report.page import page
+from kueuelib.simulator.report.run import Run
+from kueuelib.simulator.report.style import KINDS
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.values import moment, named, not_negative
 from kueuelib.simulator.work import Job
@@ -84,6 +87,7 @@ def run(options: Options) -> int:
         if not trace.count:
             raise ConfigError(_names(options), f"no job in it{_why(faults)}", "give another trace")
         runs: dict[str, Obj] = {}
+        shown: list[Run] = []
         chosen = policies(options.cluster, options.policies, options.config, source, trace)
         _check_names(timing, questions, chosen, source)
         source.names.clear()
@@ -91,6 +95,8 @@ def run(options: Options) -> int:
         for policy in chosen:
             played = _play(trace, policy, options, timing, questions)
             runs[policy.name] = played.figures
+            kind = f"p{len(shown) % KINDS}"
+            shown.append(Run(policy.name, played.figures, played.history, played.waits, kind))
             show_answers(policy.name if len(chosen) > 1 else "", played.answers)
             if played.figures["simulation"]["interrupted"]:
                 break
@@ -103,6 +109,7 @@ def run(options: Options) -> int:
         }
     target = options.output / RESULT
     target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    (options.output / REPORT).write_text(page(result, shown), "utf-8")
     show(result, options.output)
     interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
     return 130 if interrupted else 0

@@ -9,6 +9,7 @@ import orjson
 from kueuelib.errors import ConfigError
 
 RESULT = "result.json"
+REPORT = "report.html"
 TABLES = ("jobs.csv", "queues.csv")
 
 
@@ -35,6 +36,7 @@ def remove_earlier(folder: Path) -> None:
                 (run / table).unlink(missing_ok=True)
             if not any(run.iterdir()):
                 run.rmdir()
+        (folder / REPORT).unlink(missing_ok=True)
         path.unlink()
     except OSError as error:
         problem = error.strerror or str(error)

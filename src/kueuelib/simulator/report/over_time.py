@@ -1,0 +1,217 @@
+"""Figures about time: use against nominal quota, queue length and fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.simulator.history import Use
+from kueuelib.simulator.report import words
+from kueuelib.simulator.report.chart import (
+    BOTTOM,
+    RIGHT,
+    TOP,
+    Axis,
+    Names,
+    area,
+    axes,
+    legend,
+    picture,
+    steps,
+)
+from kueuelib.simulator.report.markup import Markup, join, tag
+from kueuelib.simulator.report.run import Run
+from kueuelib.simulator.report.scales import Scale, moment, rounded_up, ticks, time_ticks
+from kueuelib.simulator.report.tables import folded, grid, means, table
+
+WHOLE, HALF = 960.0, 470.0
+"""Pixels: the width of a picture that is alone, and of one that is beside others."""
+SINCE = "time since the first arrival"
+Show = Callable[[float], str]
+
+
+def width_for(runs: Sequence[Run]) -> float:
+    """How wide the pictures are of which each run has one."""
+    return WHOLE if len(runs) == 1 else HALF
+
+
+def span_of(runs: Sequence[Run]) -> float:
+    """How long the longest run takes, in seconds."""
+    return max(run.borders[-1] for run in runs)
+
+
+def _frame(
+    width: float, height: float, span: float, top: float, show: Show, left: float = 64.0
+) -> tuple[Axis, Axis]:
+    across = Scale(0.0, span, left, width - RIGHT)
+    up = Scale(0.0, top, height - BOTTOM, TOP)
+    return (
+        Axis(across, [(one, moment(one)) for one in time_ticks(span, int(width / 95))], SINCE),
+        Axis(up, [(one, show(one)) for one in ticks(top, unit=words.unit(top))]),
+    )
+
+
+def lines(
+    names: Names,
+    title: str,
+    text: str,
+    series: Sequence[tuple[Run, Sequence[float | None]]],
+    *,
+    show: Show,
+    most: float | None = None,
+    dashed: Sequence[tuple[Run, Sequence[float | None]]] = (),
+    width: float = WHOLE,
+    height: float = 240.0,
+) -> Markup:
+    """One picture with a line per run, and the same as a table."""
+    span = span_of([run for run, _ in series])
+    values = [one for _, found in (*series, *dashed) for one in found if one is not None]
+    high = max(values, default=0.0)
+    top = rounded_up(high, words.unit(high)) if most is None else most
+    across, up = _frame(width, height, span, top, show)
+    marks = [
+        steps(run.borders, found, across.scale, up.scale, f"nominal {run.kind}")
+        for run, found in dashed
+    ]
+    marks += [steps(run.borders, found, across.scale, up.scale, run.kind) for run, found in series]
+    svg = picture(names, title, text, width, height, axes(across, up), *marks)
+    ends = grid(span)
+    columns = [(run.name, means(ends, run.borders, found)) for run, found in series]
+    columns += [(f"{run.name}, nominal", means(ends, run.borders, found)) for run, found in dashed]
+    return join(svg, folded(_table(title, ends, columns, show)))
+
+
+def _table(
+    title: str,
+    ends: Sequence[float],
+    columns: Sequence[tuple[str, Sequence[float | None]]],
+    show: Show,
+) -> Markup:
+    head = ["until", *(name for name, _ in columns)]
+    rows = [
+        [moment(end), *("-" if (one := found[at]) is None else show(one) for _, found in columns)]
+        for at, end in enumerate(ends)
+    ]
+    return table(head, rows, title=f"{title}: means")
+
+
+def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
+    """The use of one resource of one flavor by all ClusterQueues, against nominal quota."""
+    found = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
+    span, width = span_of(runs), width_for(runs)
+    high = max(max((*one.used, *one.nominal), default=0.0) for _, one in found)
+    top = rounded_up(high, words.unit(high))
+    panels = []
+    ends = grid(span)
+    columns = []
+    for run, one in found:
+        title = f"Use of {pair}, {run.name}"
+        panels.append(_use_panel(names, title, run, one, span, top, width))
+        for name, values in (
+            ("used", one.used),
+            ("borrowed", one.borrowed),
+            ("nominal", one.nominal),
+        ):
+            columns.append((f"{run.name}, {name}", means(ends, run.borders, values)))
+    key = legend(
+        [
+            ("area own", "used within nominal quota"),
+            ("area borrowed", "borrowed"),
+            ("nominal", "nominal quota, with that of cohorts"),
+        ]
+    )
+    numbers = folded(_table(f"Use of {pair}", ends, columns, words.amount))
+    return tag("figure", tag("h3", str(pair)), key, _side_by_side(panels), numbers)
+
+
+def _use_panel(
+    names: Names, title: str, run: Run, found: Use, span: float, top: float, width: float
+) -> Markup:
+    height = 220.0
+    across, up = _frame(width, height, span, top, words.amount)
+    own = [used - borrowed for used, borrowed in zip(found.used, found.borrowed, strict=True)]
+    marks = (
+        area(run.borders, found.used, across.scale, up.scale, "borrowed"),
+        area(run.borders, own, across.scale, up.scale, "own"),
+        steps(run.borders, found.nominal, across.scale, up.scale, "nominal"),
+    )
+    mean = _mean(run, found.used), _mean(run, found.borrowed), _mean(run, found.nominal)
+    text = "On average {} of {} are used, {} of them borrowed.".format(
+        *(words.amount(mean[at]) for at in (0, 2, 1))
+    )
+    svg = picture(names, title, text, width, height, axes(across, up), *marks)
+    return tag("div", tag("h4", run.name), svg, tag("p", text))
+
+
+def _mean(run: Run, values: Sequence[float]) -> float:
+    (found,) = means(run.borders[-1:], run.borders, values) or [0.0]
+    return found or 0.0
+
+
+def _side_by_side(panels: Sequence[Markup]) -> Markup:
+    return tag("div", *panels, class_="panels")
+
+
+def waiting(names: Names, runs: Sequence[Run]) -> Markup:
+    """How many jobs wait, all ClusterQueues together."""
+    text = "; ".join(
+        f"{run.name}: {words.plain(_mean(run, run.history.waiting()))} jobs on average"
+        for run in runs
+    )
+    series = [(run, run.history.waiting()) for run in runs]
+    drawn = lines(names, "Jobs that wait for quota", f"{text}.", series, show=words.plain)
+    return tag("figure", run_legend(runs), drawn)
+
+
+def fairness(names: Names, runs: Sequence[Run]) -> Markup:
+    """Jain's index of the ClusterQueues that have jobs, over time."""
+    text = "; ".join(
+        f"{run.name}: {words.plain(run.figures['jain_index'])} over the whole run" for run in runs
+    )
+    series = [(run, run.history.jain()) for run in runs]
+    drawn = lines(names, "Jain's index", f"{text}.", series, show=words.plain, most=1.0)
+    return tag("figure", run_legend(runs), drawn)
+
+
+def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
+    """A ClusterQueue: its jobs that wait, and its use per flavor and resource."""
+    mine = [(run, run.history.queues[queue]) for run in runs if queue in run.history.queues]
+    panels = [
+        lines(
+            names,
+            f"{queue}: jobs that wait",
+            "Means over time, one line per run.",
+            [(run, found.waiting) for run, found in mine],
+            show=words.plain,
+            width=HALF,
+            height=180.0,
+        )
+    ]
+    for pair in sorted({pair for _, found in mine for pair in found.use}):
+        used = [(run, found.use[pair]) for run, found in mine if pair in found.use]
+        panels.append(
+            lines(
+                names,
+                f"{queue}: use of {pair}",
+                "Means over time, one line per run; thin and dotted: nominal quota.",
+                [(run, found.used) for run, found in used],
+                dashed=[(run, found.nominal) for run, found in used],
+                show=words.amount,
+                width=HALF,
+                height=180.0,
+            )
+        )
+    shown = [
+        tag("div", tag("h4", heading), panel)
+        for heading, panel in zip(
+            ("jobs that wait", *map(str, sorted({p for _, f in mine for p in f.use}))),
+            panels,
+            strict=True,
+        )
+    ]
+    return tag("figure", tag("h3", queue), _side_by_side(shown))
+
+
+def run_legend(runs: Sequence[Run]) -> Markup:
+    """Which line is which run."""
+    return legend([(run.kind, run.name) for run in runs])

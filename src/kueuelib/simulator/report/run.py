@@ -1,0 +1,33 @@
+"""What a report knows about a run."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.simulator.history import History, Values
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """One run of a simulation, to be shown beside others.
+
+    Attributes:
+        name: of the run.
+        figures: what `result.json` says about it.
+        history: its ClusterQueues over time.
+        waits: the waits of all jobs that started, ascending, each with how many waited no longer.
+        kind: the class of its lines in pictures.
+    """
+
+    name: str
+    figures: Obj
+    history: History
+    waits: tuple[tuple[float, int], ...]
+    kind: str = ""
+
+    @property
+    def borders(self) -> Values:
+        """Of the intervals of its history, in seconds since the first arrival."""
+        found = self.history.borders
+        return tuple(border - found[0] for border in found)

@@ -1,0 +1,113 @@
+"""From values to places in a picture, and the values that an axis names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+
+from kueuelib.simulator.report.words import DAY, HOUR, MINUTE
+
+TICKS = 5
+"""Values beside 0 that an axis upwards names at most."""
+_UNITS = ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1.0, "s"))
+_LONG = (
+    *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
+    *(MINUTE * part for part in (1, 2, 5, 10, 15, 30)),
+    *(HOUR * part for part in (1, 2, 3, 6, 12)),
+    *(DAY * part for part in (1, 2, 7, 14, 30, 90, 180, 365)),
+)
+"""Seconds between two ticks of time that read well."""
+
+
+@attrs.frozen
+class Scale:
+    """Puts values on a line.
+
+    Attributes:
+        low: the value at `start`.
+        high: the value at `end`.
+        start: a place in the picture.
+        end: another one; it may be the smaller one.
+        bend: values are bent by this function first.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    bend: Callable[[float], float] = float
+
+    def __call__(self, value: float) -> float:
+        """The place of a value; values beyond the ends are drawn at the ends."""
+        low, high = self.bend(self.low), self.bend(self.high)
+        part = (self.bend(value) - low) / (high - low) if high > low else 0.0
+        return self.start + min(max(part, 0.0), 1.0) * (self.end - self.start)
+
+
+def ticks(high: float, most: int = TICKS, unit: float = 1.0) -> list[float]:
+    """Round values from 0 on up to `high`, at most so many beside 0; the last may be `high`.
+
+    Args:
+        high: the end.
+        most: how many there may be.
+        unit: what makes values round.
+    """
+    if high <= 0:
+        return [0.0]
+    if unit != 1:
+        return [unit * one for one in ticks(high / unit, most)]
+    power = 10.0 ** math.floor(math.log10(high / most))
+    step = next(power * part for part in (1, 2, 5, 10, 20) if high / (power * part) <= most)
+    return [step * at for at in range(math.floor(high / step * (1 + 1e-9)) + 1)]
+
+
+def rounded_up(high: float, unit: float = 1.0) -> float:
+    """The end of an axis that has to show `high`: a round value that is not smaller; 1 for 0.
+
+    Args:
+        high: the largest value.
+        unit: what makes values round.
+    """
+    if high <= 0:
+        return unit
+    if unit != 1:
+        return unit * rounded_up(high / unit)
+    found = ticks(high, TICKS)
+    step = found[1] if len(found) > 1 else high
+    return step * math.ceil(high / step * (1 - 1e-9))
+
+
+def time_ticks(span: float, most: int) -> list[float]:
+    """Seconds from 0 on up to `span` that read well, at most so many beside 0."""
+    if span <= 0:
+        return [0.0]
+    if span < most:
+        return ticks(span, most)
+    year = _LONG[-1]
+    step = next((one for one in _LONG if span // one <= most), 0.0)
+    step = step or year * math.ceil(span / year / most)
+    return [step * at for at in range(math.floor(span / step * (1 + 1e-9)) + 1)]
+
+
+def log_ticks(high: float) -> list[float]:
+    """Waits for an axis that bends: from 0 over seconds, minutes, hours and days to `high`."""
+    found = (
+        *(0.0, 1.0, 10.0, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY),
+        *(30 * DAY, 365 * DAY, 3650 * DAY),
+    )
+    return [one for one in found if one <= high]
+
+
+def bent(value: float) -> float:
+    """Makes room for small values: the logarithm of a value from 0 on, which starts at 0."""
+    return math.log10(1.0 + value)
+
+
+def moment(seconds: float) -> str:
+    """Seconds for a tick, in the largest unit that leaves few decimals."""
+    if not seconds:
+        return "0"
+    size, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    return f"{seconds / size:.4g}{unit}"

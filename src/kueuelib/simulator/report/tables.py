@@ -1,0 +1,73 @@
+"""Tables of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kueuelib.simulator.report.markup import Markup, tag
+from kueuelib.simulator.report.scales import time_ticks
+
+ROWS = 24
+"""Rows of a table that stands for a picture of something over time."""
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str, texts: int = 1
+) -> Markup:
+    """A table that can be scrolled to the side.
+
+    Args:
+        head: the names of the columns.
+        rows: the cells; the first one of a row names it.
+        title: what it shows.
+        texts: how many columns at the left are texts; the others are numbers.
+    """
+    sides = ["text" if at < texts else None for at in range(len(head))]
+    names = [
+        tag("th", name, scope="col", class_=side) for name, side in zip(head, sides, strict=True)
+    ]
+    lines = []
+    for first, *others in rows:
+        cells = [tag("th", first, scope="row", class_="text")]
+        cells += [tag("td", one, class_=side) for one, side in zip(others, sides[1:], strict=True)]
+        lines.append(tag("tr", *cells))
+    found = tag(
+        "table", tag("caption", title), tag("thead", tag("tr", *names)), tag("tbody", *lines)
+    )
+    return tag("div", found, class_="wide", tabindex="0", role="region", aria_label=title)
+
+
+def folded(content: Markup, summary: str = "As a table") -> Markup:
+    """Content that is shown on demand."""
+    return tag("details", tag("summary", summary), content)
+
+
+def grid(span: float) -> list[float]:
+    """The ends of some intervals of a length that reads well; the last one may be shorter."""
+    found = time_ticks(span, ROWS)[1:]
+    return found if found and found[-1] >= span else [*found, span]
+
+
+def means(
+    ends: Sequence[float], borders: Sequence[float], values: Sequence[float | None]
+) -> list[float | None]:
+    """The means of a series in other intervals; None in those that it does not reach.
+
+    Args:
+        ends: of the other intervals, ascending; the first one begins where the series does.
+        borders: of the intervals of the series, one more than values.
+        values: of the series; intervals without one do not count.
+    """
+    sums, widths = [0.0] * len(ends), [0.0] * len(ends)
+    at = 0
+    for number, value in enumerate(values):
+        low, high = borders[number], borders[number + 1]
+        while low < high and at < len(ends):
+            until = min(high, ends[at])
+            if value is not None and until > low:
+                sums[at] += value * (until - low)
+                widths[at] += until - low
+            low = until
+            if ends[at] <= high:
+                at += 1
+    return [one / width if width else None for one, width in zip(sums, widths, strict=True)]

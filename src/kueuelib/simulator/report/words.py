@@ -1,0 +1,59 @@
+"""Figures as people read them, in the terminal and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 86400.0
+_BINARY = (("Gi", 2.0**30), ("Mi", 2.0**20))
+
+
+def seconds(value: float | None) -> str:
+    """Seconds in a unit that people compare; `-` for None."""
+    if value is None:
+        return "-"
+    for unit, size in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
+        if value >= size:
+            return f"{value / size:.1f}{unit}"
+    return f"{value:.4g}s"
+
+
+def plain(value: float | None) -> str:
+    """A number with four digits, a large one without decimals; `-` for None."""
+    return "-" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def unit(value: float) -> float:
+    """In which unit `amount` shows a value."""
+    return next((size for _, size in _BINARY if value >= size), 1.0)
+
+
+def amount(value: float) -> str:
+    """An amount of a resource; one that can only be bytes in MiB or GiB."""
+    size = unit(value)
+    name = next((name for name, known in _BINARY if known == size), "")
+    return f"{value / size:,.4g}{name}" if name else f"{value:.4g}"
+
+
+def percent(part: float | None) -> str:
+    """A part in percent; `-` for None."""
+    return "-" if part is None else f"{part:.0%}"
+
+
+def jobs(count: int) -> str:
+    """How many jobs."""
+    return f"{count:,} {'job' if count == 1 else 'jobs'}"
+
+
+def with_differences(values: Sequence[float | None]) -> list[str]:
+    """Values, all but the first one with the difference to the first one."""
+    first = values[0]
+    texts = [plain(first)]
+    for value in values[1:]:
+        text = plain(value)
+        if value is not None and first is not None and value != first:
+            text += f" ({(value - first) / first:+.1%})" if first else f" ({value - first:+.4g})"
+        texts.append(text)
+    return texts
