@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Iterable
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from preemption_worlds import PAIRS, QUEUES, worlds
 
 from kueuelib.api.codec import encode
+from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import amount_of
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.simulator.cluster import Cluster, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
+from kueuelib.simulator.groups import GROUPS
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
 from kueuelib.simulator.meter import Meter
@@ -164,6 +168,21 @@ def test_the_laws_hold_in_every_instant(cluster: Cluster, found: list[Job], timi
     assert total["jobs"] == total["ended"].get("completed", 0) + len(left)
     assert judge.driver.stalls == 0
     assert total["work_lost_seconds"] >= 0
+    for kind in GROUPS:
+        check_use(figures, figures[kind].values())
+    for name, group in figures["cluster_queues"].items():
+        use = {pair: one["mean"] for pair, one in figures["use"][name].items() if one["mean"]}
+        assert {pair: mean for pair, mean in group["mean_use"].items() if mean} == pytest.approx(
+            use
+        )
+
+
+def check_use(figures: Obj, groups: Iterable[Obj]) -> None:
+    """The groups of a kind use together what all jobs use."""
+    found: Counter[str] = Counter()
+    for group in groups:
+        found.update(group["mean_use"])
+    assert dict(found) == pytest.approx(figures["total"]["mean_use"])
 
 
 @given(clusters(), jobs(), timings)

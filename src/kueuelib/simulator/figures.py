@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 import attrs
 
+from kueuelib.simulator.work import CPU
+
 DIGITS = 3
 """Significant digits of quantiles: up to 999 they are exact for whole numbers."""
 
@@ -110,3 +112,8 @@ def jain(values: Iterable[float]) -> float | None:
     found = list(values)
     squares = sum(value * value for value in found)
     return sum(found) ** 2 / (len(found) * squares) if squares else None
+
+
+def shown(resource: str, amount: float) -> float:
+    """An amount of the scheduler in the unit that people use: CPUs, not thousandths of them."""
+    return amount / 1000 if resource == CPU else amount

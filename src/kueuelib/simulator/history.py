@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.simulator.figures import Level, jain
+from kueuelib.simulator.figures import Level, jain, shown
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
-from kueuelib.simulator.meter import Meter, shown
+from kueuelib.simulator.meter import Meter
 
 FEWEST = 160
 """Intervals, of a trace that ends with its last arrival; there are at most twice as many."""

@@ -15,55 +15,13 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import cohort_spec, queue_spec
 from kueuelib.simulator.cluster import Cluster
-from kueuelib.simulator.figures import Level, Spread, jain
+from kueuelib.simulator.figures import Level, jain, shown
+from kueuelib.simulator.groups import GROUPS, Group
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
-from kueuelib.simulator.work import CPU
 
 SHORTEST = 10.0
 """Seconds that a run time counts at least in the bounded slowdown."""
-
-GROUPS = ("cluster_queues", "local_queues", "priorities", "shapes")
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-
-
-@attrs.define
-class Group:
-    """The jobs that have something in common.
-
-    Attributes:
-        jobs: how many arrived.
-        started: how many of them were started; not those that came with quota.
-        ends: how many ended, by how.
-        wait: seconds from arrival to the first start.
-        slowdown: bounded slowdown of those that ended, but for those that came with quota.
-        preemptions: how often they made room for others.
-        lost: seconds of work that had to be repeated.
-    """
-
-    jobs: int = 0
-    started: int = 0
-    ends: Counter[str] = attrs.field(factory=Counter)
-    wait: Spread = attrs.field(factory=Spread)
-    slowdown: Spread = attrs.field(factory=Spread)
-    preemptions: int = 0
-    lost: float = 0.0
-
-    def figures(self) -> Obj:
-        """As JSON; times in seconds."""
-        wait: Obj = {name: self.wait.quantile(part) for name, part in QUANTILES.items()}
-        wait |= {"max": self.wait.most if self.wait.count else None, "mean": self.wait.mean}
-        slowdown: Obj = {name: self.slowdown.quantile(part) for name, part in QUANTILES.items()}
-        slowdown["mean"] = self.slowdown.mean
-        return {
-            "jobs": self.jobs,
-            "started": self.started,
-            "ended": dict(sorted(self.ends.items())),
-            "wait_seconds": wait,
-            "bounded_slowdown": slowdown,
-            "preemptions": self.preemptions,
-            "work_lost_seconds": self.lost,
-        }
 
 
 @attrs.define
@@ -111,6 +69,7 @@ class Meter(Listener):
         self.queues = {name: self._levels(name) for name in sorted(self._world.cluster_queues)}
         self.shared = self._shared()
         self.changed: dict[str, None] = {}
+        self._held: dict[str, tuple[Live, float]] = {}
         self.first: float | None = None
         self.last: float | None = None
         self._now = 0.0
@@ -166,6 +125,7 @@ class Meter(Listener):
         """Adds what it uses."""
         if admit is not None:
             self._decide(now, "admit", live, admit.cluster_queue, *_chosen(admit))
+        self._held[live.workload.metadata.uid] = live, now
         self._hold(live, 1, now)
 
     def _hold(self, live: Live, sign: int, now: float) -> None:
@@ -193,6 +153,9 @@ class Meter(Listener):
     def released(self, live: Live, now: float) -> None:
         """Takes away what it used."""
         self._hold(live, -1, now)
+        _, since = self._held.pop(live.workload.metadata.uid)
+        for group in self._of(live):
+            group.hold(live.usage, now - since)
 
     def ended(self, live: Live, end: str, now: float) -> None:
         """Takes its slowdown and the work that it lost."""
@@ -227,9 +190,12 @@ class Meter(Listener):
         """Everything that was measured, as JSON; call it once the simulation is over."""
         for level in self._all():
             level.pass_time(self._now)
+        for live, since in self._held.values():
+            for group in self._of(live):
+                group.hold(live.usage, self._now - since)
         seconds = self._now - (self.first if self.first is not None else self._now)
         groups = {
-            kind: {name: group.figures() for name, group in sorted(found.items(), key=_by_name)}
+            kind: {name: found[name].figures(seconds) for name in sorted(found, key=_by_name)}
             for kind, found in self._groups.items()
         }
         shares = [
@@ -239,7 +205,7 @@ class Meter(Listener):
             and (share := _share(levels, seconds)) is not None
         ]
         return {
-            "total": self.total.figures(),
+            "total": self.total.figures(seconds),
             "makespan_seconds": None if self.last is None else self.last - (self.first or 0.0),
             "jain_index": jain(shares),
             **groups,
@@ -270,12 +236,12 @@ def _chosen(admit: Admit) -> list[str]:
     ]
 
 
-def _by_name(item: tuple[str, Group]) -> tuple[float, str]:
+def _by_name(name: str) -> tuple[float, str]:
     """Numbers by their value, texts by themselves."""
     try:
-        return float(item[0]), ""
+        return float(name), ""
     except ValueError:
-        return math.inf, item[0]
+        return math.inf, name
 
 
 def _share(levels: QueueLevels, seconds: float) -> float | None:
@@ -299,8 +265,3 @@ def _use(pair: FlavorResource, level: Level, seconds: float) -> Obj:
         "borrowed": shown(pair.resource, borrowed),
         "of_nominal": mean / level.nominal if level.nominal else None,
     }
-
-
-def shown(resource: str, amount: float) -> float:
-    """An amount of the scheduler in the unit that people use: CPUs, not thousandths of them."""
-    return amount / 1000 if resource == CPU else amount

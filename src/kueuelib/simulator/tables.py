@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import IO, Any
 
 from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.simulator.figures import shown
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
-from kueuelib.simulator.meter import Meter, shown
+from kueuelib.simulator.meter import Meter
 from kueuelib.simulator.work import COMPLETED, FAILED, KILLED
 
 # The first columns are those of Batsim, spelled and ordered as there.
