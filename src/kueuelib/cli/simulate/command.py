@@ -110,7 +110,7 @@ def run(options: Options) -> int:
     target = options.output / RESULT
     target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     (options.output / REPORT).write_text(page(result, shown), "utf-8")
-    show(result, options.output)
+    show(result, shown, options.output)
     interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
     return 130 if interrupted else 0
 

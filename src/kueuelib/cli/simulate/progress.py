@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from datetime import timedelta
@@ -57,8 +58,10 @@ class Progress(Listener):
         total, done = 2 * self._trace.count, self._arrived + self._ended
         left = timedelta(seconds=round(seconds * (total - done) / done)) if done else "?"
         passed = timedelta(seconds=round(now - (self._trace.first or 0.0)))
-        sys.stderr.write(
-            f"\r\x1b[K{self._name}: {passed} simulated, {self._arrived:,} of "
-            f"{self._trace.count:,} jobs arrived, {self._ended:,} ended, about {left} left"
+        line = (
+            f"{self._name}: {passed} simulated, {self._arrived:,} of {self._trace.count:,} jobs "
+            f"arrived, {self._ended:,} ended, about {left} left"
         )
+        # A line that wraps could not be overwritten.
+        sys.stderr.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
         sys.stderr.flush()

@@ -11,18 +11,26 @@ from rich.table import Table
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.text import show as show_explanations
+from kueuelib.cli.simulate.plots import plots
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import Question
 from kueuelib.simulator.report import words
 from kueuelib.simulator.report.comparison import WAITS, comparison
+from kueuelib.simulator.report.run import Run
 
 WIDTH = 120
 """Columns where the output is no terminal."""
 MOST_QUEUES = 40
 
 
-def show(result: Obj, folder: Path) -> None:
-    """Prints the figures of all runs to standard output."""
+def show(result: Obj, pictures: Sequence[Run], folder: Path) -> None:
+    """Prints the figures of all runs to standard output.
+
+    Args:
+        result: what is in `result.json`.
+        pictures: the same runs with their histories.
+        folder: where the files are.
+    """
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
@@ -37,6 +45,7 @@ def show(result: Obj, folder: Path) -> None:
         console.print(_comparison(runs))
     for name, figures in runs.items():
         console.print(_queues(name if len(runs) > 1 else "", figures))
+    plots(console, pictures)
     _summary(console, runs)
     files = f"Files: {folder}/report.html, result.json and, per run, jobs.csv and queues.csv"
     console.print(files)
