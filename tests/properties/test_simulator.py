@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 import pytest
@@ -18,6 +18,7 @@ from kueuelib.api.quantity import amount_of
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, Change, course
 from kueuelib.simulator.cluster import Cluster, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.groups import GROUPS
@@ -81,12 +82,14 @@ class Judge(Listener):
         self.cluster = cluster
         self.meter = meter
         self.driver: Driver
+        self.changing = False
         self.instants = 0
 
     def rested(self, now: float, until: float) -> None:
         self.instants += 1
         used = self.usage()
-        self.check_limits(used)
+        if not self.changing:  # who holds quota keeps it when there is less of it
+            self.check_limits(used)
         self.check_meter(used)
         if until > now and not self.driver.interrupted:
             self.check_nobody_sleeps(now)
@@ -146,11 +149,14 @@ class Judge(Listener):
         raise AssertionError("cycles without an end")
 
 
-def simulated(cluster: Cluster, found: list[Job], timing: Timing) -> tuple[Judge, Meter, str]:
+def simulated(
+    cluster: Cluster, found: list[Job], timing: Timing, changes: Sequence[Change] = ()
+) -> tuple[Judge, Meter, str]:
     meter = Meter(cluster)
     judge, rows, levels = Judge(cluster, meter), io.StringIO(), io.StringIO()
     listeners = (meter, judge, JobRows(rows), QueueRows(levels, meter, 5))
-    judge.driver = Driver(cluster, listeners, timing=timing)
+    judge.driver = Driver(cluster, listeners, changes=changes, timing=timing)
+    judge.changing = bool(changes)
     with Trace(found) as trace:
         judge.driver.run(trace, trace.awaited)
     return judge, meter, rows.getvalue() + levels.getvalue()
@@ -193,6 +199,35 @@ def test_the_same_jobs_give_the_same_results(
     _, first, text = simulated(cluster, found, timing)
     _, second, again = simulated(cluster, found, timing)
     assert (first.figures(), text) == (second.figures(), again)
+
+
+@given(clusters(), jobs(), timings, st.data())
+@settings(max_examples=40, deadline=None)
+def test_nobody_sleeps_while_the_cluster_changes(
+    cluster: Cluster, found: list[Job], timing: Timing, data: st.DataObject
+) -> None:
+    """Quota of another world, stopped queues and lost flavors at any time."""
+    names = sorted(cluster.world.flavors)
+    objects = [*cluster.cluster_queues.values(), *cluster.local_queues.values()]
+    objects += [encode(flavor) for flavor in cluster.world.flavors.values()]
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = str(data.draw(st.integers(0, 40)) / 2)
+        name = data.draw(st.sampled_from(QUEUES))
+        policy = data.draw(st.sampled_from(["None", "Hold", "HoldAndDrain"]))
+        other = data.draw(clusters()).cluster_queues[name]
+        changed = [
+            {**other, "spec": {**other["spec"], "stopPolicy": policy}},
+            encode(cluster.world.flavors[data.draw(st.sampled_from(names))]),
+        ]
+        kinds = [AT_SECONDS, data.draw(st.sampled_from([AT_SECONDS, LOST_AT_SECONDS]))]
+        for obj, kind in zip(changed, kinds, strict=True):
+            objects.append({**obj, "metadata": {**obj["metadata"], "annotations": {kind: at}}})
+    first, changes = course(objects, cluster.world.settings)
+    assert changes
+    judge, meter, _ = simulated(first, found, timing, changes)
+    assert judge.instants
+    total = meter.figures()["total"]
+    assert total["jobs"] == total["ended"].get("completed", 0) + len(judge.driver.live)
 
 
 def naive_starts(found: list[Job], quota: int) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -36,15 +36,25 @@ DEFAULT_NAMESPACE = "default"
 T = TypeVar("T", bound=Struct)
 
 
-def overlaid(objects: Iterable[Obj], policy: Iterable[Obj]) -> tuple[Obj, ...]:
+def kind_and_key(obj: Obj) -> tuple[Any, ...]:
+    """What makes an object another one."""
+    return obj.get("kind"), key_in(obj)
+
+
+def overlaid(
+    objects: Iterable[Obj],
+    policy: Iterable[Obj],
+    identity: Callable[[Obj], tuple[Any, ...]] = kind_and_key,
+) -> tuple[Obj, ...]:
     """Objects, each replaced by the one of a policy with the same kind, namespace and name.
 
     Args:
         objects: raw objects.
         policy: raw objects; those that replace none are added.
+        identity: what has to be the same in both for one to replace the other.
     """
-    found = {(obj.get("kind"), key_in(obj)): obj for obj in objects}
-    found.update({(obj.get("kind"), key_in(obj)): obj for obj in policy})
+    found = {identity(obj): obj for obj in objects}
+    found.update({identity(obj): obj for obj in policy})
     return tuple(found.values())
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
@@ -21,14 +22,15 @@ import attrs
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY
 from kueuelib.api.meta import Obj, ObjectKey, format_time
-from kueuelib.api.names import PODS_READY
+from kueuelib.api.names import PODS_READY, REQUEUED
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.world import World, difference
+from kueuelib.simulator.changes import Change
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live, arriving
@@ -43,6 +45,9 @@ from kueuelib.workload.states import Phase
 
 DEACTIVATED = "deactivated"
 """How a job ends whose Workload was deactivated: a limit was reached, or a check rejected it."""
+
+NODES_LOST = "NodesLost"
+"""Why a job is evicted whose flavor is lost."""
 
 STALL_AFTER = 1000
 """Cycles in vain at one instant, beyond one per job, before time moves on."""
@@ -81,8 +86,9 @@ class Driver:
     """Runs jobs through the engine.
 
     Args:
-        cluster: the queues and settings.
+        cluster: the queues and settings at first.
         listeners: hear what happens, in this order.
+        changes: of the cluster, in the order of time.
         life: what the configuration says about time.
         timing: how long things take.
 
@@ -101,11 +107,13 @@ class Driver:
         cluster: Cluster,
         listeners: Iterable[Listener] = (),
         *,
+        changes: Iterable[Change] = (),
         life: LifeSettings | None = None,
         timing: Timing | None = None,
     ) -> None:
         self._cluster = cluster
         self._listeners = tuple(listeners)
+        self._changes = deque(changes)
         self._life = life or LifeSettings()
         self._timing = timing or Timing()
         self._objects = _Objects(cluster)
@@ -152,7 +160,10 @@ class Driver:
         while not self.interrupted:
             planned = self._planned[0].at if self._planned else math.inf
             arrival = math.inf if coming is None else coming.arrival
-            soonest = min(planned, arrival)
+            # What happens to a cluster without jobs does not matter any more.
+            matters = coming is not None or self._planned or self.live
+            change = self._changes[0].at if self._changes and matters else math.inf
+            soonest = min(planned, arrival, change)
             if soonest >= END_OF_TIME:
                 soonest = math.inf
             if soonest > self.now:
@@ -166,8 +177,10 @@ class Driver:
                 self._move(soonest)
             self.events += 1
             self._idle = 0
-            if planned <= arrival:
+            if planned <= min(change, arrival):
                 heapq.heappop(self._planned).act()
+            elif change <= arrival:
+                self._change(self._changes.popleft())
             else:
                 assert coming is not None
                 self._submit(coming)
@@ -250,6 +263,21 @@ class Driver:
             listener.preempted(live, preemption, self.now)
         message = preemption.message(victim)
         self._store(live, states.preempt(live.raw, victim.path.value, message, self.now))
+
+    def _change(self, change: Change) -> None:
+        """The cluster is another one from now on."""
+        before, self._cluster = self._cluster.world, change.cluster
+        self._objects = _Objects(change.cluster)
+        for event in difference(before, change.cluster.world):
+            self._observe(event)
+        for listener in self._listeners:
+            listener.cluster_changed(change.cluster, self.now)
+        for live in [*self.live.values()]:
+            lost = sorted(change.lost & {pair.flavor for pair in live.usage})
+            if lost and live.holds and states.phase_of(live.raw) is not Phase.EVICTING:
+                message = f"The nodes of flavor {', '.join(lost)} are gone"
+                self._store(live, states.evict(live.raw, NODES_LOST, message, self.now))
+        self._due.update(dict.fromkeys(self.live))
 
     # --- the life of a Workload
 
@@ -349,7 +377,10 @@ class Driver:
         raw = live.raw
         if states.condition(raw, PODS_READY):
             raw = set_condition(raw, PODS_READY, "False", PODS_READY, "", self.now)
-        self._store(live, states.release(raw, self.now))
+        raw = states.release(raw, self.now)
+        if states.condition(raw, REQUEUED)["reason"] == NODES_LOST:
+            raw = states.requeue(raw, self.now)
+        self._store(live, raw)
 
     def _release(self, live: Live) -> None:
         """Quota is free: after an eviction, or because the reservation was taken back."""

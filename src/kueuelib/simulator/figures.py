@@ -83,6 +83,11 @@ class Level:
     owned: float = 0.0
     since: float = 0.0
 
+    def begin(self, now: float) -> None:
+        """The time before now does not count."""
+        self.area = self.borrowed = self.owned = 0.0
+        self.since = now
+
     def change(self, by: int, now: float) -> None:
         """The amount changes now."""
         self.pass_time(now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.live import Live
 
 
@@ -33,6 +34,9 @@ class Listener:
 
     def ended(self, live: Live, end: str, now: float) -> None:
         """A job is over; `end` says how."""
+
+    def cluster_changed(self, cluster: Cluster, now: float) -> None:
+        """The queues and flavors are others from now on."""
 
     def rested(self, now: float, until: float) -> None:
         """Nothing is left to do at `now`; nothing happens before `until`."""

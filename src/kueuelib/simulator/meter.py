@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
+from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import Preemption
@@ -67,7 +68,7 @@ class Meter(Listener):
         self._hash = hashlib.sha256()
         self.total = Group()
         self.queues = {name: self._levels(name) for name in sorted(self._world.cluster_queues)}
-        self.shared = self._shared()
+        self.shared = _owning({}, self._shared(), 0.0)
         self.changed: dict[str, None] = {}
         self._held: dict[str, tuple[Live, float]] = {}
         self.first: float | None = None
@@ -76,17 +77,24 @@ class Meter(Listener):
 
     def _levels(self, name: str) -> QueueLevels:
         queue = self._world.cluster_queues[name]
-        limits = queue_spec(queue).limits
         above = self._world.above(queue.spec.cohort_name)
-        used = {pair: Level(limit.nominal) for pair, limit in limits.items()}
-        return QueueLevels(above[-1] if above else "", used)
+        return QueueLevels(above[-1] if above else "", _owning({}, _nominal(queue), 0.0))
 
-    def _shared(self) -> dict[FlavorResource, Level]:
-        found: dict[FlavorResource, Level] = {}
+    def _shared(self) -> Counter[FlavorResource]:
+        found: Counter[FlavorResource] = Counter()
         for cohort in self._world.cohorts.values():
             for pair, limit in cohort_spec(cohort).limits.items():
-                found.setdefault(pair, Level()).nominal += limit.nominal
+                found[pair] += limit.nominal
         return found
+
+    def cluster_changed(self, cluster: Cluster, now: float) -> None:
+        """Takes over nominal quota and cohorts; there are the same ClusterQueues as before."""
+        self._world = cluster.world
+        for name, queue in self.queues.items():
+            queue.cohort = self._levels(name).cohort
+            _owning(queue.used, _nominal(self._world.cluster_queues[name]), now)
+            self.changed[name] = None
+        _owning(self.shared, self._shared(), now)
 
     def _of(self, live: Live) -> list[Group]:
         """The groups of a job."""
@@ -114,7 +122,7 @@ class Meter(Listener):
         if self.first is None:
             self.first = now
             for level in self._all():
-                level.since = now
+                level.begin(now)
         for group in self._of(live):
             group.jobs += 1
         queue = self._queue(live)
@@ -201,8 +209,7 @@ class Meter(Listener):
         shares = [
             share
             for name, levels in self.queues.items()
-            if name in self._groups["cluster_queues"]
-            and (share := _share(levels, seconds)) is not None
+            if name in self._groups["cluster_queues"] and (share := _share(levels)) is not None
         ]
         return {
             "total": self.total.figures(seconds),
@@ -229,6 +236,22 @@ class Meter(Listener):
         return found
 
 
+def _nominal(queue: ClusterQueue) -> dict[FlavorResource, int]:
+    return {pair: limit.nominal for pair, limit in queue_spec(queue).limits.items()}
+
+
+def _owning(
+    levels: dict[FlavorResource, Level], nominal: Mapping[FlavorResource, int], now: float
+) -> dict[FlavorResource, Level]:
+    """Levels with other nominal quota from now on; 0 where none is named."""
+    for pair in nominal:
+        levels.setdefault(pair, Level(since=now))
+    for pair, level in levels.items():
+        level.pass_time(now)
+        level.nominal = nominal.get(pair, 0)
+    return levels
+
+
 def _chosen(admit: Admit) -> list[str]:
     return [
         f"{found.name}:{found.count}:{sorted(found.flavors.items())}"
@@ -244,24 +267,23 @@ def _by_name(name: str) -> tuple[float, str]:
         return math.inf, name
 
 
-def _share(levels: QueueLevels, seconds: float) -> float | None:
+def _share(levels: QueueLevels) -> float | None:
     """The largest use of a resource by its nominal quota; None without quota or time."""
-    nominal: Counter[str] = Counter()
+    owned: dict[str, float] = {}
     area: dict[str, float] = {}
     for pair, level in levels.used.items():
-        nominal[pair.resource] += level.nominal
+        owned[pair.resource] = owned.get(pair.resource, 0.0) + level.owned
         area[pair.resource] = area.get(pair.resource, 0.0) + level.area
-    found = [area[name] / (nominal[name] * seconds) for name in area if nominal[name] and seconds]
-    return max(found, default=None)
+    return max((area[name] / owned[name] for name in area if owned[name]), default=None)
 
 
 def _use(pair: FlavorResource, level: Level, seconds: float) -> Obj:
     mean = level.area / seconds if seconds else 0.0
     borrowed = level.borrowed / seconds if seconds else 0.0
     return {
-        "nominal": shown(pair.resource, level.nominal),
+        "nominal": shown(pair.resource, level.owned / seconds if seconds else level.nominal),
         "mean": shown(pair.resource, mean),
         "max": shown(pair.resource, level.most),
         "borrowed": shown(pair.resource, borrowed),
-        "of_nominal": mean / level.nominal if level.nominal else None,
+        "of_nominal": level.area / level.owned if level.owned else None,
     }

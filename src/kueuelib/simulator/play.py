@@ -11,6 +11,7 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.reasons import condition_reason
+from kueuelib.simulator.changes import Change
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.history import Historian, History
@@ -33,12 +34,14 @@ class Policy:
         name: of the run and its folder.
         cluster: the queues and what the administrator chose about decisions.
         life: what the administrator chose about time.
+        changes: what happens to the cluster in the course of time.
         adds: kinds and names of the objects that a policy does not replace but adds.
     """
 
     name: str
     cluster: Cluster
     life: LifeSettings = attrs.field(factory=LifeSettings)
+    changes: tuple[Change, ...] = ()
     adds: tuple[str, ...] = ()
 
 
@@ -132,7 +135,9 @@ def play(
         rows = JobRows(jobs)
         tables = (rows, QueueRows(queues, meter, sample_seconds))
         heard = (meter, historian, longest, rivals, *tables, asker, *listeners)
-        driver = asker.driver = Driver(policy.cluster, heard, life=policy.life, timing=timing)
+        driver = asker.driver = Driver(
+            policy.cluster, heard, changes=policy.changes, life=policy.life, timing=timing
+        )
         stops(driver.stop)
         driver.run(trace, trace.awaited)
         rows.unfinished(driver.live.values(), driver.now)
@@ -140,6 +145,7 @@ def play(
     figures = meter.figures()
     figures["longest_waits"] = longest.figures()
     figures["preempted_by"] = rivals.figures()
+    figures["changes"] = [{"at": change.at, "what": list(change.what)} for change in policy.changes]
     figures["simulation"] = {
         "interrupted": driver.interrupted,
         "events": driver.events,

@@ -10,7 +10,8 @@ from kueuelib.app.configuration import Configuration, load_configuration, parse_
 from kueuelib.app.wiring import engine_settings, life_settings
 from kueuelib.cli.simulate.checked import check
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.cluster import KINDS, cluster_of, key_in, overlaid
+from kueuelib.simulator.changes import course, key_of_change
+from kueuelib.simulator.cluster import KINDS, key_in, overlaid
 from kueuelib.simulator.default_cluster import default_cluster
 from kueuelib.simulator.play import BASELINE, Policy
 from kueuelib.simulator.readers.manifests import CONFIGURATION, WORK, objects_in
@@ -62,12 +63,9 @@ def policies(
                     f"give {', '.join(KINDS)} or {CONFIGURATION}",
                 )
         known = {(obj["kind"], key_in(obj)) for obj in objects}
-        adds = [
-            f"{obj['kind']} {key_in(obj)}"
-            for obj in overlay
-            if (obj["kind"], key_in(obj)) not in known
-        ]
-        found.append(_policy(name, overlaid(objects, overlay), chosen, adds))
+        news = {(obj["kind"], key_in(obj)): None for obj in overlay}
+        adds = [f"{kind} {key}" for kind, key in news if (kind, key) not in known]
+        found.append(_policy(name, overlaid(objects, overlay, key_of_change), chosen, adds))
     return tuple(found)
 
 
@@ -85,5 +83,5 @@ def _read(path: Path, configuration: Configuration) -> tuple[list[Obj], Configur
 def _policy(
     name: str, objects: Sequence[Obj], configuration: Configuration, adds: Sequence[str] = ()
 ) -> Policy:
-    cluster = cluster_of(objects, engine_settings(configuration))
-    return Policy(name, cluster, life_settings(configuration), tuple(adds))
+    cluster, changes = course(objects, engine_settings(configuration))
+    return Policy(name, cluster, life_settings(configuration), changes, tuple(adds))

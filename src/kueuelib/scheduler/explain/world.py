@@ -325,6 +325,8 @@ def difference(before: World, after: World) -> Iterator[Event]:
     """The events that lead from one world to another with the same settings."""
     kinds: tuple[tuple[str, Any, Any], ...] = (
         ("namespaces", events.NamespaceSet, events.NamespaceGone),
+        ("limit_ranges", events.LimitRangeSet, events.LimitRangeGone),
+        ("runtime_classes", events.RuntimeClassSet, events.RuntimeClassGone),
         ("flavors", events.FlavorSet, events.FlavorGone),
         ("checks", events.CheckSet, events.CheckGone),
         ("cohorts", events.CohortChanged, events.CohortDeleted),

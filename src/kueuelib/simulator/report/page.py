@@ -10,6 +10,7 @@ from kueuelib.simulator.report.chart import Names
 from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.markup import Markup, Node, join, tag
 from kueuelib.simulator.report.run import Run
+from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.report.style import style
 from kueuelib.simulator.report.tables import folded, table
 
@@ -101,6 +102,9 @@ def _about(result: Obj) -> list[Markup]:
         lines.append(f"Never started: {', '.join(result['not_started'])}")
     for name, figures in result["runs"].items():
         found = figures["simulation"]
+        for change in figures["changes"]:
+            when = moment(change["at"] - (trace["first_arrival"] or 0.0))
+            lines.append(f"{name}: at {when} {', '.join(change['what'])}")
         if found["interrupted"]:
             lines.append(f"{name}: interrupted; these are the figures until then")
         if found["unfinished"]:
