@@ -278,6 +278,12 @@ def explain(
     "--cluster", type=FILE, help="Objects around the jobs; default: a cluster made for the trace."
 )
 @click.option(
+    "--kubeconfig",
+    type=FILE,
+    help="Take queues and flavors from this live cluster instead, which is only read.",
+)
+@_server_timeout
+@click.option(
     "--policy",
     "policies",
     type=FILE,
@@ -338,6 +344,8 @@ def simulate(
     traces: tuple[Path, ...],
     format: str | None,
     cluster: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
     policies: tuple[Path, ...],
     config: Path | None,
     output: Path,
@@ -357,6 +365,8 @@ def simulate(
         traces=traces,
         format=format,
         cluster=cluster,
+        kubeconfig=kubeconfig,
+        server_timeout=server_timeout,
         policies=policies,
         config=config,
         output=output,

@@ -119,6 +119,10 @@ def test_what_a_policy_adds_is_said(write: Write, tmp_path: Path) -> None:
     [
         (("--policy", "EMPTY"), "empty.yaml: holds no object"),
         (("--check", "foo=3"), "--check foo: there is no such AdmissionCheck"),
+        (
+            ("--kubeconfig", "EMPTY", "--cluster", "EMPTY"),
+            "--kubeconfig: says where queues are from",
+        ),
         (("--explain", "nope@130"), "--explain default/nope: is not a job of the trace"),
     ],
 )

@@ -42,7 +42,8 @@ AROUND = (
     kinds.RUNTIME_CLASSES,
     kinds.PRIORITY_CLASSES,
 )
-_NEEDED = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
+NEEDED = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
+"""What no answer can do without."""
 
 
 @attrs.frozen
@@ -85,7 +86,7 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
         try:
             found[resource.kind] = [obj async for obj in client.list_all(asked)]
         except (ApiError, TransportError) as error:
-            if resource in _NEEDED or not isinstance(error, Forbidden | NotFound):
+            if resource in NEEDED or not isinstance(error, Forbidden | NotFound):
                 errors.append(error)
                 return
             found[resource.kind] = []

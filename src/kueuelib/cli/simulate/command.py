@@ -13,8 +13,9 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.cli.simulate import live
 from kueuelib.cli.simulate.earlier import REPORT, RESULT, remove_earlier
-from kueuelib.cli.simulate.policies import policies
+from kueuelib.cli.simulate.policies import Given, policies
 from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
@@ -22,6 +23,7 @@ from kueuelib.simulator.driver import Timing
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
+from kueuelib.simulator.readers.manifests import objects_in
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.report.page import page
 from kueuelib.simulator.report.run import Run
@@ -42,6 +44,8 @@ class Options:
         traces: the files of jobs.
         format: of all of them; None: what their names say.
         cluster: a file of objects; None: those of the trace, else a default cluster.
+        kubeconfig: of the cluster whose objects to take instead; None: no cluster.
+        server_timeout: seconds to wait for it.
         policies: files that are laid over the cluster, each for a run of its own.
         config: the manager's configuration; None: its defaults.
         output: the folder for the results.
@@ -58,6 +62,8 @@ class Options:
     traces: Sequence[Path]
     format: str | None
     cluster: Path | None
+    kubeconfig: Path | None
+    server_timeout: float
     policies: Sequence[Path]
     config: Path | None
     output: Path
@@ -88,7 +94,8 @@ def run(options: Options) -> int:
             raise ConfigError(_names(options), f"no job in it{_why(faults)}", "give another trace")
         runs: dict[str, Obj] = {}
         shown: list[Run] = []
-        chosen = policies(options.cluster, options.policies, options.config, source, trace)
+        given, found = _around(options)
+        chosen = policies(given, options.policies, options.config, source, trace)
         _check_names(timing, questions, chosen, source)
         source.names.clear()
         remove_earlier(options.output)
@@ -103,7 +110,7 @@ def run(options: Options) -> int:
         result = {
             "format": FORMAT,
             "trace": _about(options, trace, faults),
-            "notes": _notes(options, chosen),
+            "notes": [*found, *_notes(options, chosen)],
             "not_started": [policy.name for policy in chosen if policy.name not in runs],
             "runs": runs,
         }
@@ -113,6 +120,19 @@ def run(options: Options) -> int:
     show(result, shown, options.output)
     interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
     return 130 if interrupted else 0
+
+
+def _around(options: Options) -> tuple[Given | None, list[str]]:
+    """The objects around the jobs, if there are any, and what is missing among them."""
+    if options.kubeconfig is not None:
+        if options.cluster is not None:
+            problem = "says where queues are from, and so does --cluster"
+            raise ConfigError("--kubeconfig", problem, "give one of them")
+        objects, notes = live.read(options.kubeconfig, options.server_timeout)
+        return Given(f"the cluster of {options.kubeconfig}", objects), notes
+    if options.cluster is not None:
+        return Given(str(options.cluster), objects_in(options.cluster)), []
+    return None, []
 
 
 def _jobs(options: Options, faults: Faults, source: Source) -> Iterator[Job]:

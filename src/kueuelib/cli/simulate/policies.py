@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
+
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
 from kueuelib.app.wiring import engine_settings, life_settings
@@ -19,8 +21,21 @@ from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.trace import Trace
 
 
+@attrs.frozen(eq=False)
+class Given:
+    """Objects that were given.
+
+    Attributes:
+        source: where they are from, for people.
+        objects: raw objects.
+    """
+
+    source: str
+    objects: Sequence[Obj]
+
+
 def policies(
-    cluster: Path | None,
+    cluster: Given | None,
     overlays: Sequence[Path],
     config: Path | None,
     source: Source,
@@ -29,7 +44,7 @@ def policies(
     """The runs, the one without a policy first.
 
     Args:
-        cluster: a file of objects; None: those of the trace, else a default cluster.
+        cluster: objects around the jobs; None: those of the trace, else a default cluster.
         overlays: files of policies.
         config: the manager's configuration; None: its defaults.
         source: what the trace says about its cluster.
@@ -41,18 +56,18 @@ def policies(
     objects, configuration = source.objects, load_configuration(config)
     check(objects, "the trace")
     if cluster is not None:
-        objects, configuration = _read(cluster, configuration)
+        objects, configuration = _taken(cluster, configuration)
         objects = [obj for obj in objects if obj["kind"] not in WORK]
     if not any(obj.get("kind") == "ClusterQueue" for obj in objects):
         if cluster is not None:
-            raise ConfigError(str(cluster), "has no ClusterQueue", "give a file with queues")
+            raise ConfigError(cluster.source, "has no ClusterQueue", "give a file with queues")
         objects = [*objects, *default_cluster(trace, source.machines)]
     found = [_policy(BASELINE, objects, configuration)]
     for path in overlays:
         name = path.name.split(".")[0]
         if name in {policy.name for policy in found}:
             raise ConfigError(str(path), f"another run is called {name}", "rename the file")
-        overlay, chosen = _read(path, configuration)
+        overlay, chosen = _taken(Given(str(path), objects_in(path)), configuration)
         if not overlay and chosen is configuration:
             raise ConfigError(str(path), "holds no object", "give a policy, or leave it out")
         for obj in overlay:
@@ -69,14 +84,13 @@ def policies(
     return tuple(found)
 
 
-def _read(path: Path, configuration: Configuration) -> tuple[list[Obj], Configuration]:
-    """The objects of a file, and the Configuration in it, else the one that is given."""
-    objects = objects_in(path)
-    for obj in objects:
+def _taken(given: Given, configuration: Configuration) -> tuple[list[Obj], Configuration]:
+    """The objects, and the Configuration among them, else the one that is given."""
+    for obj in given.objects:
         if obj["kind"] == CONFIGURATION:
-            configuration = parse_configuration(obj, str(path))
-    found = [obj for obj in objects if obj["kind"] != CONFIGURATION]
-    check(found, str(path))
+            configuration = parse_configuration(obj, given.source)
+    found = [obj for obj in given.objects if obj["kind"] != CONFIGURATION]
+    check(found, given.source)
     return found, configuration
 
 
