@@ -70,6 +70,7 @@ class Meter(Listener):
         self.queues = {name: self._levels(name) for name in sorted(self._world.cluster_queues)}
         self.shared = _owning({}, self._shared(), 0.0)
         self.changed: dict[str, None] = {}
+        self._known: dict[str, tuple[str, list[Group]]] = {}
         self._held: dict[str, tuple[Live, float]] = {}
         self.first: float | None = None
         self.last: float | None = None
@@ -97,20 +98,23 @@ class Meter(Listener):
         _owning(self.shared, self._shared(), now)
 
     def _of(self, live: Live) -> list[Group]:
-        """The groups of a job."""
-        local = live.workload
-        home = live.cluster_queue or self._world.home_of(local)
-        names = (
-            home or "(none)",
-            f"{live.job.namespace}/{live.job.queue}",
-            str(live.job.priority),
-            live.job.shape,
-        )
-        found = [
-            self._groups[kind].setdefault(name, Group())
-            for kind, name in zip(GROUPS, names, strict=True)
-        ]
-        return [self.total, *found]
+        """The groups of a job; known until it ends, unless it moves to another ClusterQueue."""
+        home = live.cluster_queue or self._world.home_of(live.workload)
+        uid = live.workload.metadata.uid
+        known = self._known.get(uid)
+        if known is None or known[0] != home:
+            known = self._known[uid] = home, self._find(live, home)
+        return known[1]
+
+    def _find(self, live: Live, home: str) -> list[Group]:
+        job, found = live.job, [self.total]
+        names = (home or "(none)", f"{job.namespace}/{job.queue}", str(job.priority), job.shape)
+        for kind, name in zip(GROUPS, names, strict=True):
+            groups = self._groups[kind]
+            if name not in groups:
+                groups[name] = Group()
+            found.append(groups[name])
+        return found
 
     def _queue(self, live: Live) -> QueueLevels | None:
         name = live.cluster_queue or self._world.home_of(live.workload)
@@ -174,6 +178,7 @@ class Meter(Listener):
             if not live.given:
                 group.slowdown.add(max(1.0, slowdown))
             group.lost += live.lost
+        del self._known[live.workload.metadata.uid]
         queue = self._queue(live)
         if queue is not None:
             queue.waiting.change(-1, now)

@@ -42,8 +42,8 @@ def plots(console: Console, runs: Sequence[Run]) -> None:
     if not span:
         return
     rows = list(_rows(runs))
-    names = [(label, run.name) for label, run, *_ in rows]
-    used = sum(max(map(len, column)) for column in zip(*names, strict=True)) + 22
+    texts = [(label, run.name, text) for label, run, *_, text in rows]
+    used = sum(max(map(len, column)) + 2 for column in zip(*texts, strict=True))
     columns = max(10, min(WIDEST, console.width - used))
     ends = [span * (at + 1) / columns for at in range(columns)]
     blocks = PLAIN if console.options.ascii_only else BLOCKS
