@@ -13,12 +13,13 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.reasons import condition_reason
 from kueuelib.simulator.changes import Change
 from kueuelib.simulator.cluster import Cluster
-from kueuelib.simulator.driver import Driver, Timing
+from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.history import Historian, History
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.longest import Longest, Rivals
 from kueuelib.simulator.meter import Meter
 from kueuelib.simulator.tables import JobRows, QueueRows
+from kueuelib.simulator.timing import Timing
 from kueuelib.simulator.trace import Trace
 from kueuelib.workload.life import LifeSettings
 

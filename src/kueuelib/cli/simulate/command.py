@@ -19,7 +19,6 @@ from kueuelib.cli.simulate.policies import Given, policies
 from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.driver import Timing
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
@@ -28,6 +27,7 @@ from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.report.page import page
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.style import KINDS
+from kueuelib.simulator.timing import Timing
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.values import moment, named, not_negative
 from kueuelib.simulator.work import Job

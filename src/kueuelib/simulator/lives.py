@@ -1,0 +1,307 @@
+"""The jobs that have arrived and not ended: what becomes of each, by the manager's own rules.
+
+admission -> reserved        look    -> the next step of a Workload's life
+eviction  -> stops           stopped -> its quota is free
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import attrs
+
+from kueuelib.api.codec import encode
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY
+from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.names import PODS_READY, REQUEUED
+from kueuelib.errors import ConfigError
+from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.events import Effects
+from kueuelib.scheduler.explain.world import World, difference
+from kueuelib.simulator.agenda import Agenda
+from kueuelib.simulator.changes import Change
+from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.live import Live, arriving
+from kueuelib.simulator.timing import Timing
+from kueuelib.simulator.work import Job
+from kueuelib.workload import states
+from kueuelib.workload.around import surroundings
+from kueuelib.workload.editing import set_condition, with_status
+from kueuelib.workload.life import LifeSettings
+from kueuelib.workload.plan import next_step
+from kueuelib.workload.states import Phase
+
+DEACTIVATED = "deactivated"
+"""How a job ends whose Workload was deactivated: a limit was reached, or a check rejected it."""
+NODES_LOST = "NodesLost"
+"""Why a job is evicted whose flavor is lost."""
+
+
+class Lives:
+    """Keeps the engine and the jobs at one state.
+
+    Args:
+        cluster: the queues and settings at first.
+        listeners: hear what happens, in this order.
+        agenda: the time, and where ends are planned.
+        life: what the configuration says about time.
+        timing: how long things take.
+        over: is called with every job that has ended.
+
+    Attributes:
+        engine: knows what a cluster would have told it.
+        live: the jobs.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        listeners: Sequence[Listener],
+        agenda: Agenda,
+        life: LifeSettings,
+        timing: Timing,
+        over: Callable[[ObjectKey], None],
+    ) -> None:
+        self._cluster = cluster
+        self._listeners = listeners
+        self._agenda = agenda
+        self._life = life
+        self._timing = timing
+        self._over = over
+        self._objects = _Objects(cluster)
+        self._due: dict[ObjectKey, None] = {}
+        self._number = 0
+        self.engine = Engine(cluster.world.settings)
+        self.live: dict[ObjectKey, Live] = {}
+
+    @property
+    def _now(self) -> float:
+        return self._agenda.now
+
+    def world(self) -> World:
+        """The facts at this instant, for `explain`."""
+        workloads = {key: live.workload for key, live in self.live.items()}
+        return attrs.evolve(self._cluster.world, workloads=workloads)
+
+    def begin(self) -> None:
+        """Tells the engine the objects of the cluster."""
+        self.engine.observe_all(self._cluster.world.events(), self._now)
+
+    def carry_out(self, settled: Settled) -> None:
+        """Writes admissions and evictions."""
+        for admit in settled.admissions:
+            self._reserve(admit)
+        for preemption in settled.preemptions:
+            for victim in preemption.victims:
+                self._preempt(victim, preemption)
+        self._spread(settled.effects)
+
+    def _spread(self, effects: Effects) -> None:
+        self._due.update(dict.fromkeys(key for key in effects.workloads if key in self.live))
+
+    def _reserve(self, admit: Admit) -> None:
+        live = self.live[admit.key]
+        self._hold(live, admit)
+        admission = encode(admit.admission)
+        self._store(live, states.reserve(live.raw, admission, admit.required_checks, self._now))
+
+    def _hold(self, live: Live, admit: Admit | None) -> None:
+        holder = self.engine.cache.holder(live.key)
+        assert holder is not None, "what was admitted is charged"
+        live.holds, live.usage, live.cluster_queue = True, holder.usage, holder.cluster_queue
+        for listener in self._listeners:
+            listener.reserved(live, admit, self._now)
+
+    def _preempt(self, victim: Victim, preemption: Preemption) -> None:
+        live = self.live[victim.key]
+        live.preemptions += 1
+        for listener in self._listeners:
+            listener.preempted(live, preemption, self._now)
+        message = preemption.message(victim)
+        self._store(live, states.preempt(live.raw, victim.path.value, message, self._now))
+
+    def change(self, change: Change) -> None:
+        """The cluster is another one from now on."""
+        before, self._cluster = self._cluster.world, change.cluster
+        self._objects = _Objects(change.cluster)
+        for event in difference(before, change.cluster.world):
+            self._observe(event)
+        for listener in self._listeners:
+            listener.cluster_changed(change.cluster, self._now)
+        for live in [*self.live.values()]:
+            lost = sorted(change.lost & {pair.flavor for pair in live.usage})
+            if lost and live.holds and states.phase_of(live.raw) is not Phase.EVICTING:
+                message = f"The nodes of flavor {', '.join(lost)} are gone"
+                self._store(live, states.evict(live.raw, NODES_LOST, message, self._now))
+        self._due.update(dict.fromkeys(self.live))
+
+    # --- the life of a Workload
+
+    def _store(self, live: Live, raw: Obj) -> None:
+        """A Workload has a new state."""
+        live.set_raw(raw)
+        self._observe(events.WorkloadSet(live.workload))
+        self._due[live.key] = None
+        self._react(live)
+
+    def _react(self, live: Live) -> None:
+        """The job does what the phase of its Workload says."""
+        match states.phase_of(live.raw):
+            case Phase.ADMITTED if live.started is None:
+                self._start(live)
+            case Phase.EVICTING if not live.stopping:
+                self._stop(live)
+            case Phase.PENDING if live.holds:
+                self._release(live)
+                if not states.is_active(live.raw):
+                    self._end(live, DEACTIVATED)
+
+    def _observe(self, event: events.Event) -> None:
+        self._spread(self.engine.observe(event, self._now))
+
+    def settle_down(self) -> None:
+        """Takes the next steps of all Workloads that something happened to."""
+        while self._due:
+            key = next(iter(self._due))
+            del self._due[key]
+            live = self.live.get(key)
+            if live is not None:
+                self._look(live)
+
+    def _look(self, live: Live) -> None:
+        around = surroundings(live.raw, self._objects, self.engine, self._life)
+        step = next_step(live.raw, around, self._now)
+        if step.make_room:
+            self.carry_out(self.engine.make_room(live.key))
+        if step.deactivate:
+            self._store(live, {**live.raw, "spec": {**live.raw["spec"], "active": False}})
+        elif step.workload is not None:
+            self._store(live, step.workload)
+        elif step.look_again is not None:
+            self._later(max(step.look_again, self._now + 0.001), live, self._due_again)
+        if states.phase_of(live.raw) is Phase.RESERVED:
+            self._ask_checks(live)
+
+    def _later(self, at: float, live: Live, act: Callable[[Live], None]) -> None:
+        """Plans what is void once the job has started, stopped or ended."""
+        turn = live.turn
+
+        def planned() -> None:
+            if live.turn == turn and self.live.get(live.key) is live:
+                act(live)
+
+        self._agenda.plan(at, planned)
+
+    def _due_again(self, live: Live) -> None:
+        self._due[live.key] = None
+
+    def _ask_checks(self, live: Live) -> None:
+        for name in states.checks_in(live.raw, CHECK_PENDING):
+            if name not in live.asked:
+                live.asked.add(name)
+                delay = self._timing.check_seconds.get(name, 0.0)
+                self._later(self._now + delay, live, partial(self._pass, name=name))
+
+    def _pass(self, live: Live, *, name: str) -> None:
+        """A check says Ready."""
+        ready = {"state": CHECK_READY, "lastTransitionTime": format_time(self._now)}
+        entries = [
+            {**entry, **ready} if entry["name"] == name else entry
+            for entry in states.check_states(live.raw)
+        ]
+        self._store(live, with_status(live.raw, admissionChecks=entries))
+
+    def _start(self, live: Live) -> None:
+        seconds = live.start(self._now)
+        for listener in self._listeners:
+            listener.started(live, self._now)
+        self._later(self._now + seconds, live, self._done)
+        if self._life.pods_ready is not None:
+            self._later(self._now + self._timing.ready_seconds, live, self._ready)
+
+    def _ready(self, live: Live) -> None:
+        raw = set_condition(live.raw, PODS_READY, "True", PODS_READY, "", self._now)
+        self._store(live, raw)
+
+    def _stop(self, live: Live) -> None:
+        ran = live.started is not None
+        live.stopping = True
+        live.stop(self._now)
+        self._later(self._now + (self._timing.stop_seconds if ran else 0.0), live, self._stopped_)
+
+    def _stopped_(self, live: Live) -> None:
+        raw = live.raw
+        if states.condition(raw, PODS_READY):
+            raw = set_condition(raw, PODS_READY, "False", PODS_READY, "", self._now)
+        raw = states.release(raw, self._now)
+        if states.condition(raw, REQUEUED)["reason"] == NODES_LOST:
+            raw = states.requeue(raw, self._now)
+        self._store(live, raw)
+
+    def _release(self, live: Live) -> None:
+        """Quota is free: after an eviction, or because the reservation was taken back."""
+        if not live.stopping:
+            live.stop(self._now)
+        live.stopping = False
+        live.asked.clear()
+        for listener in self._listeners:
+            listener.released(live, self._now)
+        live.holds = False
+
+    # --- the life of a job
+
+    def arrive(self, job: Job) -> None:
+        """A job is submitted.
+
+        Raises:
+            ConfigError: another one of this name is there.
+        """
+        key = ObjectKey(job.namespace, job.name)
+        if key in self.live:
+            raise ConfigError(f"job {key}", "two jobs have this name", "give each its own name")
+        self._number += 1
+        live = self.live[key] = arriving(job, self._number, self._now)
+        for listener in self._listeners:
+            listener.arrived(live, self._now)
+        self._observe(events.WorkloadSet(live.workload))
+        self._due[key] = None
+        if states.has_quota(live.raw):
+            live.given = True
+            self._hold(live, None)
+            self._react(live)
+
+    def _done(self, live: Live) -> None:
+        live.turn += 1
+        self._observe(events.WorkloadGone(live.key))
+        for listener in self._listeners:
+            listener.released(live, self._now)
+        self._end(live, live.job.end)
+
+    def _end(self, live: Live, end: str) -> None:
+        del self.live[live.key]
+        if end == DEACTIVATED:
+            self._observe(events.WorkloadGone(live.key))
+        for listener in self._listeners:
+            listener.ended(live, end, self._now)
+        self._over(live.key)
+
+
+class _Objects:
+    """The objects of a cluster, as `surroundings` asks for them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def local_queue(self, key: ObjectKey) -> Obj | None:
+        return self._cluster.local_queues.get(key)
+
+    def cluster_queue(self, name: str) -> Obj | None:
+        return self._cluster.cluster_queues.get(name)
+
+    def check(self, name: str) -> Obj | None:
+        return self._cluster.checks.get(name)
