@@ -23,6 +23,9 @@ from kueuelib.simulator.live import Live
 
 SHORTEST = 10.0
 """Seconds that a run time counts at least in the bounded slowdown."""
+MOST_GROUPS = 5000
+"""Shapes, priorities or queues that are counted apart, so that memory does not grow with jobs."""
+OTHERS = "(others)"
 
 
 @attrs.define
@@ -111,9 +114,10 @@ class Meter(Listener):
         names = (home or "(none)", f"{job.namespace}/{job.queue}", str(job.priority), job.shape)
         for kind, name in zip(GROUPS, names, strict=True):
             groups = self._groups[kind]
-            if name not in groups:
-                groups[name] = Group()
-            found.append(groups[name])
+            mine = name if name in groups or len(groups) < MOST_GROUPS else OTHERS
+            if mine not in groups:
+                groups[mine] = Group()
+            found.append(groups[mine])
         return found
 
     def _queue(self, live: Live) -> QueueLevels | None:
