@@ -91,7 +91,8 @@ _PRINT = """
 main{max-width:none;padding:0}
 nav,summary{display:none}
 figure,tr,h2,h3,h4{break-inside:avoid}
-h2,h3,h4{break-after:avoid}
+h2,h3,h4,.soft,.legend{break-after:avoid}
+.heat td{print-color-adjust:exact}
 .wide{overflow:visible}
 """
 
