@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.cohort_status import CohortStatus, cohort_status
 from kueuelib.scheduler.decide.preemption.history import History
@@ -100,6 +101,10 @@ class Knowledge:
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked, and further cycles alone would not try it again."""
         return self._queues.rests(key)
+
+    def workload(self, key: ObjectKey) -> Workload | None:
+        """A Workload that is not finished, as it was seen last."""
+        return self._facts.workloads.find(key)
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
         """The workloads that wait in a ClusterQueue, in its order, those in flight included."""

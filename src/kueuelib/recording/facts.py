@@ -1,0 +1,263 @@
+"""Facts as JSON and back: of every object only what decisions depend on.
+
+A class of the API lists the fields that it knows, and those of them that are left out here are
+listed below. So what nobody reads is not written: environments, commands, images, annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, get_args, get_origin
+
+import attrs
+from cattrs import Converter
+from cattrs.gen import make_dict_unstructure_fn, override
+
+from kueuelib.api import core, kueue, pods
+from kueuelib.api.codec import decode
+from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta, format_time
+from kueuelib.api.names import QUOTA_RESERVED
+from kueuelib.api.quantity import Quantity
+from kueuelib.api.struct import MicroTime, Struct, Time, json_name
+from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
+from kueuelib.scheduler import events
+from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.pending.workload_info import is_finished
+
+META = ("name", "namespace", "uid", "generation", "creation_timestamp", "deletion_timestamp")
+_KEPT: Mapping[type[Struct], tuple[str, ...]] = {
+    ObjectMeta: (*META, "labels"),
+    pods.Container: ("resources", "restart_policy"),
+    pods.PodTemplateSpec: ("spec",),
+    pods.PodSpec: (
+        *("containers", "init_containers", "node_selector", "affinity", "tolerations"),
+        *("runtime_class_name", "overhead", "resources", "active_deadline_seconds"),
+    ),
+    kueue.ClusterQueue: ("metadata", "spec"),
+    kueue.Cohort: ("metadata", "spec"),
+    kueue.LocalQueueStatus: ("fair_sharing",),
+    core.RuntimeClass: ("metadata", "overhead"),
+    kueue.AdmissionCheckSpec: ("controller_name", "retry_delay_minutes", "preemption_policy"),
+}
+"""By class, the only fields that are written."""
+
+_DROPPED: Mapping[type[Struct], tuple[str, ...]] = {
+    WorkloadSpec: ("priority_class_ref",),
+    AdmissionCheckState: ("pod_set_updates", "message", "reason"),
+}
+"""By class, the fields that are not written."""
+
+_NO_STATUS = WorkloadStatus()
+
+_CLASSES: Mapping[type[Any], type[Struct]] = {
+    events.ClusterQueueSet: kueue.ClusterQueue,
+    events.CohortChanged: kueue.Cohort,
+    events.LocalQueueSet: kueue.LocalQueue,
+    events.FlavorSet: kueue.ResourceFlavor,
+    events.CheckSet: kueue.AdmissionCheck,
+    events.LimitRangeSet: core.LimitRange,
+    events.RuntimeClassSet: core.RuntimeClass,
+    events.WorkloadSet: kueue.Workload,
+}
+"""The object of every fact that brings one; it is the only field of the fact."""
+
+REVISION = "kueuelib.dev/revision"
+"""The field of a spec that replaces another one."""
+
+KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
+"""Every fact by the name that it has in a recording."""
+
+
+_SUBJECTS: Mapping[type[Any], str] = {
+    kind: name.removesuffix(ending)
+    for name, kind in KINDS.items()
+    for ending in ("Set", "Gone", "Changed", "Deleted")
+    if name.endswith(ending)
+}
+
+
+class BadFact(Exception):
+    """A fact that cannot be read.
+
+    Attributes:
+        field: the field at fault, empty for the whole.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.field = field
+        self.reason = reason
+
+
+def fact_data(event: Event) -> Any:
+    """A fact as JSON: the object, the name or the key that it is about, or an object of these."""
+    kind = type(event)
+    fields = attrs.fields(kind)
+    if isinstance(event, events.WorkloadSet):
+        return workload_data(event.workload, None, 0)
+    found = {field.name: _data(getattr(event, field.name)) for field in fields}
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+def workload_data(workload: kueue.Workload, before: kueue.Workload | None, number: int) -> Obj:
+    """A Workload as JSON, without its spec if that did not change.
+
+    A spec may change in a field that is not written. So one that replaces another carries a number:
+    the engine, which compares specs, then sees that they differ.
+
+    Args:
+        workload: the object.
+        before: the same Workload as it was last; None if it was not known.
+        number: another one for every call.
+    """
+    found: Obj = {"metadata": _converter.unstructure(workload.metadata)}
+    if before is None or before.uid != workload.uid:
+        found["spec"] = _converter.unstructure(workload.spec)
+    elif before.spec != workload.spec:
+        found["spec"] = {**_converter.unstructure(workload.spec), REVISION: number}
+    if workload.status != _NO_STATUS:
+        found["status"] = _status(workload.status)
+    return found
+
+
+def _status(status: WorkloadStatus) -> Obj:
+    """Of the messages of conditions only the one that the scheduler compares with its verdict."""
+    found: Obj = _converter.unstructure(status)
+    for condition in found.get("conditions", ()):
+        if condition["type"] != QUOTA_RESERVED:
+            condition.pop("message", None)
+    return found
+
+
+def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
+    """Which object a fact is about: a word for the kind, and the key; None for no object."""
+    word = _SUBJECTS.get(type(event))
+    if word is None:
+        return None
+    (field, *_) = attrs.fields(type(event))
+    found = getattr(event, field.name)
+    if isinstance(found, str):
+        return word, ObjectKey("", found)
+    return word, found if isinstance(found, ObjectKey) else found.key
+
+
+def is_last(event: Event) -> bool:
+    """Whether a fact says that there is nothing more to know of its object."""
+    if isinstance(event, events.WorkloadSet):
+        return is_finished(event.workload)
+    return type(event).__name__.endswith(("Gone", "Deleted"))
+
+
+def fact_of(kind: str, data: Any, known: Callable[[ObjectKey], kueue.Workload | None]) -> Event:
+    """A fact from JSON.
+
+    Args:
+        kind: the name of its class.
+        data: what `fact_data` made.
+        known: the Workloads, for one that is written without its spec.
+
+    Raises:
+        BadFact: it is not a fact.
+        InvalidObject: its object cannot be read.
+    """
+    found = KINDS.get(kind)
+    if found is None:
+        raise BadFact("fact", f"{kind!r} is not a known kind of fact")
+    cls = _CLASSES.get(found)
+    if cls is kueue.Workload:
+        return events.WorkloadSet(_workload(data, known))
+    if cls is not None:
+        return found(decode(cls, data))  # type: ignore[no-any-return]
+    fields = attrs.fields(attrs.resolve_types(found))
+    values = {fields[0].name: data} if len(fields) == 1 else data
+    if not isinstance(values, dict) or set(values) != {field.name for field in fields}:
+        names = ", ".join(field.name for field in fields)
+        raise BadFact("of", f"is not an object with {names}")
+    return found(**{field.name: _value(field, values[field.name]) for field in fields})  # type: ignore[no-any-return]
+
+
+def _workload(data: Any, known: Callable[[ObjectKey], kueue.Workload | None]) -> kueue.Workload:
+    found = decode(kueue.Workload, data)
+    if "spec" in data:
+        return found
+    before = known(found.key)
+    if before is None or before.uid != found.uid:
+        raise BadFact("of.spec", f"Workload {found.key} was never seen with a spec")
+    return attrs.evolve(found, spec=before.spec)
+
+
+def _value(field: attrs.Attribute[Any], data: Any) -> Any:
+    if field.type is ObjectKey:
+        if isinstance(data, list) and len(data) == 2 and all(isinstance(one, str) for one in data):
+            return ObjectKey(*data)
+        raise BadFact(f"of.{field.name}", "is not a list of namespace and name")
+    if isinstance(field.type, type) and issubclass(field.type, Struct):
+        return decode(field.type, data)
+    if field.type is str and isinstance(data, str):
+        return data
+    if field.type is not str and isinstance(data, dict):
+        return data
+    raise BadFact(f"of.{field.name}", f"{data!r} has the wrong type")
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return _converter.unstructure(value)
+    if isinstance(value, ObjectKey):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+# --- objects
+
+
+@lru_cache(maxsize=4096)
+def _time(seconds: float) -> str:
+    return format_time(seconds)
+
+
+def _struct_factory(cls: type[Struct], converter: Converter) -> Callable[[Any], Any]:
+    fields = attrs.fields(attrs.resolve_types(cls))
+    kept = _KEPT.get(cls, tuple(field.name for field in fields))
+    dropped = {"extra", *_DROPPED.get(cls, ())}
+    overrides = {
+        field.name: override(
+            omit=field.name not in kept or field.name in dropped,
+            rename=json_name(field),
+            omit_if_default=field.default is not attrs.NOTHING
+            and not isinstance(field.default, attrs.Factory),  # type: ignore[arg-type]
+        )
+        for field in fields
+    }
+    return make_dict_unstructure_fn(cls, converter, **overrides)  # type: ignore[arg-type]
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _tuple_factory(kind: Any, converter: Converter) -> Callable[[Any], Any]:
+    unstructure = converter.get_unstructure_hook(get_args(kind)[0])
+    return lambda value: [unstructure(one) for one in value]
+
+
+def _build() -> Converter:
+    found = Converter()
+    found.register_unstructure_hook(Quantity, str)
+    found.register_unstructure_hook_func(lambda kind: kind in (Time, MicroTime), _time)
+    strings, anything = Mapping[str, str], Mapping[str, Any]
+    found.register_unstructure_hook_func(lambda kind: kind in (strings, anything), dict)
+    found.register_unstructure_hook_func(
+        lambda kind: kind == Mapping[str, Quantity],
+        lambda value: {key: str(item) for key, item in value.items()},
+    )
+    found.register_unstructure_hook_factory(_is_tuple, _tuple_factory)
+    found.register_unstructure_hook_factory(
+        lambda kind: isinstance(kind, type) and issubclass(kind, Struct), _struct_factory
+    )
+    return found
+
+
+_converter = _build()

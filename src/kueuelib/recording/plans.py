@@ -1,0 +1,74 @@
+"""Plans as JSON: short, and in words that stay the same from version to version.
+
+What follows from the facts is left out: amounts, messages, waiting times.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import orjson
+
+from kueuelib.api.kueue import Admission
+from kueuelib.api.meta import Obj
+from kueuelib.scheduler.decide.plan import Admit, Plan, Wait
+from kueuelib.scheduler.decide.preemption.victims import Preemption
+
+DIGITS = 16
+"""Hexadecimal digits of a hash that are written."""
+
+
+def plan_data(plan: Plan) -> Obj:
+    """A plan as JSON: only the parts that there are.
+
+    `admit`: workload, ClusterQueue, pod sets with their counts and flavors, whether it is admitted
+    at once, and how far up the tree it borrows. `preempt`: workload, and its victims with the
+    reasons. `wait`: workload, ClusterQueue, reason, and where it is queued.
+    """
+    return {
+        name: found
+        for name, found in (
+            ("admit", list(map(_admit, plan.admissions))),
+            ("preempt", list(map(_preempt, plan.preemptions))),
+            ("wait", list(map(_wait, plan.waits))),
+        )
+        if found
+    }
+
+
+def preemptions_data(preemptions: tuple[Preemption, ...]) -> Obj:
+    """The same of preemptions that no cycle decided."""
+    return {"preempt": list(map(_preempt, preemptions))} if preemptions else {}
+
+
+def plan_hash(before: str, data: Obj) -> str:
+    """The hash of a plan and of all plans before it.
+
+    Args:
+        before: the hash of the plan before; empty for the first one.
+        data: the plan as JSON.
+    """
+    text = before.encode() + orjson.dumps(data, option=orjson.OPT_SORT_KEYS)
+    return sha256(text).hexdigest()[:DIGITS]
+
+
+def _admit(found: Admit) -> list[object]:
+    sets = _sets(found.admission)
+    return [str(found.key), found.cluster_queue, sets, found.admitted, found.borrowing]
+
+
+def _sets(admission: Admission) -> list[object]:
+    return [
+        [found.name, found.count, dict(sorted(found.flavors.items()))]
+        for found in admission.pod_set_assignments
+    ]
+
+
+def _preempt(found: Preemption) -> list[object]:
+    victims = [[str(victim.key), victim.path.value] for victim in found.victims]
+    return [str(found.key), victims]
+
+
+def _wait(found: Wait) -> list[object]:
+    reason = type(found.reason).__name__
+    return [str(found.key), found.cluster_queue, reason, found.requeue.name]

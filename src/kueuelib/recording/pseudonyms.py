@@ -1,0 +1,151 @@
+"""Other names for the objects of a recording.
+
+The alphabetical order of names decides ties, so pseudonyms have the order of the names that they
+stand for: then the plans are the same. Nothing else can be learned from them, and they are not the
+same in another recording. Names of resources, pod sets and node labels, and UIDs, stay.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj
+
+_STEP = 1000
+_LIMIT = 10**6
+_TOKEN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+_NAMED = ("metadata.name", "metadata.namespace", "metadata.labels.*")
+_FLAVORS = "spec.resourceGroups.*.flavors.*.name"
+_PATHS: Mapping[str, tuple[str, ...]] = {
+    "ClusterQueueSet": (
+        *("spec.cohortName", _FLAVORS, "spec.admissionChecksStrategy.admissionChecks.*.name"),
+        "spec.admissionChecksStrategy.admissionChecks.*.onFlavors.*",
+        "spec.namespaceSelector.matchLabels.*",
+        "spec.namespaceSelector.matchExpressions.*.values.*",
+    ),
+    "CohortChanged": ("spec.parentName", _FLAVORS),
+    "LocalQueueSet": ("spec.clusterQueue",),
+    "NamespaceSet": ("name", "labels.*"),
+    "WorkloadSet": (
+        *("spec.queueName", "spec.podSets.*.template.spec.runtimeClassName"),
+        *("status.admission.clusterQueue", "status.admission.podSetAssignments.*.flavors.*"),
+        "status.admissionChecks.*.name",
+    ),
+    "Assumed": ("key.*", "admission.clusterQueue", "admission.podSetAssignments.*.flavors.*"),
+    "Forgotten": ("key.*",),
+    "EvictionFailed": ("key.*",),
+}
+"""By kind of fact, where names are besides those of the metadata; `*` is every item or value."""
+
+
+class Pseudonyms:
+    """Gives every name another one, always the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+        self._names: list[str] = []
+        self._places: list[tuple[int, ...]] = []
+
+    def of(self, name: str) -> str:
+        """The pseudonym of a name."""
+        found = self._known.get(name)
+        if found is None:
+            index = bisect_left(self._names, name)
+            before = self._places[index - 1] if index else ()
+            after = self._places[index] if index < len(self._places) else None
+            place = between(before, after)
+            self._names.insert(index, name)
+            self._places.insert(index, place)
+            found = self._known[name] = "n" + "-".join(f"{part:06d}" for part in place)
+        return found
+
+    def rename(self, line: Obj) -> Obj:
+        """A line of a recording with pseudonyms; parts of the line may be changed."""
+        if "fact" in line:
+            return {**line, "of": self._fact(line["fact"], line["of"])}
+        if "plan" in line:
+            line = {**line, "plan": self._plan(line["plan"])}
+            if "room" in line:
+                line["room"] = [self._name(part) for part in line["room"]]
+        return line
+
+    def _fact(self, kind: str, of: Any) -> Any:
+        if isinstance(of, str):
+            return self._name(of)
+        if isinstance(of, list):
+            return [self._name(part) for part in of]
+        paths = (*(_NAMED if "metadata" in of else ()), *_PATHS.get(kind, ()))
+        for path in paths:
+            of = _changed(of, path.split("."), self._name)
+        return _changed(of, ["status", "conditions", "*", "message"], self._text)
+
+    def _plan(self, plan: Obj) -> Obj:
+        found: Obj = {}
+        if "admit" in plan:
+            found["admit"] = [
+                [self._key(key), self._name(queue), self._sets(sets), *rest]
+                for key, queue, sets, *rest in plan["admit"]
+            ]
+        if "preempt" in plan:
+            found["preempt"] = [
+                [self._key(key), [[self._key(victim), why] for victim, why in victims]]
+                for key, victims in plan["preempt"]
+            ]
+        if "wait" in plan:
+            found["wait"] = [
+                [self._key(key), self._name(queue), *rest] for key, queue, *rest in plan["wait"]
+            ]
+        return found
+
+    def _sets(self, sets: list[Any]) -> list[Any]:
+        return [
+            [name, count, {resource: self._name(flavor) for resource, flavor in flavors.items()}]
+            for name, count, flavors in sets
+        ]
+
+    def _name(self, text: str) -> str:
+        return self.of(text) if text else text
+
+    def _key(self, text: str) -> str:
+        return "/".join(map(self._name, text.split("/")))
+
+    def _text(self, text: str) -> str:
+        """A message in which names that are known are replaced."""
+        return _TOKEN.sub(lambda found: self._known.get(found[0], found[0]), text)
+
+
+def _changed(data: Any, path: list[str], change: Callable[[str], str]) -> Any:
+    """The data with the texts at a path replaced; what is not there is not missed."""
+    if not path:
+        return change(data) if isinstance(data, str) else data
+    first, *rest = path
+    if first == "*" and isinstance(data, list):
+        return [_changed(one, rest, change) for one in data]
+    if first == "*" and isinstance(data, dict):
+        return {key: _changed(one, rest, change) for key, one in data.items()}
+    if isinstance(data, dict) and first in data:
+        return {**data, first: _changed(data[first], rest, change)}
+    return data
+
+
+def between(before: tuple[int, ...], after: tuple[int, ...] | None) -> tuple[int, ...]:
+    """A tuple that sorts between two others and does not end with 0.
+
+    Args:
+        before: the smaller one; empty for the beginning.
+        after: the larger one; None for the end.
+    """
+    found: tuple[int, ...] = ()
+    while True:
+        depth = len(found)
+        low = before[depth] if depth < len(before) else 0
+        high = after[depth] if after is not None and depth < len(after) else _LIMIT
+        if high - low > 1:
+            return (*found, low + min(_STEP, (high - low) // 2))
+        found = (*found, low)
+        if low < high:
+            after = None

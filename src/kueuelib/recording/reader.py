@@ -1,0 +1,269 @@
+"""Reads a recording: its parts in order, their lines one by one, and what is wrong with them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import orjson
+
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.errors import ConfigError
+from kueuelib.recording.parts import parts_of
+
+FORMAT = 1
+"""The version of the form of recordings that this module reads, and `writer` writes."""
+_CHUNK = 2**10
+END_OF_TIME = 253_370_764_800.0
+"""Seconds since the epoch: the year 9999, from which on objects cannot say when something was."""
+_FIX = "give a recording as the manager wrote it"
+
+
+@attrs.frozen
+class Where:
+    """A line of a recording.
+
+    Attributes:
+        file: its file.
+        line: its number in the file, from 1.
+    """
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def wrong(self, field: str, reason: str, fix: str = _FIX) -> ConfigError:
+        """The error that says what is wrong with the line."""
+        return ConfigError(str(self), f"{field}: {reason}" if field else reason, fix)
+
+
+@attrs.frozen
+class Begin:
+    """The first line of a part.
+
+    Attributes:
+        where: the line.
+        at: when the part was begun, in seconds since the epoch.
+        life: a text that the parts of one engine have in common.
+        part: its number among them, from 1.
+        by: `manager`, or `watches` where nobody decided anything.
+        hash: of all plans of the parts before.
+        configuration: what the manager's configuration said about decisions and time.
+        hashed: whether names were replaced.
+        version: of the program that wrote it.
+    """
+
+    where: Where
+    at: float
+    life: str
+    part: int
+    by: str
+    hash: str
+    configuration: Obj
+    hashed: bool
+    version: str
+
+
+@attrs.frozen
+class Told:
+    """A fact.
+
+    Attributes:
+        where: the line.
+        at: when the engine was told, in seconds since the epoch.
+        fact: the kind.
+        of: what it is about, as JSON.
+        again: whether the parts before say so, too.
+    """
+
+    where: Where
+    at: float
+    fact: str
+    of: Any
+    again: bool
+
+
+@attrs.frozen
+class Looked:
+    """The engine was asked for a cycle; `heads` is how many heads it gave, None for no cycle."""
+
+    where: Where
+    at: float
+    heads: int | None
+
+
+@attrs.frozen
+class Decided:
+    """A plan was carried out.
+
+    Attributes:
+        where: the line.
+        at: when, in seconds since the epoch.
+        plan: as JSON.
+        hash: of it and all plans before.
+        room: the workload for which room was made outside of a cycle; None: a cycle decided.
+    """
+
+    where: Where
+    at: float
+    plan: Obj
+    hash: str
+    room: ObjectKey | None
+
+
+Line = Begin | Told | Looked | Decided
+
+
+@attrs.define
+class Notes:
+    """What a reader found that does not keep it from going on, as sentences."""
+
+    found: list[str] = attrs.field(factory=list)
+
+
+def read(path: Path, notes: Notes) -> Iterator[Line]:
+    """The lines of a recording, with those of the parts that belong to it.
+
+    Args:
+        path: the file that was recorded to, or one of its older parts, which is then read alone.
+        notes: gets the parts that end in the middle, as after a kill.
+
+    Raises:
+        ConfigError: a file or a line cannot be read; file, line, field and reason are named.
+    """
+    parts = parts_of(path)
+    if not parts:
+        raise ConfigError(str(path), "there is no such file", "give the path of a recording")
+    for part in parts:
+        yield from _part(part, notes)
+
+
+def _part(path: Path, notes: Notes) -> Iterator[Line]:
+    begun = False
+    for line in parse(_texts(path, notes), str(path)):
+        begun = True
+        yield line
+    if not begun:
+        notes.found.append(f"{path}: holds no whole line")
+
+
+def parse(texts: Iterable[bytes], file: str) -> Iterator[Line]:
+    """The lines of one part.
+
+    Args:
+        texts: the lines without their ends.
+        file: what to call the part in errors.
+
+    Raises:
+        ConfigError: a line cannot be read.
+    """
+    for number, text in enumerate(texts, 1):
+        where = Where(file, number)
+        try:
+            data = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            raise where.wrong("", "is not valid JSON") from None
+        if not isinstance(data, dict):
+            raise where.wrong("", "is not a JSON object")
+        yield _begin(where, data) if number == 1 else _line(where, data)
+
+
+def _texts(path: Path, notes: Notes) -> Iterator[bytes]:
+    """The whole lines of a file; gzip is recognized by its first bytes."""
+    rest, number = b"", 0
+    whole = True
+    try:
+        with path.open("rb") as file:
+            plain = file.read(2) != b"\x1f\x8b"
+            file.seek(0)
+            stream = zlib.decompressobj(wbits=31)
+            while chunk := file.read(_CHUNK):
+                *lines, rest = (rest + (chunk if plain else stream.decompress(chunk))).split(b"\n")
+                number += len(lines)
+                yield from lines
+            whole = plain or stream.eof
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(path), problem, "give a file that can be read") from error
+    except zlib.error:
+        where = Where(str(path), number + 1)
+        raise where.wrong("", "the compressed data is damaged from here on") from None
+    if rest or not whole:
+        notes.found.append(
+            f"{path}: ends in the middle, after line {number}, as when a manager is killed"
+        )
+
+
+def _begin(where: Where, data: Obj) -> Begin:
+    form = data.get("recording")
+    if not isinstance(form, int):
+        raise where.wrong(
+            "recording", "the first line of a recording has the version of its form here"
+        )
+    version = _field(where, data, "version", str)
+    if form > FORMAT:
+        raise where.wrong(
+            "recording",
+            f"form {form} is newer than {FORMAT}",
+            f"replay it with kueuelib {version} or later",
+        )
+    return Begin(
+        where,
+        _number(where, data),
+        _field(where, data, "life", str),
+        _field(where, data, "part", int),
+        _field(where, data, "by", str),
+        _field(where, data, "hash", str),
+        _field(where, data, "configuration", dict),
+        _field(where, data, "hashed", bool),
+        version,
+    )
+
+
+def _line(where: Where, data: Obj) -> Line:
+    at = _number(where, data)
+    if "fact" in data:
+        fact = _field(where, data, "fact", str)
+        if "of" not in data:
+            raise where.wrong("of", "is missing")
+        return Told(where, at, fact, data["of"], data.get("again") is True)
+    if "plan" in data:
+        plan, found = _field(where, data, "plan", dict), _field(where, data, "hash", str)
+        return Decided(where, at, plan, found, _room(where, data))
+    if "heads" not in data:
+        raise where.wrong("", "has neither fact nor heads nor plan")
+    heads = data["heads"]
+    return Looked(where, at, None if heads is None else _field(where, data, "heads", int))
+
+
+def _room(where: Where, data: Obj) -> ObjectKey | None:
+    room = data.get("room")
+    if room is None:
+        return None
+    if isinstance(room, list) and len(room) == 2 and all(isinstance(one, str) for one in room):
+        return ObjectKey(*room)
+    raise where.wrong("room", "is not a list of namespace and name")
+
+
+def _number(where: Where, data: Mapping[str, Any]) -> float:
+    found = data.get("at")
+    if "at" not in data:
+        raise where.wrong("at", "is missing")
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        raise where.wrong("at", "is not a number of seconds")
+    if not 0 <= found < END_OF_TIME:
+        raise where.wrong("at", f"{found!r} is not a time from 1970 to 9998")
+    return float(found)
+
+
+def _field(where: Where, data: Mapping[str, Any], name: str, kind: type) -> Any:
+    found = data.get(name)
+    if isinstance(found, kind) and (kind is bool or not isinstance(found, bool)):
+        return found
+    words = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
+    raise where.wrong(name, f"is not {words[kind]}" if name in data else "is missing")
