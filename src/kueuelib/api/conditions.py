@@ -70,3 +70,9 @@ def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:
     if len(raw) <= limit:
         return message
     return raw[: limit - len(_CUT)].decode(errors="ignore") + _CUT
+
+
+def since(conditions: Iterable[Condition], type: str) -> float | None:
+    """Since when a condition is True, in seconds since the epoch; None: it is not."""
+    found = find(conditions, type)
+    return found.last_transition_time if found is not None and found.is_true else None

@@ -29,6 +29,7 @@ from kueuelib.jobs.plugins import registry_for
 from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.setup import setup as setup_jobs
 from kueuelib.machinery.election import ElectionOptions
+from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
@@ -173,8 +174,12 @@ async def assemble_manager(
     telemetry: Telemetry,
     version: str,
     source: str,
+    recording: RecordingOptions | None = None,
 ) -> None:
-    """Adds every part of the bundled manager."""
+    """Adds every part of the bundled manager.
+
+    With `recording`, what the engine is told and decides is written to a file.
+    """
     workers = configuration.controller.group_kind_concurrency
     recorder = EventRecorder(client, "kueue", telemetry=telemetry)
     manager.add(Group.EVENTS, recorder, "event recorder")
@@ -188,7 +193,7 @@ async def assemble_manager(
         manager,
         cache,
         leading,
-        Engine(engine_settings(configuration, source)),
+        engine_for(manager, engine_settings(configuration, source), recording),
         recorder,
         telemetry,
         ControllerSettings(
@@ -225,6 +230,19 @@ async def assemble_manager(
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
     add_servers(manager, configuration, client, telemetry, webhooks, source)
+
+
+def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:
+    """The decision engine; when it is recorded, the manager gets the part that writes.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    if recording is None:
+        return Engine(settings)
+    recorder = Recorder(recording, settings)
+    manager.add(Group.EVENTS, recorder, "recorder")
+    return recorder.engine
 
 
 def job_settings(configuration: Configuration) -> JobSettings:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import attrs
+
 from kueuelib.app.configuration import load_configuration
-from kueuelib.app.wiring import run_manager
+from kueuelib.app.recording import recorded_configuration
+from kueuelib.app.wiring import Assemble, assemble_manager, run_manager
+from kueuelib.recording.writer import RecordingOptions
 from kueuelib.runtime import logs
 from kueuelib.runtime.entry import run_program
 
@@ -16,8 +21,11 @@ def run(
     log_format: str,
     log_level: str,
     server_timeout: float,
+    recording: RecordingOptions | None = None,
 ) -> int:
     """Runs the manager until SIGTERM or SIGINT; the exit code.
+
+    With `recording`, what it is told and decides is written to a file.
 
     Raises:
         ConfigError: what was given cannot work.
@@ -25,5 +33,9 @@ def run(
     logs.configure(log_format, log_level)
     configuration = load_configuration(config)
     source = str(config) if config else "default configuration"
-    run_program(run_manager, configuration, source, kubeconfig, server_timeout)
+    assemble: Assemble | None = None
+    if recording is not None:
+        chosen = attrs.evolve(recording, configuration=recorded_configuration(config))
+        assemble = partial(assemble_manager, recording=chosen)
+    run_program(run_manager, configuration, source, kubeconfig, server_timeout, assemble)
     return 0

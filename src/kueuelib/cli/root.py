@@ -84,6 +84,29 @@ def _logging(command: F) -> F:
     return form(level(command))
 
 
+def _recorded(command: F) -> F:
+    size = click.option(
+        "--record-size",
+        type=_Number(min=0, min_open=True),
+        default=64.0,
+        show_default=True,
+        help="MiB after which another file of the recording is begun.",
+    )
+    files = click.option(
+        "--record-files",
+        type=click.IntRange(1),
+        default=8,
+        show_default=True,
+        help="How many files are kept; the oldest are removed.",
+    )
+    names = click.option(
+        "--hash-names",
+        is_flag=True,
+        help="Record other names instead of those of objects, in the same order.",
+    )
+    return size(files(names(command)))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kueuelib", message="%(prog)s %(version)s")
 def app() -> None:
@@ -209,11 +232,23 @@ def install(
 @app.command()
 @_kubeconfig
 @click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io).")
+@click.option(
+    "--record",
+    "recorded",
+    type=FILE,
+    metavar="FILE",
+    help="Record what decisions follow from, for kueuelib replay.",
+)
+@_recorded
 @_logging
 @_server_timeout
 def manager(
     kubeconfig: Path | None,
     config: Path | None,
+    recorded: Path | None,
+    record_size: float,
+    record_files: int,
+    hash_names: bool,
     log_format: str,
     log_level: str,
     server_timeout: float,
@@ -221,7 +256,77 @@ def manager(
     """Run the queueing manager until SIGTERM."""
     from kueuelib.cli.manager import run
 
-    return run(kubeconfig, config, log_format, log_level, server_timeout)
+    recording = None
+    if recorded is not None:
+        from kueuelib.recording.writer import MANAGER, MEBI, RecordingOptions
+
+        size = int(record_size * MEBI)
+        recording = RecordingOptions(recorded, {}, MANAGER, size, record_files, hash_names)
+    return run(kubeconfig, config, log_format, log_level, server_timeout, recording)
+
+
+@app.command()
+@click.argument("file", type=FILE)
+@_kubeconfig
+@click.option("--config", type=FILE, help="The configuration of the manager that decides.")
+@_recorded
+@_logging
+@_server_timeout
+def record(
+    file: Path,
+    kubeconfig: Path | None,
+    config: Path | None,
+    record_size: float,
+    record_files: int,
+    hash_names: bool,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Record what any manager decides upon, from watches alone, until SIGTERM.
+
+    It only reads, on any cluster that has the objects.
+    """
+    from kueuelib.cli.record import run
+    from kueuelib.recording.writer import MEBI, WATCHES, RecordingOptions
+
+    size = int(record_size * MEBI)
+    recording = RecordingOptions(file, {}, WATCHES, size, record_files, hash_names)
+    return run(recording, kubeconfig, config, log_format, log_level, server_timeout)
+
+
+@app.command()
+@click.argument("file", type=FILE)
+@click.option("--until", metavar="TIME", help="Stop there: seconds since the epoch, or a date.")
+@click.option(
+    "--explain",
+    "explained",
+    multiple=True,
+    metavar="JOB@TIME",
+    help="Why a job waited at a time; may be given several times.",
+)
+@click.option(
+    "--with",
+    "policies",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Objects to lay over the recorded ones, and simulate from there on.",
+)
+@click.option("--output", type=FILE, help="The folder for the results of --with.")
+@click.option("--to-scenario", is_flag=True, help="Print the objects at that time as a scenario.")
+def replay(
+    file: Path,
+    until: str | None,
+    explained: tuple[str, ...],
+    policies: tuple[Path, ...],
+    output: Path | None,
+    to_scenario: bool,
+) -> int:
+    """Decide what was recorded again, and compare every plan with the recorded one."""
+    from kueuelib.cli.replay.command import Options, run
+
+    return run(Options(file, until, explained, policies, output, to_scenario))
 
 
 @app.command()

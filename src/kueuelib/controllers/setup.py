@@ -125,10 +125,7 @@ def setup(
     informers.index()
     metrics = SchedulerMetrics(telemetry, engine.cohorts)
     feed = Feed(engine, recorder, clock=clock)
-    cohorts = OptionalInformer(client, cache, kinds.COHORTS.at(settings.version), clock=clock)
-    manager.add(Group.CACHES, cohorts, "cohorts")
-    feed.attach(cohorts, sources.COHORTS)
-    _attach(feed, informers, cache)
+    cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
 
     writer = StatusWriter(client, informers.workloads)
     orders = Orders(writer, recorder, metrics, feed.observe, clock)
@@ -263,6 +260,35 @@ def setup(
     return Controllers(informers, feed, loop, metrics)
 
 
+def feed_from(
+    manager: Manager,
+    cache: Cache,
+    client: Client,
+    feed: Feed,
+    version: str,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> OptionalInformer:
+    """Feeds an engine from a cache, before any controller hears of a delta.
+
+    Args:
+        manager: runs what follows Cohorts; the cache has to be added by the caller.
+        cache: where informers are shared.
+        client: reads whether there are Cohorts.
+        feed: of the engine.
+        version: of the queueing API on the wire.
+        clock: for pauses.
+
+    Returns:
+        What follows Cohorts.
+    """
+    cohorts = OptionalInformer(client, cache, kinds.COHORTS.at(version), clock=clock)
+    manager.add(Group.CACHES, cohorts, "cohorts")
+    feed.attach(cohorts, sources.COHORTS)
+    _attach(feed, _informers(cache, version), cache)
+    return cohorts
+
+
 def _informers(cache: Cache, version: str) -> Informers:
     return Informers(
         workloads=cache.informer(kinds.WORKLOADS.at(version)),
@@ -274,7 +300,6 @@ def _informers(cache: Cache, version: str) -> Informers:
 
 
 def _attach(feed: Feed, informers: Informers, cache: Cache) -> None:
-    """Feeds the engine before any controller hears of a delta."""
     feed.attach(informers.flavors, sources.FLAVORS)
     feed.attach(informers.checks, sources.CHECKS)
     feed.attach(informers.cluster_queues, sources.CLUSTER_QUEUES)

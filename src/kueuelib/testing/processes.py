@@ -187,6 +187,7 @@ class LocalCluster:
         frameworks: the integrations that the manager enables.
         integrations: further entries of its `integrations`, as YAML in one line.
         settings: further lines of its configuration, as YAML.
+        options: further options of its command.
     """
 
     processes: Processes
@@ -196,6 +197,7 @@ class LocalCluster:
     frameworks: tuple[str, ...] = ("batch/job",)
     integrations: str = ""
     settings: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def kubeconfig(self) -> Path:
@@ -228,7 +230,7 @@ class LocalCluster:
             )
         )
         args = ["--kubeconfig", str(self.kubeconfig), "--config", str(config)]
-        self.processes.start("manager", "manager", *args)
+        self.processes.start("manager", "manager", *args, *self.options)
 
     def wait_for_manager(self) -> None:
         """Waits until the manager serves its webhooks and its controllers run."""

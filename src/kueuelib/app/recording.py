@@ -1,0 +1,82 @@
+"""Recordings and the configuration: what is kept of it, and a program that only records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from kueuelib.api.meta import Obj
+from kueuelib.app.configuration import OFF, Configuration, parse_configuration
+from kueuelib.app.wiring import engine_for, engine_settings
+from kueuelib.controllers.feed import Feed
+from kueuelib.controllers.setup import feed_from
+from kueuelib.recording.writer import RecordingOptions
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.telemetry import Telemetry
+
+_KEPT = (
+    *("apiVersion", "kind", "waitForPodsReady", "fairSharing", "admissionFairSharing"),
+    *("preemption", "objectRetentionPolicies"),
+)
+
+
+def recorded_configuration(path: Path | None) -> Obj:
+    """What a recording keeps of a configuration file, which has been loaded before."""
+    content = yaml.safe_load(path.read_text()) if path is not None else {}
+    return {key: content[key] for key in _KEPT if key in content}
+
+
+def configuration_in(content: Obj, source: str) -> Configuration:
+    """The configuration of a recording.
+
+    Raises:
+        ConfigError: it cannot work here, for example because a policy is not installed.
+    """
+    return parse_configuration(content, source) if content else Configuration()
+
+
+def recorder_configuration(found: Configuration) -> Configuration:
+    """The same for a program that only records: it serves nothing and leads nobody."""
+    return attrs.evolve(
+        found,
+        health=attrs.evolve(found.health, health_probe_bind_address=OFF),
+        metrics=attrs.evolve(found.metrics, bind_address=OFF),
+        leader_election=attrs.evolve(found.leader_election, leader_elect=False),
+    )
+
+
+async def assemble_recorder(
+    manager: Manager,
+    configuration: Configuration,
+    client: Client,
+    telemetry: Telemetry,
+    version: str,
+    source: str,
+    *,
+    recording: RecordingOptions,
+) -> None:
+    """Adds the parts that follow a cluster and write down what a manager would be told."""
+    cache = Cache(client, telemetry=telemetry)
+    engine = engine_for(manager, engine_settings(configuration, source), recording)
+    feed_from(manager, cache, client, Feed(engine, _Silent()), version)
+    manager.add(Group.CACHES, cache, "caches")
+
+
+class _Silent:
+    """Writes no events to a cluster that is only looked at; the feed logs the same."""
+
+    def event(
+        self,
+        obj_or_ref: Mapping[str, Any],
+        type: str,
+        reason: str,
+        message: str,
+        component: str | None = None,
+    ) -> None:
+        """Do nothing."""

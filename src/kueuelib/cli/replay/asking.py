@@ -1,0 +1,67 @@
+"""Questions about single Workloads at a time of a recording."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+from rich.console import Console
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.app.explaining.asking import Answer
+from kueuelib.cli.explain.text import show
+from kueuelib.errors import ConfigError
+from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.world import World
+from kueuelib.simulator.faults import BadValue
+from kueuelib.simulator.values import moment
+
+
+@attrs.frozen
+class Question:
+    """What to explain.
+
+    Attributes:
+        job: a Workload, or the job that it belongs to; the namespace may be empty.
+        at: when, in seconds since the epoch.
+    """
+
+    job: ObjectKey
+    at: float
+
+
+def question(text: str) -> Question:
+    """What `--explain` asks.
+
+    Raises:
+        ConfigError: it does not name a job and a time.
+    """
+    job, at, when = text.rpartition("@")
+    namespace, _, name = job.rpartition("/")
+    fix = "write [NAMESPACE/]JOB@TIME"
+    if not at or not name:
+        raise ConfigError(f"--explain {text}", "does not name a job and a time", fix)
+    try:
+        return Question(ObjectKey(namespace, name), moment(when, "time"))
+    except BadValue as error:
+        raise ConfigError(f"--explain {text}", error.reason, fix) from error
+
+
+def answer(asked: Question, world: World) -> None:
+    """Prints why a job waits in a world."""
+    console = Console()
+    console.print(f"At {asked.at:.10g}:", style="bold", highlight=False)
+    keys = matching(asked.job, world)
+    if not keys:
+        console.print(f"{asked.job} was not there", highlight=False)
+    for key in keys:
+        show([Answer(f"Workload {key.name}", True, explain(world, key, asked.at))])
+    console.print()
+
+
+def matching(job: ObjectKey, world: World) -> list[ObjectKey]:
+    """The Workloads of a name; else those whose names were made of the name of a job."""
+    near = [key for key in world.workloads if job.namespace in ("", key.namespace)]
+    made = re.compile(rf"[a-z]+-{re.escape(job.name)}-[0-9a-z]{{5}}")
+    exact = [key for key in near if key.name == job.name]
+    return sorted(exact or [key for key in near if made.fullmatch(key.name)])

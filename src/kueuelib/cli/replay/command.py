@@ -1,0 +1,186 @@
+"""`kueuelib replay`: the command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import orjson
+
+from kueuelib.app.recording import configuration_in
+from kueuelib.app.wiring import engine_settings
+from kueuelib.cli.replay.asking import Question, answer, question
+from kueuelib.cli.replay.scenario import scenario_of
+from kueuelib.cli.replay.sides import show_difference, show_summary
+from kueuelib.cli.replay.what_if import simulate
+from kueuelib.errors import ConfigError
+from kueuelib.recording.history import Lives, Objects
+from kueuelib.recording.reader import Begin, Line, Notes, Told, read
+from kueuelib.recording.rerun import Difference, Rerun, event_of
+from kueuelib.recording.writer import WATCHES
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.settings import Settings
+from kueuelib.simulator.faults import BadValue
+from kueuelib.simulator.values import moment
+
+
+@attrs.frozen
+class Options:
+    """What was asked for on the command line.
+
+    Attributes:
+        file: the recording.
+        until: when to stop; None: at the end.
+        explain: `JOB@TIME`.
+        policies: files of objects to go on with as a simulation.
+        output: the folder for the results of the simulation.
+        scenario: whether to print a scenario.
+    """
+
+    file: Path
+    until: str | None
+    explain: Sequence[str]
+    policies: Sequence[Path]
+    output: Path | None
+    scenario: bool
+
+
+def run(options: Options) -> int:
+    """Replays a recording and prints what came of it.
+
+    Returns:
+        0: every plan is the recorded one; 1: one is not.
+
+    Raises:
+        ConfigError: a line cannot be read, or what was given cannot work.
+    """
+    if bool(options.policies) is not (options.output is not None):
+        raise ConfigError("kueuelib replay", "--with and --output go together", "give both")
+    replay = _Replay(options)
+    different = replay.run()
+    console = sys.stderr if options.scenario else sys.stdout
+    if different is not None:
+        show_difference(different, replay.rerun, console)
+        return 1
+    show_summary(replay.rerun, replay.notes(), console)
+    if options.scenario:
+        scenario, left_out = scenario_of(replay.objects.world(replay.settings()), replay.at)
+        for text in left_out:
+            sys.stderr.write(f"Left out of the scenario: {text}\n")
+        sys.stdout.write(orjson.dumps(scenario).decode() + "\n")
+    if options.output is not None:
+        return simulate(
+            replay.objects.world(replay.settings()),
+            replay.lives(),
+            replay.at,
+            replay.begin().configuration,
+            options.policies,
+            options.output,
+        )
+    return 0
+
+
+class _Replay:
+    """Reads a recording up to a time, and what is asked about on the way."""
+
+    def __init__(self, options: Options) -> None:
+        self._questions = sorted(map(question, options.explain), key=lambda each: each.at)
+        self._until = None if options.until is None else _until(options.until)
+        self._notes = Notes()
+        self._lines = read(options.file, self._notes)
+        self._file = options.file
+        self._begin: Begin | None = None
+        self._rest: list[Line] = []
+        self.rerun = Rerun(lambda begin: Engine(self._settings_of(begin)))
+        self.objects = Objects()
+        self.at = 0.0
+
+    def begin(self) -> Begin:
+        """The first line of the part that was read last.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self._begin is None:
+            raise ConfigError(str(self._file), "holds no whole line", "give another recording")
+        return self._begin
+
+    def settings(self) -> Settings:
+        """The settings of the engine that was recorded."""
+        return self._settings_of(self.begin())
+
+    def _settings_of(self, begin: Begin) -> Settings:
+        source = str(begin.where)
+        return engine_settings(configuration_in(begin.configuration, source), source)
+
+    def run(self) -> Difference | None:
+        """Goes as far as asked; the first decision that differs, if one does."""
+        for line in self._lines:
+            self._answer(line.at)
+            if self._until is not None and line.at > self._until:
+                self._rest.append(line)
+                break
+            different = self.rerun.take(line)
+            if different is not None:
+                return different
+            self.at = line.at
+            if isinstance(line, Begin):
+                if self.rerun.fresh:
+                    self.objects = Objects()
+                self._begin = line
+            elif self.rerun.event is not None:
+                self.objects.observe(self.rerun.event)
+        self.begin()
+        self._answer(None)
+        if self._until is not None:
+            self.at = max(self.at, self._until)
+        return None
+
+    def _answer(self, before: float | None) -> None:
+        """Answers what is asked about times before one; about all times when it is None."""
+        while self._questions and (before is None or self._questions[0].at < before):
+            asked: Question = self._questions.pop(0)
+            begun = self._begin is not None
+            answer(asked, self.objects.world(self.settings()) if begun else World())
+
+    def lives(self) -> Lives:
+        """What became of the Workloads after the time that was asked for.
+
+        Raises:
+            ConfigError: a line cannot be read.
+        """
+        found = Lives(self.objects.world().workloads.values(), self.at)
+        rest = Objects()
+        for event in self.objects.world().events():
+            rest.observe(event)
+        for line in self._rest_of_lines():
+            if isinstance(line, Told):
+                event = event_of(line, rest.workload)
+                rest.observe(event)
+                found.observe(event, line.at)
+        return found
+
+    def _rest_of_lines(self) -> Iterator[Line]:
+        yield from self._rest
+        yield from self._lines
+
+    def notes(self) -> list[str]:
+        """What else to know, as sentences."""
+        found = list(self._notes.found)
+        begin = self.begin()
+        if begin.by == WATCHES:
+            found.append("recorded from watches alone: there are no plans to compare")
+        if begin.hashed:
+            found.append("names were replaced when it was recorded")
+        return found
+
+
+def _until(text: str) -> float:
+    try:
+        return moment(text, "time")
+    except BadValue as error:
+        fix = "give seconds since the epoch, or a date and time"
+        raise ConfigError(f"--until {text}", error.reason, fix) from error

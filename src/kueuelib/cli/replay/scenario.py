@@ -1,0 +1,285 @@
+"""The objects at a time of a recording as a scenario, as `kueuelib.testing.scenarios` reads them.
+
+Scenarios have whole amounts, so CPUs become thousandths of one. Times become places in their order.
+What comes of it is part of the scenario, so that it is a regression test as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kueuelib.api import conditions, kueue
+from kueuelib.api.codec import encode
+from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
+from kueuelib.api.meta import Obj, ObjectKey, format_micro_time
+from kueuelib.api.names import ADMITTED, EVICTED, QUOTA_RESERVED
+from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.pending.limit_ranges import summarize
+from kueuelib.scheduler.pending.workload_info import (
+    WorkloadInfo,
+    holds_quota,
+    order_of,
+    workload_info,
+)
+from kueuelib.scheduler.quota.amounts import PODS
+from kueuelib.scheduler.settings import Settings
+from kueuelib.testing.scenarios import run
+
+CYCLES = 5
+"""How many cycles a scenario has."""
+_QUEUED = (Where.PENDING, Where.INADMISSIBLE, Where.CLUSTER_QUEUE_INACTIVE)
+_NOW = 900_000
+"""The time of the recording on the clock of scenarios, whose first cycle is later."""
+
+
+def scenario_of(world: World, at: float) -> tuple[Obj, list[str]]:
+    """A scenario, and what could not be said in one, as sentences.
+
+    Args:
+        world: the objects.
+        at: the time, in seconds since the epoch.
+    """
+    return _Writer(world, at).result()
+
+
+class _Writer:
+    def __init__(self, world: World, at: float) -> None:
+        self._world = world
+        self._at = at
+        self._left_out: list[str] = []
+        counts: dict[str, int] = {}
+        for key in world.workloads:
+            counts[key.name] = counts.get(key.name, 0) + 1
+        self._shared = {name for name, count in counts.items() if count > 1}
+
+    def result(self) -> tuple[Obj, list[str]]:
+        world, engine = self._world, self._world.engine(self._at)
+        places = self._places()
+        admitted, pending = [], []
+        for key, workload in world.workloads.items():
+            if holds_quota(workload):
+                admitted.append(self._admitted(workload, places[key]))
+            elif engine.standing(key).where in _QUEUED:
+                pending.append(self._pending(workload, places[key]))
+            else:
+                where = engine.standing(key).where.name.lower().replace("_", " ")
+                self._omit(f"Workload {key}, which is not queued ({where})")
+        scenario: Obj = {
+            "id": f"recorded-{format_micro_time(self._at)}",
+            "given": "made from a recording; CPUs are thousandths",
+            "cqs": {name: self._queue(found) for name, found in world.cluster_queues.items()},
+            "cohorts": [self._cohort(found) for found in world.cohorts.values()],
+            "flavors": self._flavors(),
+            "missing_flavors": sorted(self._named_flavors() - set(world.flavors)),
+            "namespaces": {name: dict(labels) for name, labels in world.namespaces.items()},
+            "admitted": admitted,
+            "pending": pending,
+            "cycles": CYCLES,
+            **self._settings(world.settings),
+        }
+        for key, local_queue in world.local_queues.items():
+            if local_queue.spec.stop_policy != kueue.NONE:
+                self._omit(f"the stop of LocalQueue {key}: what waits there is left out")
+        return {**scenario, "expect": run(scenario)}, self._left_out
+
+    def _omit(self, text: str) -> None:
+        self._left_out.append(text)
+
+    # --- queues
+
+    def _queue(self, found: ClusterQueue) -> Obj:
+        spec = found.spec
+        preemption: Obj = {
+            "within": spec.preemption.within_cluster_queue,
+            "reclaim": spec.preemption.reclaim_within_cohort,
+        }
+        borrow = spec.preemption.borrow_within_cohort
+        if borrow.policy != "Never":
+            threshold = borrow.max_priority_threshold
+            preemption["bwc"] = {} if threshold is None else {"max": threshold}
+        fungible = spec.flavor_fungibility
+        queue: Obj = {
+            "cohort": spec.cohort_name,
+            "groups": self._groups(found),
+            "strategy": spec.queueing_strategy,
+            "stopPolicy": spec.stop_policy,
+            "preemption": preemption,
+            "fung": {
+                "borrow": fungible.when_can_borrow,
+                "preempt": fungible.when_can_preempt,
+                "preference": fungible.preference,
+            },
+        }
+        selector = spec.namespace_selector
+        if selector is not None:
+            queue["nsSelector"] = dict(selector.match_labels)
+            if selector.match_expressions:
+                self._omit(
+                    f"matchExpressions of the namespaceSelector of ClusterQueue {found.name}"
+                )
+        else:
+            self._omit(f"that ClusterQueue {found.name} lets no namespace in")
+        if spec.admission_checks_strategy is not None:
+            self._omit(f"the AdmissionChecks of ClusterQueue {found.name}")
+        if spec.admission_scope is not None:
+            self._omit(f"the admissionScope of ClusterQueue {found.name}")
+        return {**queue, **_weight(found)}
+
+    def _cohort(self, found: Cohort) -> Obj:
+        return {
+            "name": found.name,
+            "parent": found.spec.parent_name,
+            "groups": self._groups(found),
+            **_weight(found),
+        }
+
+    def _groups(self, found: ClusterQueue | Cohort) -> list[Obj]:
+        return [
+            {
+                flavor.name: {quota.name: _quota(quota) for quota in flavor.resources}
+                for flavor in group.flavors
+            }
+            for group in found.spec.resource_groups
+        ]
+
+    def _named_flavors(self) -> set[str]:
+        places: Iterable[ClusterQueue | Cohort] = (
+            *self._world.cluster_queues.values(),
+            *self._world.cohorts.values(),
+        )
+        return {
+            flavor.name
+            for place in places
+            for group in place.spec.resource_groups
+            for flavor in group.flavors
+        }
+
+    def _flavors(self) -> Obj:
+        return {
+            name: {
+                "labels": dict(found.spec.node_labels),
+                "taints": [_rule(taint) for taint in found.spec.node_taints],
+                "tol": [_rule(toleration) for toleration in found.spec.tolerations],
+            }
+            for name, found in self._world.flavors.items()
+        }
+
+    def _settings(self, settings: Settings) -> Obj:
+        if settings.block_admission:
+            self._omit("waitForPodsReady.blockAdmission")
+        if settings.past_usage is not None:
+            self._omit("admissionFairSharing")
+        if settings.preemption != Settings().preemption:
+            self._omit(f"the preemption policy {settings.preemption.name}")
+        if settings.fair_sharing is None:
+            return {}
+        strategies = list(settings.fair_sharing.strategies)
+        return {"fairSharing": {"enable": True, "preemptionStrategies": strategies}}
+
+    # --- workloads
+
+    def _places(self) -> dict[ObjectKey, int]:
+        """The place of every Workload in the order of the queues, which the creation decides."""
+        timestamp = self._world.settings.queue_timestamp
+        by_age = sorted(
+            self._world.workloads.values(),
+            key=lambda each: (
+                order_of(each, timestamp).queued_at,
+                self._world.home_of(each),
+                each.uid,
+            ),
+        )
+        return {each.key: place for place, each in enumerate(by_age)}
+
+    def _name(self, key: ObjectKey) -> str:
+        return f"{key.namespace}.{key.name}" if key.name in self._shared else key.name
+
+    def _workload(self, workload: Workload, cluster_queue: str, place: int) -> Obj:
+        return {
+            "name": self._name(workload.key),
+            "cq": cluster_queue,
+            "ns": workload.namespace,
+            "prio": workload.spec.priority or 0,
+            "created": place,
+        }
+
+    def _pending(self, workload: Workload, place: int) -> Obj:
+        found = self._workload(workload, self._world.home_of(workload), place)
+        if workload.status.admission_checks:
+            self._omit(f"the check states of Workload {workload.key}")
+        return {**found, "podsets": list(self._pod_sets(workload))}
+
+    def _admitted(self, workload: Workload, place: int) -> Obj:
+        admission = workload.status.admission
+        assert admission is not None, "it holds quota"
+        found = self._workload(workload, admission.cluster_queue, place)
+        reserved = conditions.find(workload.status.conditions, QUOTA_RESERVED)
+        assert reserved is not None, "it holds quota"
+        assigned = {one.name: one for one in admission.pod_set_assignments}
+        sets = []
+        for one in self._pod_sets(workload):
+            given = assigned.get(one["name"])
+            if given is not None:
+                one["flv"] = dict(given.flavors)
+                if given.count is not None:
+                    one["assigned"] = given.count
+            sets.append(one)
+        found |= {"t": _at(reserved.last_transition_time, self._at), "podsets": sets}
+        if not conditions.is_true(workload.status.conditions, ADMITTED):
+            found["reserved_only"] = True
+        if conditions.is_true(workload.status.conditions, EVICTED):
+            found["evicted"] = True
+        return found
+
+    def _pod_sets(self, workload: Workload) -> Iterator[Obj]:
+        reclaimed = {one.name: one.count for one in workload.status.reclaimable_pods}
+        for one in self._info(workload).pod_sets:
+            spec = one.spec.template.spec
+            if spec.affinity is not None:
+                self._omit(f"the node affinity of Workload {workload.key}")
+            found: Obj = {
+                "name": one.name,
+                "req": {name: amount for name, amount in one.per_pod.items() if name != PODS},
+                "count": one.spec.count,
+                "sel": dict(spec.node_selector),
+                "tol": [_rule(toleration) for toleration in spec.tolerations],
+            }
+            if one.min_count is not None:
+                found["min"] = one.min_count
+            if reclaimed.get(one.name):
+                found["reclaimed"] = reclaimed[one.name]
+            yield found
+
+    def _info(self, workload: Workload) -> WorkloadInfo:
+        limits = summarize(
+            found
+            for key, found in self._world.limit_ranges.items()
+            if key.namespace == workload.namespace
+        )
+        return workload_info(workload, limits, self._world.runtime_classes)
+
+
+def _at(instant: float, now: float) -> int:
+    return max(0, int(instant - now) + _NOW)
+
+
+def _quota(quota: Any) -> str:
+    amounts: Sequence[Quantity | None] = (
+        quota.nominal_quota,
+        quota.borrowing_limit,
+        quota.lending_limit,
+    )
+    texts = ["-" if one is None else str(amount_of(quota.name, one)) for one in amounts]
+    return "/".join(texts)
+
+
+def _weight(found: ClusterQueue | Cohort) -> Obj:
+    sharing = found.spec.fair_sharing
+    return {} if sharing is None else {"fairSharing": {"weight": str(sharing.weight)}}
+
+
+def _rule(found: Any) -> Obj:
+    return {key: value for key, value in encode(found).items() if key != "timeAdded"}

@@ -1,0 +1,141 @@
+"""From a time of a recording on, the same jobs under other rules: as input of `simulate`.
+
+How long a job ran is known when it ended in the recording. Others run as long as the middle one of
+the same queue that asked for the same, or as long as they have at least, or as they may at most.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import orjson
+
+from kueuelib.api import conditions, names
+from kueuelib.api.codec import encode
+from kueuelib.api.kueue import Workload, WorkloadStatus
+from kueuelib.api.meta import Obj
+from kueuelib.cli.simulate.command import Options, run
+from kueuelib.errors import ConfigError
+from kueuelib.recording.history import Lives, Past
+from kueuelib.scheduler.explain.world import World
+from kueuelib.simulator.estimates import RunTimes
+from kueuelib.simulator.readers.manifests import ARRIVAL_SECONDS, RUN_SECONDS
+from kueuelib.simulator.snapshot import objects_of
+
+SNAPSHOT, ARRIVALS, CONFIGURATION = "recorded.json", "recorded-later.json", "configuration.json"
+"""What is written to the folder of the results: what was there, what came later, the settings."""
+
+
+def simulate(
+    world: World,
+    lives: Lives,
+    at: float,
+    configuration: Obj,
+    policies: Sequence[Path],
+    output: Path,
+) -> int:
+    """Goes on from a time with simulations, once as it was and once with every policy.
+
+    Args:
+        world: the objects at that time.
+        lives: what became of the Workloads later.
+        at: the time, in seconds since the epoch.
+        configuration: that of the manager, as it was recorded.
+        policies: files of objects that replace recorded ones.
+        output: the folder for the results.
+
+    Returns:
+        The exit code of `simulate`.
+
+    Raises:
+        ConfigError: nothing is left to simulate, or what was given cannot work.
+    """
+    guess = _Guess(lives, at)
+    snapshot = [
+        _timed(encode(each), at, guess.seconds(lives.found[each.uid]))
+        for each in world.workloads.values()
+        if each.spec.active and not _withdrawn(lives.found[each.uid])
+    ]
+    later = [
+        _timed(encode(_fresh(past.first)), past.seen, guess.seconds(past))
+        for past in lives.found.values()
+        if past.seen > at and past.first.spec.active and not _withdrawn(past)
+    ]
+    if not snapshot and not later:
+        fix = "give an earlier --until"
+        raise ConfigError("--with", f"there is no job at {at:.10g} or later", fix)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        files = [
+            _write(output / SNAPSHOT, [*objects_of(world), *snapshot]),
+            *([_write(output / ARRIVALS, later)] if later else []),
+        ]
+        config = _write(output / CONFIGURATION, configuration) if configuration else None
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(output), problem, "give a folder that can be written") from error
+    withdrawn = sum(map(_withdrawn, lives.found.values()))
+    if withdrawn:
+        sys.stderr.write(f"Left out: {withdrawn} that were deleted while they waited\n")
+    if guess.guessed:
+        sys.stderr.write(f"Run times assumed: {guess.guessed} of jobs that did not end\n")
+    return run(
+        Options(
+            traces=files,
+            format="yaml",
+            cluster=None,
+            policies=policies,
+            config=config,
+            output=output,
+            queue_by=None,
+            strict=False,
+            scale=1.0,
+            checks=(),
+            stop_seconds=0.0,
+            ready_seconds=0.0,
+            sample_seconds=60.0,
+            explain=(),
+        )
+    )
+
+
+class _Guess:
+    """How long jobs run, and how often that had to be guessed."""
+
+    def __init__(self, lives: Lives, at: float) -> None:
+        self.guessed = 0
+        self._times = RunTimes()
+        self._end = max((past.ended or past.seen for past in lives.found.values()), default=at)
+        for past in lives.found.values():
+            if past.ran is not None:
+                self._times.add(past.workload, past.ran)
+
+    def seconds(self, past: Past) -> float:
+        if past.ran is not None:
+            return past.ran
+        self.guessed += 1
+        since = conditions.since(past.workload.status.conditions, names.ADMITTED)
+        least = 0.0 if since is None else max(0.0, self._end - since)
+        return max(least, self._times.middle(past.workload) or 0.0)
+
+
+def _withdrawn(past: Past) -> bool:
+    return past.ended is not None and past.ran is None
+
+
+def _fresh(workload: Workload) -> Workload:
+    return attrs.evolve(workload, status=WorkloadStatus())
+
+
+def _timed(raw: Obj, arrival: float, seconds: float) -> Obj:
+    notes = {ARRIVAL_SECONDS: repr(arrival), RUN_SECONDS: repr(seconds)}
+    return {**raw, "metadata": {**raw["metadata"], "annotations": notes}}
+
+
+def _write(path: Path, content: Any) -> Path:
+    path.write_bytes(orjson.dumps(content))
+    return path

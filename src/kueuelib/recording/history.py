@@ -1,0 +1,129 @@
+"""The objects of a recording at any time, and what became of its Workloads later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from kueuelib.api import conditions, names
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.recording.facts import subject_of
+from kueuelib.scheduler import events
+from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import is_finished
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+
+_FIELDS = {
+    "ClusterQueue": "cluster_queues",
+    "Cohort": "cohorts",
+    "LocalQueue": "local_queues",
+    "Flavor": "flavors",
+    "Check": "checks",
+    "Namespace": "namespaces",
+    "LimitRange": "limit_ranges",
+    "RuntimeClass": "runtime_classes",
+    "Workload": "workloads",
+}
+"""Where a world has the objects of each kind of facts."""
+_BY_KEY = ("local_queues", "limit_ranges", "workloads")
+
+
+class Objects:
+    """What is there, by kind and key, as the facts so far say."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[ObjectKey, Any]] = {name: {} for name in _FIELDS.values()}
+
+    def workload(self, key: ObjectKey) -> Workload | None:
+        """A Workload that is not finished."""
+        return self._found["workloads"].get(key)
+
+    def observe(self, event: Event) -> None:
+        """Takes over a fact."""
+        subject = subject_of(event)
+        if subject is None:
+            return  # what a manager meant to do; objects say what was done
+        kind, key = subject
+        table = self._found[_FIELDS[kind]]
+        name = type(event).__name__
+        if name.endswith(("Gone", "Deleted")):
+            table.pop(key, None)
+        elif isinstance(event, events.NamespaceSet):
+            table[key] = event.labels
+        elif isinstance(event, events.WorkloadSet) and is_finished(event.workload):
+            table.pop(key, None)
+        else:
+            (field,) = attrs.fields(type(event))
+            table[key] = getattr(event, field.name)
+
+    def world(self, settings: Settings = DEFAULTS) -> World:
+        """All of it as a value."""
+        tables: dict[str, Any] = {
+            name: dict(found)
+            if name in _BY_KEY
+            else {key.name: each for key, each in found.items()}
+            for name, found in self._found.items()
+        }
+        return World(settings=settings, **tables)
+
+
+@attrs.define(eq=False)
+class Past:
+    """What a recording says of one Workload.
+
+    Attributes:
+        workload: as it was seen last.
+        first: as it was seen first.
+        seen: when that was, in seconds since the epoch.
+        ended: when it finished or was deleted; None: it did not.
+        finished: whether it finished; otherwise it was deleted, or is still there.
+    """
+
+    workload: Workload
+    first: Workload
+    seen: float
+    ended: float | None = None
+    finished: bool = False
+
+    @property
+    def ran(self) -> float | None:
+        """For how many seconds it was admitted in its last turn; None: it was not, or still is."""
+        since = conditions.since(self.workload.status.conditions, names.ADMITTED)
+        return None if since is None or self.ended is None else max(0.0, self.ended - since)
+
+
+class Lives:
+    """What becomes of every Workload, from one time on.
+
+    Args:
+        begin: the Workloads that are there.
+        at: the time, in seconds since the epoch.
+    """
+
+    def __init__(self, begin: Iterable[Workload], at: float) -> None:
+        self.found: dict[str, Past] = {each.uid: Past(each, each, at) for each in begin}
+        self._uids = {past.workload.key: uid for uid, past in self.found.items()}
+
+    def observe(self, event: Event, at: float) -> None:
+        """Takes over a fact."""
+        if isinstance(event, events.WorkloadSet):
+            self._set(event.workload, at)
+        elif isinstance(event, events.WorkloadGone):
+            past = self.found.get(self._uids.pop(event.key, ""))
+            if past is not None and past.ended is None:
+                past.ended = at
+
+    def _set(self, workload: Workload, at: float) -> None:
+        past = self.found.get(workload.uid)
+        if past is None:
+            past = self.found[workload.uid] = Past(workload, workload, at)
+        self._uids[workload.key] = workload.uid
+        past.workload = workload
+        if is_finished(workload) and not past.finished:
+            found = conditions.find(workload.status.conditions, names.FINISHED)
+            assert found is not None, "it is finished"
+            past.ended, past.finished = found.last_transition_time, True

@@ -1,0 +1,50 @@
+"""How long jobs run, as those before them did: of the same queue, asking for the same."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+
+Likeness = tuple[ObjectKey, str]
+"""Jobs that are alike: their LocalQueue, and what they ask for as a text."""
+
+
+def likeness(workload: Workload) -> Likeness:
+    """What jobs are compared by."""
+    parts = []
+    for found in workload.spec.pod_sets:
+        containers = [
+            sorted((name, str(amount)) for name, amount in each.resources.requests.items())
+            for each in found.template.spec.containers
+        ]
+        parts.append((found.name, found.count, containers))
+    return ObjectKey(workload.namespace, workload.spec.queue_name), repr(parts)
+
+
+class RunTimes:
+    """The run times of jobs that have ended, in seconds."""
+
+    def __init__(self) -> None:
+        self._alike: dict[Likeness, list[float]] = {}
+        self._in_queue: dict[ObjectKey, list[float]] = {}
+
+    def add(self, workload: Workload, seconds: float) -> None:
+        """A job has ended."""
+        found = likeness(workload)
+        insort(self._alike.setdefault(found, []), seconds)
+        insort(self._in_queue.setdefault(found[0], []), seconds)
+
+    def of(self, workload: Workload) -> tuple[float, ...]:
+        """The run times of jobs that are alike, ascending."""
+        return tuple(self._alike.get(likeness(workload), ()))
+
+    def in_queue(self, workload: Workload) -> tuple[float, ...]:
+        """The run times of all jobs of its LocalQueue, ascending."""
+        return tuple(self._in_queue.get(likeness(workload)[0], ()))
+
+    def middle(self, workload: Workload) -> float | None:
+        """The run time in the middle of those that are alike, else of its LocalQueue."""
+        found = self.of(workload) or self.in_queue(workload)
+        return found[len(found) // 2] if found else None
