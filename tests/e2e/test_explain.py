@@ -197,3 +197,32 @@ def test_what_is_missing_is_named_even_without_any_queue(rest: Rest, explain: Ex
     queues(rest, cpu=1, local=False)
     created = explain.text("job/early")
     assert "create LocalQueue default/team with spec.clusterQueue: team" in created
+
+
+def test_when_a_job_starts_follows_from_the_limits_of_those_before_it(
+    rest: Rest, explain: Explain
+) -> None:
+    """One CPU: a Job with a deadline runs, and one without a limit waits before another one."""
+    queues(rest, cpu=1)
+    first = job("first", seconds=3000)
+    first["spec"]["activeDeadlineSeconds"] = 3600
+    rest.create(JOBS, first)
+    eventually(lambda: any(is_true(found, "Admitted") for found in rest.items(WORKLOADS)))
+    rest.create(JOBS, job("second", seconds=600))
+    eventually(lambda: len(rest.items(WORKLOADS)) == 2)
+    found = explain.json("--when", "job/second")
+    assert found["known"] is True
+    assert 0 < found["p50Seconds"] == found["p90Seconds"] <= 3600
+    rest.create(JOBS, job("third", seconds=600))
+    eventually(lambda: len(rest.items(WORKLOADS)) == 3)
+    found = explain.json("--when", "job/third")
+    assert found["known"] is False
+    assert [name.rpartition("-")[0] for name in sorted(found["unknownRunTimes"])] == [
+        "default/job-second",
+        "default/job-third",
+    ]
+    done = explain.run("--when", "job/nobody")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "kueuelib: Job nobody does not exist in namespace default\n",
+    )

@@ -356,11 +356,13 @@ def crds(output: Path | None) -> int:
     type=FILE,
     help="The manager's configuration (waitForPodsReady, manageJobsWithoutQueueName).",
 )
+@click.option("--when", is_flag=True, help="Say when it will start, from many simulations.")
 @_kubeconfig
 @_server_timeout
 def explain(
     reference: str | None,
     filename: str | None,
+    when: bool,
     namespace: str,
     output: str,
     config: Path | None,
@@ -371,6 +373,11 @@ def explain(
 
     It only reads, on any cluster that has the objects. KIND is job, pod or workload.
     """
+    if when:
+        from kueuelib.cli.explain.when import run as run_when
+
+        arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
+        return run_when(*arguments)
     from kueuelib.cli.explain.command import run
 
     return run(reference, filename, kubeconfig, config, namespace, output, server_timeout)

@@ -1,0 +1,200 @@
+"""When an object of a cluster will start: what is known of run times, and many simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from kueuelib.api.kinds import JOBS, WORKLOADS
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
+from kueuelib.app.explaining.asking import without_held_back
+from kueuelib.app.explaining.gather import Cluster, read_cluster
+from kueuelib.app.explaining.subject import ObjectNotFound, Reference, workload_of
+from kueuelib.errors import ApiError, NotFound, TransportError
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.simulator.estimates import RunTimes
+from kueuelib.simulator.forecast import RUNS, Forecast, Known, forecast
+from kueuelib.simulator.snapshot import run_time
+from kueuelib.workload.life import LifeSettings
+
+WINDOW = 86400.0
+"""Seconds back from now in which the jobs came that later ones will be like."""
+PATIENCE = 20.0
+"""Seconds after which no further simulation begins."""
+
+
+@attrs.frozen
+class When:
+    """When an object will start.
+
+    Attributes:
+        title: the object, as kind and name.
+        now: the time of the answer, in seconds since the epoch.
+        forecast: what came of the simulations; None where there is nothing to simulate.
+        why: why there is nothing to simulate, as a sentence without its subject; else empty.
+        lately: how many jobs came in the time before.
+        hours: how long that time was.
+        notes: what could not be read.
+    """
+
+    title: str
+    now: float
+    forecast: Forecast | None
+    why: str = ""
+    lately: int = 0
+    hours: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+async def ask_when(
+    client: Client,
+    reference: Reference,
+    namespace: str,
+    settings: Settings = DEFAULTS,
+    life: LifeSettings | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    runs: int = RUNS,
+) -> When:
+    """Simulates forward from the state of a cluster; sends nothing but GET and LIST.
+
+    Args:
+        client: whose cluster.
+        reference: the object.
+        namespace: where it is.
+        settings: what the manager's configuration says about decisions.
+        life: what it says about time.
+        clock: the time.
+        runs: how many simulations there are at most.
+
+    Raises:
+        ObjectNotFound: it does not exist, or has no Workload.
+        ConfigError: the cluster serves no queueing API.
+    """
+    cluster = await read_cluster(client, namespace, settings)
+    title = f"{reference.resource.kind} {reference.name}"
+    raw = await _workload(client, reference, ObjectKey(namespace, reference.name), cluster)
+    key = key_of(raw)
+    if key not in cluster.world.workloads:
+        raise ObjectNotFound(f"the Workload {key} of {title} cannot be read")
+    deadlines, notes = await _deadlines(client)
+    began = clock.monotonic()
+    found = when(
+        without_held_back(cluster.world, cluster.workloads, key),
+        key,
+        title,
+        clock.now(),
+        limits={
+            one["metadata"]["uid"]: deadlines[owner["uid"]]
+            for one in cluster.workloads
+            if (owner := controller_of(one)) is not None and owner["uid"] in deadlines
+        },
+        life=life,
+        runs=runs,
+        goes_on=lambda _: clock.monotonic() - began < PATIENCE,
+    )
+    return attrs.evolve(found, notes=(*cluster.notes, *notes))
+
+
+async def _workload(client: Client, reference: Reference, key: ObjectKey, cluster: Cluster) -> Obj:
+    title = f"{reference.resource.kind} {key.name}"
+    if reference.resource is WORKLOADS:
+        found = [one for one in cluster.workloads if key_of(one) == key]
+        if found:
+            return found[0]
+        raise ObjectNotFound(f"{title} does not exist in namespace {key.namespace}")
+    try:
+        obj = await client.get(reference.resource, key)
+    except NotFound as error:
+        problem = f"{title} does not exist in namespace {key.namespace}"
+        raise ObjectNotFound(problem) from error
+    raw = workload_of(obj, cluster.workloads)
+    if raw is None:
+        raise ObjectNotFound(f"{title} has no Workload, so nothing waits; ask without --when why")
+    return raw
+
+
+async def _deadlines(client: Client) -> tuple[dict[str, float], tuple[str, ...]]:
+    """By UID, how long Jobs may run; and what could not be read."""
+    try:
+        jobs = [one async for one in client.list_all(JOBS)]
+    except (ApiError, TransportError) as error:
+        return {}, (f"jobs were not read, so their activeDeadlineSeconds are not known: {error}",)
+    found = {
+        one["metadata"]["uid"]: (one.get("spec") or {}).get("activeDeadlineSeconds") for one in jobs
+    }
+    return {uid: float(seconds) for uid, seconds in found.items() if seconds}, ()
+
+
+def when(
+    world: World,
+    key: ObjectKey,
+    title: str,
+    now: float,
+    *,
+    limits: dict[str, float],
+    life: LifeSettings | None = None,
+    runs: int = RUNS,
+    goes_on: Callable[[int], bool] = lambda _: True,
+) -> When:
+    """The answer for a Workload of a world.
+
+    Args:
+        world: the facts, with the Workloads that have finished.
+        key: the Workload.
+        title: what to call it.
+        now: seconds since the epoch.
+        limits: by UID of a Workload, for how many seconds its job may run.
+        life: what the configuration says about time.
+        runs: how many simulations there are at most.
+        goes_on: asked before each simulation but the first, with the number of those that are done.
+    """
+    workload = world.workloads[key]
+    if is_finished(workload):
+        return When(title, now, None, "has finished")
+    if not workload.spec.active:
+        return When(title, now, None, "is deactivated: its spec.active is false")
+    if holds_quota(workload):
+        return When(title, now, None, "has its quota already")
+    times = RunTimes()
+    for each in world.workloads.values():
+        seconds = run_time(each)
+        if seconds is not None:
+            times.add(each, seconds)
+    born = [each.metadata.creation_timestamp or now for each in world.workloads.values()]
+    since = max(now - WINDOW, min(born))
+    recent = [
+        each
+        for each, at in zip(world.workloads.values(), born, strict=True)
+        if at >= since and each.key != key
+    ]
+    own = {each.uid: _limit(each, limits) for each in world.workloads.values()}
+    known = Known(
+        times, {uid: limit for uid, limit in own.items() if limit is not None}, recent, since
+    )
+    found = forecast(world, key, now, known, runs=runs, life=life, goes_on=goes_on)
+    return When(title, now, found, "", len(recent), (now - since) / 3600)
+
+
+def _limit(workload: Workload, limits: dict[str, float]) -> float | None:
+    """For how many seconds a Workload may run in its present turn."""
+    found = list(_limits(workload, limits))
+    return min(found) if found else None
+
+
+def _limits(workload: Workload, limits: dict[str, float]) -> Iterator[float]:
+    most = workload.spec.maximum_execution_time_seconds
+    if most is not None:
+        past = workload.status.accumulated_past_execution_time_seconds or 0
+        yield max(0.0, float(most - past))
+    if workload.uid in limits:
+        yield limits[workload.uid]
+    pods = [one.template.spec.active_deadline_seconds for one in workload.spec.pod_sets]
+    seconds = [one for one in pods if one is not None]
+    if seconds and len(seconds) == len(pods):
+        yield float(max(seconds))

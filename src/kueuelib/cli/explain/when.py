@@ -1,0 +1,163 @@
+"""`kueuelib explain --when`: the command and its answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import orjson
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.explaining.when import When, ask_when
+from kueuelib.app.wiring import engine_settings, life_settings
+from kueuelib.errors import ConfigError
+from kueuelib.runtime import logs
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.simulator.forecast import FEW, HORIZON, Forecast
+
+DEFAULT_NAMESPACE = "default"
+MOST_NAMES = 5
+DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
+
+
+def run(
+    reference: str | None,
+    file: str | None,
+    kubeconfig: Path | None,
+    config: Path | None,
+    namespace: str,
+    output: str,
+    server_timeout: float,
+) -> int:
+    """Says when an object will start; the arguments are those of `explain`.
+
+    Raises:
+        ConfigError: what was given cannot work.
+        KueuelibError: the object does not exist, or the server refused something.
+    """
+    if reference is None or file is not None:
+        fix = "give KIND/NAME of an object that was submitted"
+        raise ConfigError("kueuelib explain --when", "needs an object of the cluster", fix)
+    parse_reference(reference)
+    logs.configure("console", "warning")
+    configuration = load_configuration(config)
+    found = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, configuration)
+    if output == "json":
+        text = orjson.dumps(when_data(found), option=orjson.OPT_INDENT_2).decode()
+    else:
+        text = "\n".join(lines(found))
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+async def _ask(
+    reference: str,
+    kubeconfig: Path | None,
+    namespace: str,
+    server_timeout: float,
+    configuration: Configuration,
+) -> When:
+    settings, life = engine_settings(configuration), life_settings(configuration)
+    async with await connect(kubeconfig, user_agent="kueuelib-explain") as client:
+        endpoint = await client.transport.endpoint()
+        where = namespace or endpoint.namespace or DEFAULT_NAMESPACE
+        await wait_for_server(client, server_timeout)
+        return await ask_when(client, parse_reference(reference), where, settings, life)
+
+
+def when_data(found: When) -> Obj:
+    """The answer as JSON; what is not known is null."""
+    simulated = found.forecast
+    data: Obj = {"object": found.title, "at": format_time(found.now), "p50Seconds": None}
+    data |= {"p90Seconds": None, "p50": None, "p90": None, "known": False}
+    if simulated is None:
+        return {**data, "why": found.why, "assumed": [], "notes": list(found.notes)}
+    for name, part in (("p50", 0.5), ("p90", 0.9)):
+        seconds = simulated.quantile(part)
+        data[f"{name}Seconds"] = seconds
+        data[name] = None if seconds is None else format_time(found.now + seconds)
+    data["known"] = data["p90Seconds"] is not None
+    data["simulations"] = simulated.runs
+    data["notStarted"] = dict(simulated.because)
+    data["runTimes"] = dict(simulated.sources)
+    data["unknownRunTimes"] = [str(key) for key in simulated.unknown]
+    return {**data, "assumed": list(_assumed(found, simulated)), "notes": list(found.notes)}
+
+
+def lines(found: When) -> Iterator[str]:
+    """The answer for people."""
+    if found.forecast is None:
+        yield f"{found.title} {found.why}."
+    else:
+        yield from _answer(found, found.forecast)
+        yield "Assumed:"
+        yield from (f"  {text}" for text in _assumed(found, found.forecast))
+    yield from (f"Note: {note}" for note in found.notes)
+
+
+def _answer(found: When, simulated: Forecast) -> Iterator[str]:
+    p50, p90 = simulated.quantile(0.5), simulated.quantile(0.9)
+    if p90 is not None and p50 is not None:
+        yield (
+            f"{found.title} starts within {_span(p50)} with a probability of 50 %, "
+            f"and within {_span(p90)} with 90 %."
+        )
+        yield (
+            f"That is by {format_time(found.now + p50)} and {format_time(found.now + p90)}; "
+            f"from {simulated.runs} simulations."
+        )
+        return
+    yield f"When {found.title} starts cannot be known."
+    part = len(simulated.waits) / simulated.runs
+    reasons = ", ".join(f"{count} {reason}" for reason, count in simulated.because.items())
+    yield (
+        f"It started within {HORIZON / DAY:.0f} days in {part:.0%} of {simulated.runs} "
+        f"simulations; in the others it still waits: {reasons}."
+    )
+    if p50 is not None:
+        yield f"In half of all simulations it started within {_span(p50)}."
+    if simulated.unknown:
+        yield "A limit on how long these run would help: maximumExecutionTimeSeconds."
+
+
+def _assumed(found: When, simulated: Forecast) -> Iterator[str]:
+    alike = simulated.sources.get("alike", 0)
+    few = simulated.sources.get("few alike", 0)
+    limit = simulated.sources.get("limit", 0)
+    longer = simulated.sources.get("longer than all alike", 0)
+    if alike or few:
+        text = f"{_run(alike + few)} as long as finished ones of the same queue and shape"
+        yield f"{text}, {few} of them as fewer than {FEW} did" if few else text
+    if limit:
+        yield f"{_run(limit)} as long as allowed"
+    if longer:
+        yield f"{_run(longer)} about as long again, having run longer than all that are alike"
+    if simulated.unknown:
+        names = ", ".join(map(str, simulated.unknown[:MOST_NAMES]))
+        more = len(simulated.unknown) - MOST_NAMES
+        rest = f" and {more} more" if more > 0 else ""
+        why = "without a limit, and none that is alike has finished"
+        yield f"no end is known of {names}{rest}: {why}"
+    if found.lately:
+        yield (
+            f"jobs keep coming like the {found.lately} of the last {found.hours:.1f} h that still "
+            f"exist: {simulated.arrivals} until the start"
+        )
+    else:
+        yield "no other job comes"
+    yield "preempted jobs start from scratch, admission checks pass at once, quotas stay"
+
+
+def _run(count: int) -> str:
+    return "1 job runs" if count == 1 else f"{count} jobs run"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("days", DAY), ("h", HOUR), ("min", MINUTE)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,283 @@
+"""When a Workload that waits will start: many simulations from the present state.
+
+How long jobs run is drawn anew for each of them, from the finished ones that are alike; jobs that
+come later are drawn from those that came lately. Nothing else is random.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+
+import attrs
+
+from kueuelib.api import conditions, names
+from kueuelib.api.kueue import Workload, WorkloadStatus
+from kueuelib.api.meta import ObjectKey, ObjectMeta
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
+from kueuelib.scheduler.reasons import condition_reason
+from kueuelib.simulator.driver import Driver
+from kueuelib.simulator.estimates import RunTimes
+from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.live import Live
+from kueuelib.simulator.snapshot import cluster_in, job_of
+from kueuelib.simulator.work import Job
+from kueuelib.workload.life import LifeSettings
+
+RUNS = 200
+"""How many simulations there are."""
+HORIZON = 30 * 86400.0
+"""Seconds after which a simulation ends."""
+MOST_LATER = 2000
+"""How many jobs come later at most, in each simulation."""
+SHORTEST = 3600.0
+"""Seconds from which on the jobs that came lately say how many will come."""
+FEW = 5
+"""Finished jobs below which their run times say little."""
+_FOREVER = 2 * HORIZON
+
+
+@attrs.frozen
+class Known:
+    """What is known besides the objects.
+
+    Attributes:
+        times: the run times of jobs that have ended.
+        limits: by UID, for how many seconds a Workload may run at most.
+        recent: Workloads that came lately, whatever became of them.
+        since: from when on `recent` is complete, in seconds since the epoch.
+    """
+
+    times: RunTimes
+    limits: Mapping[str, float] = attrs.field(factory=dict)
+    recent: Sequence[Workload] = ()
+    since: float = math.inf
+
+
+@attrs.frozen
+class Forecast:
+    """When a Workload will start.
+
+    Attributes:
+        waits: how long until it starts, in seconds, ascending; one for each simulation in which it
+            does.
+        runs: how many simulations there were.
+        because: why it did not start in the others: condition reasons with their numbers.
+        sources: of the Workloads that were there, how many run times came from where: `alike`,
+            `few alike`, `limit`, `longer than all alike`, `unknown`.
+        unknown: the Workloads of which nobody knows how long they run; they never end here.
+        arrivals: how many jobs came later, in the middle of the simulations.
+    """
+
+    waits: tuple[float, ...]
+    runs: int
+    because: Mapping[str, int]
+    sources: Mapping[str, int]
+    unknown: tuple[ObjectKey, ...]
+    arrivals: int
+
+    def quantile(self, part: float) -> float | None:
+        """Seconds after which it has started with a probability; None: it may not.
+
+        What really happens counts as one more simulation: of nine, the longest wait is the p90.
+        """
+        index = math.ceil(part * (self.runs + 1)) - 1
+        return self.waits[index] if 0 <= index < len(self.waits) else None
+
+
+def forecast(
+    world: World,
+    key: ObjectKey,
+    now: float,
+    known: Known,
+    *,
+    runs: int = RUNS,
+    seed: int = 0,
+    life: LifeSettings | None = None,
+    goes_on: Callable[[int], bool] = lambda _: True,
+) -> Forecast:
+    """Simulates forward until a Workload starts, many times.
+
+    Args:
+        world: the facts; not changed.
+        key: the Workload; it waits.
+        now: seconds since the epoch.
+        known: how long jobs run, and which came lately.
+        runs: how many simulations there are at most.
+        seed: of all that is drawn; the same one gives the same answer.
+        life: what the configuration says about time.
+        goes_on: asked before each simulation but the first, with the number of those that are done.
+    """
+    world = _tree_of(world, key)
+    draw = _Draw(world, known, now, Random(seed))
+    cluster = cluster_in(world)
+
+    def play(*, later: bool) -> _Watch:
+        watch = _Watch(key, now + HORIZON)
+        watch.driver = Driver(cluster, (watch,), life=life)
+        watch.driver.run(draw.jobs(later=later))
+        return watch
+
+    # Where it does not even start alone, others that come make no difference, and would pile up.
+    later = play(later=False).at is not None
+    waits: list[float] = []
+    arrivals: list[int] = []
+    because: Counter[str] = Counter()
+    while len(arrivals) < runs and (not arrivals or goes_on(len(arrivals))):
+        watch = play(later=later)
+        arrivals.append(draw.later)
+        if watch.at is None:
+            because[watch.why()] += 1
+        else:
+            waits.append(watch.at - now)
+    return Forecast(
+        tuple(sorted(waits)),
+        len(arrivals),
+        dict(because.most_common()),
+        dict(draw.sources),
+        draw.unknown,
+        sorted(arrivals)[len(arrivals) // 2],
+    )
+
+
+def _tree_of(world: World, key: ObjectKey) -> World:
+    """What can matter to a Workload: the ClusterQueues that share quota with its own."""
+    queue = world.cluster_queue_of(world.workloads[key])
+    if queue is None or world.settings.block_admission:
+        return world
+    scope = world.scope_of(queue)
+    return attrs.evolve(
+        world,
+        cluster_queues={name: world.cluster_queues[name] for name in sorted(scope)},
+        local_queues={
+            each: found
+            for each, found in world.local_queues.items()
+            if found.spec.cluster_queue in scope
+        },
+        workloads={
+            each: found for each, found in world.workloads.items() if world.home_of(found) in scope
+        },
+    )
+
+
+class _Watch(Listener):
+    """Ends a simulation when a Workload starts, or when it takes too long."""
+
+    def __init__(self, key: ObjectKey, deadline: float) -> None:
+        self._key = key
+        self._deadline = deadline
+        self.at: float | None = None
+        self.driver: Driver | None = None
+
+    def started(self, live: Live, now: float) -> None:
+        """A job runs."""
+        if live.key == self._key and self.at is None:
+            self.at = now
+            self._stop()
+
+    def rested(self, now: float, until: float) -> None:
+        """Nothing happens until a time."""
+        del now
+        if until > self._deadline:
+            self._stop()
+
+    def why(self) -> str:
+        """Why it waits at the end, as a condition says it."""
+        assert self.driver is not None, "it is set before the run"
+        reason = self.driver.engine.standing(self._key).reason
+        return "Unknown" if reason is None else condition_reason(reason)
+
+    def _stop(self) -> None:
+        assert self.driver is not None, "it is set before the run"
+        self.driver.stop()
+
+
+class _Draw:
+    """Draws run times and arrivals."""
+
+    def __init__(self, world: World, known: Known, now: float, random: Random) -> None:
+        self._world = world
+        self._known = known
+        self._now = now
+        self._random = random
+        self.sources: Counter[str] = Counter()
+        self._present = sorted(
+            (each for each in world.workloads.values() if not is_finished(each)),
+            key=lambda each: (not holds_quota(each), each.key),
+        )
+        self.later = 0
+        unknown = []
+        for each in self._present:
+            source = self._source(each, self._elapsed(each))
+            self.sources[source] += 1
+            if source == "unknown":
+                unknown.append(each.key)
+        self.unknown = tuple(unknown)
+        self._recent = [
+            each
+            for each in known.recent
+            if world.home_of(each) in world.cluster_queues and self._source(each, 0.0) != "unknown"
+        ]
+
+    def jobs(self, *, later: bool) -> Iterator[Job]:
+        """What is there, and if asked for what comes later, in the order of arrivals."""
+        self.later = 0
+        yield from map(self._job, self._present)
+        span, count = max(SHORTEST, self._now - self._known.since), len(self._recent)
+        if not later or not count:
+            return
+        # How many come, and which, is known from one stretch of time only: it is drawn, too.
+        rate = self._random.gammavariate(count, 1.0) / span
+        recent = self._random.choices(self._recent, k=count)
+        at = self._now
+        while self.later < MOST_LATER:
+            at += self._random.expovariate(rate)
+            self.later += 1
+            yield self._job_later(self._random.choice(recent), at, self.later)
+
+    def _job(self, workload: Workload) -> Job:
+        elapsed = self._elapsed(workload)
+        return job_of(workload, self._now, self._seconds(workload, elapsed), elapsed)
+
+    def _elapsed(self, workload: Workload) -> float:
+        if not holds_quota(workload):
+            return 0.0
+        since = conditions.since(workload.status.conditions, names.ADMITTED)
+        return 0.0 if since is None else max(0.0, self._now - since)
+
+    def _source(self, workload: Workload, elapsed: float) -> str:
+        alike = self._known.times.of(workload)
+        if alike and alike[-1] > elapsed:
+            return "alike" if len(alike) >= FEW else "few alike"
+        if workload.uid in self._known.limits:
+            return "limit"
+        return "longer than all alike" if alike else "unknown"
+
+    def _seconds(self, workload: Workload, elapsed: float) -> float:
+        """How long a job runs altogether, of which some seconds have passed."""
+        limit = self._known.limits.get(workload.uid, math.inf)
+        alike = self._known.times.of(workload)
+        longer = alike[bisect_right(alike, elapsed) :]
+        if longer:
+            return min(self._random.choice(longer), limit)
+        if limit < math.inf:
+            return limit
+        if alike:  # the longer it runs, the longer it will
+            return elapsed / (1.0 - self._random.random())
+        return _FOREVER
+
+    def _job_later(self, like: Workload, at: float, number: int) -> Job:
+        meta = ObjectMeta(
+            name=f"later-{number}",
+            namespace=like.namespace,
+            uid=f"later-{number:09d}",
+            creation_timestamp=float(int(at)),
+            generation=1,
+        )
+        spec = attrs.evolve(like.spec, active=True)
+        fresh = attrs.evolve(like, metadata=meta, spec=spec, status=WorkloadStatus())
+        return job_of(fresh, at, self._seconds(like, 0.0))
