@@ -104,6 +104,10 @@ class _Replay:
         Raises:
             ConfigError: there is none.
         """
+        if self._begin is None and self._rest:
+            (first,) = self._rest
+            problem = f"the recording begins at {first.at!r}"
+            raise ConfigError("--until", problem, "give a later time")
         if self._begin is None:
             raise ConfigError(str(self._file), "holds no whole line", "give another recording")
         return self._begin
