@@ -492,13 +492,12 @@ class Histories(RuleBasedStateMachine):
                 assert queues.home(key) == name
                 assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
                 groups = [group for group in queue._groups.values() if key in group.members]
-                assert (key in queue.asides) + len(groups) + item.in_flight <= 1
-                assert groups == ([item.group] if item.group else [])
-                if item.place is Place.HEAP:
-                    first = item.group.first() if item.group else item
+                assert groups == ([] if item.in_flight else [item.group])
+                if item.group and item.group.has_turn:
+                    first = item.group.lanes.first(None)
                     assert first is not None
-                    entry = first.info.key != queue.sticky, first.info.order, first.info.key, None
-                    assert entry in queue._lanes._rankings[None]._entries
+                    entry = first.info.order, first.info.key, None
+                    assert entry in queue.heap._rankings[None]._entries
             counts = queue.counts()
             if queue.active:
                 assert counts.inadmissible == places[Place.INADMISSIBLE]

@@ -1206,9 +1206,9 @@ def test_heaps_of_a_replica_that_makes_no_cycles_stay_small(cluster: Cluster) ->
     queue = cluster.engine._queues.queue("q")
     assert queue is not None
     assert set(queue.items) == {key("same"), key("other")}
-    assert len(queue._lanes._rankings[None]._entries) < 100
+    assert len(queue.heap._rankings[None]._entries) < 100
     for group in queue._groups.values():
-        assert len(group._lanes._rankings[None]._entries) < 100
+        assert len(group.lanes._rankings[None]._entries) < 100
     assert cluster.rest() == ["same"]
 
 

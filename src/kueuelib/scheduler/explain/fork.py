@@ -18,10 +18,9 @@ from kueuelib.scheduler.facts.state import EffectsBuilder, State
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
-from kueuelib.scheduler.pending.lanes import Lanes
+from kueuelib.scheduler.pending.lanes import Heap, Lanes, Ranking
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
-from kueuelib.scheduler.pending.ranking import Ranking
 from kueuelib.scheduler.pending.scopes import Scope, Scopes
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
@@ -42,6 +41,7 @@ _MUTABLE = frozenset(
         Forest,
         Group,
         Grouping,
+        Heap,
         History,
         Lanes,
         Ledger,

@@ -101,8 +101,7 @@ class Pending:
     Attributes:
         info: what it asks for; replaced when the object changes in what does not matter.
         queue: the ClusterQueue in which it waits.
-        group: the workloads that it waits with, None when it is in the heap on its own, is in
-            flight, or waits for something else than quota.
+        group: the workloads that it waits with, or it alone; None while it is in flight.
         back_off: the end of the back-off that it waits for, in seconds since the epoch, or None.
         search: its pass over the flavors, None when it is in none.
         tried: the instant at which its last try began.
@@ -124,11 +123,8 @@ class Pending:
         """Where it is."""
         if self.in_flight:
             return Place.IN_FLIGHT
-        if self.group is None:
-            aside = self.info.key in self.queue.asides
-        else:
-            aside = self.group.verdict is not None
-        return Place.INADMISSIBLE if aside else Place.HEAP
+        parked = self.group is not None and self.group.is_inadmissible
+        return Place.INADMISSIBLE if parked else Place.HEAP
 
     @property
     def lane(self) -> Lane:

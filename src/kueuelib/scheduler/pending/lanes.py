@@ -1,54 +1,82 @@
-"""A ranking for each LocalQueue, so that LocalQueues may change places without any sorting.
+"""In which order Workloads come: a heap for each LocalQueue, so that these may change places.
 
-Within a LocalQueue the order of workloads is fixed. Past usage (KEP-4136) changes the places of
-whole LocalQueues only, so the next head is one of their first workloads. Where past usage does not
+Within a LocalQueue the order of Workloads is fixed. Past usage (KEP-4136) changes the places of
+whole LocalQueues only, so the next head is one of their first Workloads. Where past usage does not
 count, all share one lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.item import Pending
-from kueuelib.scheduler.pending.ranking import Ranking
+from kueuelib.scheduler.quota.decay import UNUSED, Value
 
 E = TypeVar("E", bound=tuple[Any, ...])
 
 Lane = ObjectKey | None
 """A LocalQueue; None where all share one lane."""
 
+Usage = Callable[[ObjectKey], Value]
+"""The past usage of a LocalQueue, now."""
 
-class Lanes(Generic[E]):
-    """Entries in their order, each for a workload, by the lane of the workload.
+SPARE = 64
+"""Entries that may be out of date before all of them are dropped."""
+
+
+class Ranking(Generic[E]):
+    """A heap of entries that may go out of date: they are dropped when they come first.
 
     Args:
-        find: the workload that an entry in a lane is for, None when the entry is out of date.
+        find: the Workload that an entry is for, None when the entry is out of date.
     """
 
     def __init__(self, find: Callable[[E], Pending | None]) -> None:
         self._find = find
-        self._rankings: dict[Lane, Ranking[E]] = {}
-
-    def __iter__(self) -> Iterator[Pending]:
-        for ranking in self._rankings.values():
-            yield from ranking
+        self._entries: list[E] = []
+        self._kept = 0
 
     def push(self, entry: E) -> None:
-        """Adds an entry, which ends with its lane."""
-        lane = entry[-1]
-        ranking = self._rankings.get(lane)
-        if ranking is None:
-            ranking = self._rankings[lane] = Ranking(self._find)
-        ranking.push(entry)
+        """Adds an entry."""
+        if len(self._entries) > 2 * self._kept + SPARE:
+            self._entries = sorted({each for each in self._entries if self._find(each) is not None})
+            self._kept = len(self._entries)
+        heappush(self._entries, entry)
 
-    def pop(self, lane: Lane) -> None:
-        """Drops the first entry of a lane."""
-        self._rankings[lane].pop()
+    def first(self) -> Pending | None:
+        """The Workload that comes first, None when there is none."""
+        while self._entries:
+            item = self._find(self._entries[0])
+            if item is not None:
+                return item
+            heappop(self._entries)
+        return None
+
+
+class Lanes:
+    """Workloads by LocalQueue, then by priority and age.
+
+    Args:
+        find: the Workload of a name, None when it does not belong here now.
+    """
+
+    def __init__(self, find: Callable[[ObjectKey], Pending | None]) -> None:
+        self._find = find
+        self._rankings: dict[Lane, Ranking[tuple[QueueOrder, ObjectKey, Lane]]] = {}
+
+    def push(self, item: Pending) -> None:
+        """Adds a Workload; one that was added before may be added again."""
+        ranking = self._rankings.get(item.lane)
+        if ranking is None:
+            ranking = self._rankings[item.lane] = Ranking(self._current)
+        ranking.push((item.info.order, item.info.key, item.lane))
 
     def first(self, lane: Lane) -> Pending | None:
-        """The workload that comes first in a lane, None when there is none."""
+        """The Workload that comes first in a lane, None when there is none."""
         ranking = self._rankings.get(lane)
         if ranking is None:
             return None
@@ -57,7 +85,46 @@ class Lanes(Generic[E]):
             del self._rankings[lane]
         return item
 
-    def firsts(self) -> list[Pending]:
-        """The first workload of every lane."""
-        found = map(self.first, tuple(self._rankings))
+    def firsts(self, *lanes: Lane) -> list[Pending]:
+        """The first Workload of each of these lanes, of all when none is given."""
+        found = map(self.first, lanes or tuple(self._rankings))
         return [item for item in found if item is not None]
+
+    def _current(self, entry: tuple[QueueOrder, ObjectKey, Lane]) -> Pending | None:
+        order, key, lane = entry
+        item = self._find(key)
+        return item if item and item.info.order == order and item.lane == lane else None
+
+
+class Heap(Lanes):
+    """The Workloads of one ClusterQueue that are to have a turn.
+
+    Args:
+        find: the Workload of a name, None when it is not to have a turn.
+        usage: the past usage of LocalQueues; None where it does not count.
+
+    Attributes:
+        sticky: the Workload for which others were told to leave last; it stays first until it
+            leaves the ClusterQueue, so that nothing overtakes it and takes what becomes free.
+    """
+
+    def __init__(self, find: Callable[[ObjectKey], Pending | None], usage: Usage | None) -> None:
+        super().__init__(find)
+        self._usage = usage
+        self.sticky: ObjectKey | None = None
+
+    def next(self) -> Pending | None:
+        """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
+        sticky = None if self.sticky is None else self._find(self.sticky)
+        if sticky is not None:
+            return sticky
+        firsts = self.firsts()
+        return min(firsts, key=self.place) if len(firsts) > 1 else next(iter(firsts), None)
+
+    def place(self, item: Pending) -> tuple[Value, QueueOrder, ObjectKey]:
+        """By what a Workload is ordered: the least comes first."""
+        return self.usage(item), item.info.order, item.info.key
+
+    def usage(self, item: Pending) -> Value:
+        """The past usage of the LocalQueue of a Workload; the same for all where none counts."""
+        return UNUSED if self._usage is None else self._usage(item.info.local_queue)

@@ -26,8 +26,8 @@ from kueuelib.scheduler.pending.item import (
     Promise,
     Requeue,
 )
-from kueuelib.scheduler.pending.queue import Group, PendingQueue, Usage
-from kueuelib.scheduler.pending.ranking import Ranking
+from kueuelib.scheduler.pending.lanes import Ranking, Usage
+from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.scopes import Root, Scopes
 from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_otherwise
 from kueuelib.scheduler.pending.waking import Available, Verdict
@@ -90,8 +90,8 @@ class Queues:
             for key in queue.items:
                 self._silence.add(key, now)
         queue.spec, queue.active = spec, active
-        if not self._keeps_first(queue):
-            queue.stick(None)
+        if not queue.can_be_overtaken:
+            queue.heap.sticky = None
         self.let_in(spec.name, now=now)
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
@@ -150,7 +150,7 @@ class Queues:
         item.search = None
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
-            item.queue.set_aside(item)
+            item.queue.go_alone(item, aside=True)
             self._back_offs.push((item.back_off, key))
             return
         group = item.queue.join(item)
@@ -179,8 +179,8 @@ class Queues:
             return
         self._silence.forget(key)
         item.queue.scope.touch()
-        if item.queue.sticky == key:
-            item.queue.stick(None)
+        if item.queue.heap.sticky == key:
+            item.queue.heap.sticky = None
         item.queue.take_out(key)
 
     def requeue(
@@ -226,8 +226,8 @@ class Queues:
                 scope.note_doubtful_head()
         elif why is Requeue.PENDING_PREEMPTION:
             item.promise = promise or item.promise
-            if self._keeps_first(queue):
-                queue.stick(key)
+            if queue.can_be_overtaken:
+                queue.heap.sticky = key
             queue.go_alone(item)
         elif news.changed_or_freed_since(item.tried):
             self._enter(item, now)
@@ -249,14 +249,10 @@ class Queues:
             return
         queue.scope.touch()
         if isinstance(verdict.reason, ELSEWHERE):
-            queue.set_aside(item)
+            queue.go_alone(item, aside=True)
             return
         queue.scope.unsettle()
         self._tell(queue.park(item, verdict), now)
-
-    def _keeps_first(self, queue: PendingQueue) -> bool:
-        """Whether somebody could overtake a head that others leave for."""
-        return not queue.spec.strict or (queue.spec.by_usage and self._usage is not None)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
@@ -312,9 +308,8 @@ class Queues:
             namespace: the namespace that changed; None when the selector may have.
         """
         queue = self._queues[name]
-        for key in tuple(queue.asides):
-            item = queue.items[key]
-            if isinstance(item.reason, SHUT_OUT) and self._admits(name, key.namespace):
+        for item in queue.aside():
+            if isinstance(item.reason, SHUT_OUT) and self._admits(name, item.info.key.namespace):
                 self._enter(item, now)
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             self.retry(queue.in_flight, now=now)

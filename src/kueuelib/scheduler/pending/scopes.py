@@ -189,11 +189,9 @@ class Scope:
         for name, queue in self.waiting.items():
             if self.turns_owed:
                 queue.give_turns()
-            slot = queue.use_slot(self.scopes.now)
-            if slot.needs_cycle:
-                self.make_due()
-            if slot.head is not None:
-                heads.append((name, slot.head))
+            head = queue.use_slot(self.scopes.now)
+            if head is not None:
+                heads.append((name, head))
         self.turns_owed = False
         return heads
 

@@ -102,7 +102,8 @@ def reason_to_report(item: Pending) -> Reason | None:
     first = item.queue.first() if item.place is Place.HEAP else None
     if first is None or first is item:
         return None
-    used_less = first.lane if item.queue.used_less(first, item) else None
+    usage = item.queue.heap.usage
+    used_less = first.lane if usage(first) < usage(item) else None
     return BehindHead(first.info.key, item.queue.name, used_less)
 
 
