@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from types import MethodType
 from typing import Any
 from unittest.mock import patch
 
@@ -395,3 +397,35 @@ def test_a_copy_of_an_engine_decides_the_same_and_leaves_the_engine_alone(
     wanted = rest(twin)
     assert rest(copy) == wanted
     assert rest(engine) == wanted
+
+
+def parts_of(value: Any, found: dict[int, object]) -> dict[int, object]:
+    """What a value of the engine is made of, down to what is frozen; by identity."""
+    kind = type(value)
+    if isinstance(value, dict):
+        children = [*value.values()]
+    elif isinstance(value, MethodType):
+        return parts_of(value.__self__, found)
+    elif kind.__module__.startswith("kueuelib.scheduler") and not isinstance(value, tuple | Enum):
+        frozen = attrs.has(kind) and "frozen" in kind.__setattr__.__name__
+        if frozen or kind.__name__.startswith("Frozen"):
+            return found
+        slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+        children = [getattr(value, name) for name in slots if name != "__weakref__"]
+        children += getattr(value, "__dict__", {}).values()
+    else:
+        return found
+    if id(value) not in found:
+        found[id(value)] = value
+        for child in children:
+            parts_of(child, found)
+    return found
+
+
+@given(world=worlds() | trees(), cycles=st.integers(0, 3))
+@settings(max_examples=10, deadline=None)
+def test_a_copy_of_an_engine_shares_nothing_that_may_change(world: World, cycles: int) -> None:
+    engine = world.engine(NOW)
+    rest(engine, cycles)
+    mine, copied = parts_of(engine, {}), parts_of(fork(engine), {})
+    assert {type(mine[one]).__name__ for one in mine.keys() & copied.keys()} == set()

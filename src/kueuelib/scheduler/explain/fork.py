@@ -22,6 +22,8 @@ from kueuelib.scheduler.pending.lanes import Heap, Lanes, Ranking
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope, Scopes
+from kueuelib.scheduler.pending.silence import Silence
+from kueuelib.scheduler.pending.waking import News
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest
@@ -45,6 +47,7 @@ _MUTABLE = frozenset(
         History,
         Lanes,
         Ledger,
+        News,
         PastUsage,
         Pending,
         PendingQueue,
@@ -54,6 +57,7 @@ _MUTABLE = frozenset(
         Queues,
         Scope,
         Scopes,
+        Silence,
         Spot,
         State,
         Tally,
