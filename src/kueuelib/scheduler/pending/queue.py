@@ -234,9 +234,8 @@ class PendingQueue:
         Without the turns that pass, a change that cannot help a shape would let the Workloads
         behind it get ahead of other ClusterQueues. Where nobody is left to try, nobody is behind.
         """
-        parked = self.parked()
-        if self.first() is not None or any(self._is_to_try(group) for group in parked):
-            for group in parked:
+        if self._has_any_to_try:
+            for group in self.parked():
                 group.awaits_turn = True
                 self._offer(group)
 
@@ -272,24 +271,35 @@ class PendingQueue:
     def _pass_turn(self, group: Group) -> None:
         """Lets a turn pass, and all that are to come if nobody behind them is to be tried."""
         group.awaits_turn = False
-        groups = self._groups.values()
-        if any(each.has_turn and self._is_to_try(each) for each in groups):
+        if self._has_any_to_try:
             self.scope.make_due()
-        else:
-            for each in groups:
-                each.awaits_turn = False
+            return
+        for each in self._groups.values():
+            each.awaits_turn = False
+
+    @property
+    def _has_any_to_try(self) -> bool:
+        return any(not group.aside and self._is_to_try(group) for group in self._groups.values())
 
     def _is_to_try(self, group: Group) -> bool:
-        verdict = group.verdict
-        return verdict is None or verdict.is_due_in_turn(
-            self.scope.news, self.spec, self._available
-        )
+        news, verdict = self.scope.news, group.verdict
+        return verdict is None or verdict.is_due_in_turn(news, self.spec, self._available)
 
     # --- what is parked
 
     def is_doubtful(self, group: Group) -> bool:
         """Whether a group is parked on a verdict that may not hold at rest."""
         return group.verdict is not None and group.verdict.is_doubtful(self.scope.news, self.spec)
+
+    def rests(self, group: Group) -> bool:
+        """Whether a group is parked until something happens that no cycle brings about.
+
+        Where a charge may make its verdict doubtful, the admission of another Workload can do so.
+        """
+        verdict = group.verdict
+        if verdict is None or group.awaits_turn or self.scope.turns_owed:
+            return group.aside
+        return not (verdict.may_doubt(self.spec) or self.is_doubtful(group))
 
     def unpark(self, group: Group) -> None:
         """Lets a shape be tried again."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kueuelib.api.kueue import NEVER
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
@@ -21,7 +20,6 @@ from kueuelib.scheduler.object_reasons import (
 )
 from kueuelib.scheduler.pending.item import (
     Pending,
-    Place,
     Progress,
     Promise,
     Requeue,
@@ -282,22 +280,9 @@ class Queues:
             scope.touch()
 
     def rests(self, key: ObjectKey) -> bool:
-        """Whether a workload is parked until something happens that no cycle brings about.
-
-        Where it may reclaim, the admission of another can do so: whoever borrows then may lose more
-        than it just got.
-        """
+        """Whether a Workload is parked until something happens that no cycle brings about."""
         item = self._items.get(key)
-        if item is None or item.place is not Place.INADMISSIBLE:
-            return False
-        scope, group, spec = item.queue.scope, item.group, item.queue.spec
-        if scope.turns_owed or spec.preemption.reclaim_within_cohort != NEVER:
-            return False
-        if group is None or group.verdict is None:
-            return True
-        if group.awaits_turn or group.verdict.chooses(spec):
-            return False
-        return not group.verdict.is_doubtful(scope.news, spec)
+        return item is not None and item.group is not None and item.queue.rests(item.group)
 
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
         """A ClusterQueue may let workloads in now that it shut out, and the other way round.

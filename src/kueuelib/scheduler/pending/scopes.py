@@ -8,7 +8,6 @@ to be tried the scope is at rest, and doubtful shapes are tried again (docs/desi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import attrs
@@ -22,15 +21,8 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.pending.queue import PendingQueue
 
 
-class Round(Enum):
-    """Which parked shapes a round at rest requeues."""
-
-    DOUBTFUL = "doubtful"
-    ALL = "all"
-
-
-ROUNDS = (Round.DOUBTFUL, Round.ALL, Round.DOUBTFUL)
-"""The rounds at rest that may follow a change of quotas or usage."""
+ROUNDS = ("doubtful", "all", "doubtful")
+"""Which parked shapes the rounds requeue that may follow a change of quotas or usage."""
 
 Root = tuple[str, str]
 """What names a scope: its topmost cohort, or the ClusterQueue that is in none."""
@@ -133,32 +125,40 @@ class Scope:
             self.scopes.due[self.root] = self
 
     def note_changed(self, *, from_outside: bool = True) -> None:
-        """Something happened that may help any parked workload; see `News.note_changed`.
+        """Something happened that may help any parked Workload.
 
         Args:
             from_outside: whether it happened for another cause than a preemption.
         """
-        self._owe_turns(from_outside=from_outside)
-        self.news.note_changed(self.touched)
+        now = self._owe_turns(from_outside=from_outside)
+        self.news = News(changed=now, charged=self.news.charged)
         self._allow_rounds()
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
-        """A workload holds less than before.
+        """A Workload holds less than before.
 
         Args:
             freed: what became free; there may be nothing that counts.
             from_outside: whether it happened for another cause than a preemption.
         """
-        self._owe_turns(from_outside=from_outside)
-        self.news.note_freed(freed, self.touched)
+        now = self._owe_turns(from_outside=from_outside)
+        self.news.freed.update(dict.fromkeys(freed, now))
         if freed:
             self._allow_rounds()
 
     def note_charged(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
     ) -> None:
-        """A ClusterQueue uses more than before; see `News.note_charged`."""
-        self.news.note_charged(borrower, borrowed, lowest_priority, self.touch())
+        """A ClusterQueue uses more than before.
+
+        Args:
+            borrower: the ClusterQueue.
+            borrowed: what it borrows, as in `News`; others may find victims in it.
+            lowest_priority: the lowest priority that holds quota in it.
+        """
+        now = self.news.charged = self.touch()
+        for pair in borrowed:
+            self.news.borrowed[borrower, pair] = now, lowest_priority
         self._allow_rounds()
 
     def note_doubtful_head(self) -> None:
@@ -171,11 +171,11 @@ class Scope:
         if self.members:
             self.scopes.unsettled[self.root] = self
 
-    def _owe_turns(self, *, from_outside: bool) -> None:
-        self.touch()
+    def _owe_turns(self, *, from_outside: bool) -> int:
         self.turns_owed = True
         if from_outside:
             self.preempted.clear()
+        return self.touch()
 
     def _allow_rounds(self) -> None:
         self.rounds = 0
@@ -206,7 +206,7 @@ class Scope:
         doubtful = [(queue, group) for queue, group in parked if queue.is_doubtful(group)]
         if self.rounds == len(ROUNDS) or not (doubtful or self.doubtful_head):
             return
-        for queue, group in parked if ROUNDS[self.rounds] is Round.ALL else doubtful:
+        for queue, group in parked if ROUNDS[self.rounds] == "all" else doubtful:
             queue.unpark(group)
         self.rounds += 1
         self.doubtful_head = False

@@ -1,9 +1,7 @@
 """What wakes a Workload that waits without quota: one rule.
 
 A refused Workload is tried again when something happened since that its verdict names as able to
-change it, and not before.
-
-`News` is what happened in a scope, `Verdict` is what a try came to and reads it:
+change it, and not before. `News` is what happened in a scope, `Verdict` is what a try came to:
 
 - `is_due_in_turn`: quotas changed, or enough became free of what the Workload asks for. All parked
   Workloads of the scope then get a turn. In its turn a Workload is tried if this still holds, and
@@ -15,7 +13,7 @@ change it, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -38,48 +36,19 @@ class News:
     """What happened in one scope. Instants count what happened anywhere.
 
     Attributes:
-        changed: when something happened that may help any Workload.
+        changed: when something happened that may help any Workload: quotas, policies, flavors,
+            checks or members changed, or with fair sharing anything became free.
         freed: when some of a flavor and resource became free, since `changed`.
         charged: when a ClusterQueue used more than before.
         borrowed: when a ClusterQueue was charged and borrowed then, since `changed`, by its name
-            and by what it borrowed, with the lowest priority that held quota there.
+            and by what it borrowed, with the lowest priority that held quota there. None stands for
+            whatever others ask for.
     """
 
     changed: int = 0
     freed: dict[FlavorResource, int] = attrs.field(factory=dict)
     charged: int = 0
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
-
-    def note_changed(self, now: int) -> None:
-        """Something happened that may help any Workload: quotas, policies, flavors, checks or
-        members changed, or with fair sharing anything became free.
-        """
-        self.changed = now
-        self.freed.clear()
-        self.borrowed.clear()
-
-    def note_freed(self, freed: Iterable[FlavorResource], now: int) -> None:
-        """Some of each of these became free."""
-        self.freed.update(dict.fromkeys(freed, now))
-
-    def note_charged(
-        self,
-        borrower: str,
-        borrowed: Iterable[FlavorResource | None],
-        lowest_priority: int,
-        now: int,
-    ) -> None:
-        """A ClusterQueue uses more than before.
-
-        Args:
-            borrower: the ClusterQueue.
-            borrowed: what it borrows; others may find victims in it. None: whatever they ask for.
-            lowest_priority: the lowest priority that holds quota in it.
-            now: the present instant.
-        """
-        self.charged = now
-        for pair in borrowed:
-            self.borrowed[borrower, pair] = (now, lowest_priority)
 
     def changed_or_freed_since(self, instant: int) -> bool:
         """Whether anything happened that may help a Workload without a charge."""
@@ -97,8 +66,8 @@ class Verdict:
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: none was lost to another head, and nothing
             became free in the course of it.
-        least: per resource the least that any pod set asks for, with as few pods as it accepts;
-            less cannot help without preemption.
+        least: per resource the least that any pod set asks for; less cannot help without
+            preemption.
     """
 
     info: WorkloadInfo
@@ -109,24 +78,17 @@ class Verdict:
     least: Mapping[str, int] = attrs.field(init=False)
 
     @least.default
-    def _least_of_pod_sets(self) -> dict[str, int]:
-        least: dict[str, int] = {}
-        for found in self.info.pod_sets:
-            fewest = found.count if found.min_count is None else min(found.count, found.min_count)
-            for resource, amount in found.requests(fewest, count_pods=True).items():
-                least[resource] = min(amount, least.get(resource, amount))
-        return least
+    def _least(self) -> Mapping[str, int]:
+        return self.info.least()
 
     def is_due_in_turn(self, news: News, queue: QueueSpec, available: Available) -> bool:
         """Whether what changed or became free since the last try may be enough.
 
         Where the ClusterQueue may preempt, any amount is, because victims may add the rest.
         """
-        if news.changed > self.tried:
-            return True
         if waits_alone(self.reason):
             return news.changed_or_freed_since(self.tried)
-        return any(
+        return news.changed > self.tried or any(
             when > self.tried
             and self._wants(pair, queue)
             and (
@@ -141,7 +103,7 @@ class Verdict:
         began, policy = self.search.began, queue.preemption.reclaim_within_cohort
         return (
             not self.complete
-            or (news.charged > began and self.chooses(queue))
+            or (news.charged > began and self._chooses(queue))
             or any(
                 when > began
                 and borrower != queue.name
@@ -151,7 +113,11 @@ class Verdict:
             )
         )
 
-    def chooses(self, queue: QueueSpec) -> bool:
+    def may_doubt(self, queue: QueueSpec) -> bool:
+        """Whether a charge of another Workload can make it doubtful."""
+        return queue.preemption.reclaim_within_cohort != NEVER or self._chooses(queue)
+
+    def _chooses(self, queue: QueueSpec) -> bool:
         """Whether one choice of flavors depends on another. Not all combinations are tried, so any
         charge may lead to a choice that was not made.
         """

@@ -124,6 +124,15 @@ class WorkloadInfo:
         """The UID of the Workload."""
         return self.workload.metadata.uid
 
+    def least(self) -> dict[str, int]:
+        """Per resource the least that any pod set asks for, with as few pods as it accepts."""
+        least: dict[str, int] = {}
+        for found in self.pod_sets:
+            fewest = found.count if found.min_count is None else min(found.count, found.min_count)
+            for resource, amount in found.requests(fewest, count_pods=True).items():
+                least[resource] = min(amount, least.get(resource, amount))
+        return least
+
     def asks_the_same(self, other: WorkloadInfo) -> bool:
         """Whether a new state of the object gets the same verdict (spec/scheduling 3.4).
 
