@@ -153,7 +153,7 @@ class Engine(Knowledge):
         The heads are in flight until `settle` is called with the plan that was made of them.
         """
         while self.has_work(now):
-            popped = self._queues.pop_heads(now)
+            popped = self._queues.pop_heads()
             if popped is None:
                 continue
             heads = tuple(
@@ -163,7 +163,7 @@ class Engine(Knowledge):
                     self._state.namespaces.get(item.info.key.namespace),
                     item.progress,
                     item.promise,
-                    self._queues.preemptions(item.info.key),
+                    item.preemptions,
                 )
                 for name, item in popped
             )
@@ -208,7 +208,7 @@ class Engine(Knowledge):
                 promise=wait.promise,
             )
             touched[wait.key] = wait.cluster_queue
-        waits += (self._wait(item, reason) for item, reason in self._queues.take_untold())
+        waits += (self._wait(item, reason) for item, reason in self._queues.silence.take())
         effects = Effects(
             tuple(sorted(set(touched.values()))),
             tuple(sorted({self._state.named_local_queue(key) for key in touched})),
@@ -218,12 +218,13 @@ class Engine(Knowledge):
     def _issue(self, preemption: Preemption) -> Preemption | None:
         """What is left of a preemption to be told to its victims, None when nothing is."""
         key, name = preemption.key, preemption.cluster_queue
-        if self._still_stands(key, preemption.uid, name) is None:
+        item = self._still_stands(key, preemption.uid, name)
+        if item is None:
             return None
         victims = self._let_go(preemption.victims)
         if not victims:
             return None
-        self._queues.preempts(key)
+        item.preempts()
         return attrs.evolve(preemption, victims=victims)
 
     def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:

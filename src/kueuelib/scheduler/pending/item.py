@@ -141,6 +141,15 @@ class Pending:
         """The flavors to skip in its next try."""
         return () if self.search is None else self.search.progress
 
+    @property
+    def preemptions(self) -> int:
+        """How often it made others leave since quota moved from outside."""
+        return self.queue.scope.preempted.get(self.info.key, 0)
+
+    def preempts(self) -> None:
+        """It makes others leave."""
+        self.queue.scope.preempted[self.info.key] = self.preemptions + 1
+
 
 class Counts(NamedTuple):
     """How many workloads wait in a ClusterQueue; one in flight counts as active."""

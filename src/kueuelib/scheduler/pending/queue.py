@@ -222,6 +222,11 @@ class PendingQueue:
         """Whether another Workload could get ahead of a head that others leave for."""
         return not self.spec.strict or (self.spec.by_usage and self.in_lanes)
 
+    @property
+    def is_blocked_by_usage(self) -> bool:
+        """Whether somebody waits behind a head that past usage put first."""
+        return bool(self.items) and self.spec.strict and self.can_be_overtaken
+
     def _find(self, key: ObjectKey) -> Pending | None:
         item = self.items.get(key)
         return item if item and item.group and item.group.has_turn else None

@@ -8,39 +8,28 @@ ClusterQueue without one) gets a cycle only when something in it changed since i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.object_reasons import (
-    ChecksFailed,
-    InvalidResources,
-    LimitRangeViolated,
-    NamespaceMismatch,
-    NamespaceUnknown,
-)
-from kueuelib.scheduler.pending.item import (
-    Pending,
-    Progress,
-    Promise,
-    Requeue,
-)
+from kueuelib.scheduler import object_reasons as about
+from kueuelib.scheduler.pending.item import Pending, Progress, Promise, Requeue
 from kueuelib.scheduler.pending.lanes import Ranking, Usage
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.scopes import Root, Scopes
-from kueuelib.scheduler.pending.silence import Silence, reason_to_report, says_otherwise
+from kueuelib.scheduler.pending.silence import Silence, says_otherwise
 from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
 
-SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
+SHUT_OUT = (about.NamespaceMismatch, about.NamespaceUnknown)
 """Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
-ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated)
+ELSEWHERE = (*SHUT_OUT, about.ChecksFailed, about.InvalidResources, about.LimitRangeViolated)
 """Reasons that nothing ends that happens to quota."""
 
 
 class Queues:
-    """The pending workloads of all ClusterQueues.
+    """The pending Workloads of all ClusterQueues.
 
     Args:
         admits: whether a ClusterQueue lets a namespace in.
@@ -49,6 +38,7 @@ class Queues:
 
     Attributes:
         scopes: what influences each other, and when it gets a cycle.
+        silence: the Workloads to report without a cycle of their own.
     """
 
     def __init__(
@@ -57,14 +47,14 @@ class Queues:
         available: Available,
         usage: Usage | None = None,
     ) -> None:
-        self._usage = usage
         self._admits = admits
         self._available = available
+        self._usage = usage
         self._queues: dict[str, PendingQueue] = {}
-        self.scopes = Scopes()
         self._items: dict[ObjectKey, Pending] = {}
         self._back_offs = Ranking(self._find_back_off)
-        self._silence = Silence()
+        self.scopes = Scopes()
+        self.silence = Silence(self.get)
 
     # --- ClusterQueues
 
@@ -86,7 +76,7 @@ class Queues:
         scope.add(queue)
         if active and not queue.active:
             for key in queue.items:
-                self._silence.add(key, now)
+                self.silence.add(key, now)
         queue.spec, queue.active = spec, active
         if not queue.can_be_overtaken:
             queue.heap.sticky = None
@@ -97,11 +87,11 @@ class Queues:
         queue = self._queues.pop(name, None)
         if queue is None:
             return ()
+        keys = tuple(queue.items)
+        for key in keys:
+            self.take_out(key)
         queue.scope.remove(queue)
-        for key in queue.items:
-            del self._items[key]
-            self._silence.forget(key)
-        return tuple(queue.items)
+        return keys
 
     def queue(self, name: str) -> PendingQueue | None:
         """The pending workloads of a ClusterQueue, or None. Not to be changed by the caller."""
@@ -135,7 +125,7 @@ class Queues:
             if known.queue is queue and known.info.asks_the_same(info):
                 known.info = info
                 if known.reason is None or says_otherwise(known):
-                    self._silence.add(info.key, now)
+                    self.silence.add(info.key, now)
                 return
             self.forgive(info.key)
             self.take_out(info.key)
@@ -155,7 +145,7 @@ class Queues:
         if group.verdict is None:
             item.queue.scope.touch()
             if item.reason is None:
-                self._silence.add(key, now)
+                self.silence.add(key, now)
         self._tell(group, now)
 
     def _tell(self, group: Group, now: float) -> None:
@@ -166,16 +156,16 @@ class Queues:
             for item in group.take_untold():
                 told, item.reason = item.reason, group.verdict.reason
                 if told is None:
-                    self._silence.break_now(item.info.key)
+                    self.silence.break_now(item.info.key)
                 else:
-                    self._silence.add(item.info.key, now)
+                    self.silence.add(item.info.key, now)
 
     def take_out(self, key: ObjectKey) -> None:
         """Removes a workload; nothing happens when it did not wait."""
         item = self._items.pop(key, None)
         if item is None:
             return
-        self._silence.forget(key)
+        self.silence.forget(key)
         item.queue.scope.touch()
         if item.queue.heap.sticky == key:
             item.queue.heap.sticky = None
@@ -209,47 +199,42 @@ class Queues:
         if item is None or not item.in_flight or item.search is None:
             return
         queue, scope, search = item.queue, item.queue.scope, item.search
-        news = scope.news
-        lost = why is Requeue.FAILED_AFTER_NOMINATION
-        self._silence.forget(key)
+        goes_on, lost = search.goes_on(progress), why is Requeue.FAILED_AFTER_NOMINATION
+        self.silence.forget(key)
         item.reason, item.search = reason, None
         if why is not Requeue.PENDING_PREEMPTION:
             item.promise = None
-        if search.goes_on(progress):
+        if goes_on and search.has_news:
+            item.search = search.after(progress, lost=lost)
             queue.go_alone(item)
-            if search.has_news:
-                item.search = search.after(progress, lost=lost)
-                scope.make_due()
-            else:
-                scope.note_doubtful_head()
-        elif why is Requeue.PENDING_PREEMPTION:
+            scope.make_due()
+        elif why is Requeue.PENDING_PREEMPTION and not goes_on:
             item.promise = promise or item.promise
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
             queue.go_alone(item)
-        elif news.changed_or_freed_since(item.tried):
+        elif scope.news.changed_or_freed_since(item.tried) and not goes_on:
             self._enter(item, now)
-        elif lost:
-            queue.go_alone(item)
-            scope.note_doubtful_head()
         else:
-            complete = not search.lost and not news.changed_or_freed_since(search.began)
+            complete = not (
+                goes_on or lost or search.lost or scope.news.changed_or_freed_since(search.began)
+            )
             verdict = Verdict(item.info, reason, search, item.tried, complete)
-            parks = why is not Requeue.GENERIC or not queue.spec.strict
-            self._refuse(item, verdict, now, parks=parks)
+            stays = goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)
+            self._refuse(item, verdict, now, stays=stays)
 
-    def _refuse(self, item: Pending, verdict: Verdict, now: float, *, parks: bool) -> None:
-        queue = item.queue
-        if not parks:
+    def _refuse(self, item: Pending, verdict: Verdict, now: float, *, stays: bool) -> None:
+        queue, scope = item.queue, item.queue.scope
+        if stays:
             queue.go_alone(item)
-            if verdict.is_doubtful(queue.scope.news, queue.spec):
-                queue.scope.note_doubtful_head()
+            if verdict.is_doubtful(scope.news, queue.spec):
+                scope.note_doubtful_head()
             return
-        queue.scope.touch()
+        scope.touch()
         if isinstance(verdict.reason, ELSEWHERE):
             queue.go_alone(item, aside=True)
             return
-        queue.scope.unsettle()
+        scope.unsettle()
         self._tell(queue.park(item, verdict), now)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
@@ -263,16 +248,13 @@ class Queues:
     def order_changed(self) -> None:
         """LocalQueues changed places: a new head of a StrictFIFO queue is worth a try."""
         for queue in self._queues.values():
-            if queue.spec.strict and queue.spec.by_usage and queue.has_new_head:
+            if queue.is_blocked_by_usage and queue.has_new_head:
                 queue.scope.touch()
 
     @property
     def depend_on_usage(self) -> bool:
         """Whether a change of past usage may give a blocked StrictFIFO queue a new head."""
-        return self._usage is not None and any(
-            queue.items and queue.spec.strict and queue.spec.by_usage
-            for queue in self._queues.values()
-        )
+        return any(queue.is_blocked_by_usage for queue in self._queues.values())
 
     def touch_all(self) -> None:
         """Something happened that matters everywhere."""
@@ -313,10 +295,10 @@ class Queues:
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch; None when it does not.
 
-        That is the end of a back-off, or the time to say who is ahead of a workload.
+        That is the end of a back-off, or the time to say who is ahead of a Workload.
         """
-        item, silence = self._back_offs.first(), self._silence.deadline()
-        found = (None if item is None else item.back_off, silence)
+        item = self._back_offs.first()
+        found = (None if item is None else item.back_off, self.silence.deadline())
         return min((deadline for deadline in found if deadline is not None), default=None)
 
     # --- cycles
@@ -324,27 +306,10 @@ class Queues:
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head, or a verdict is to be reported."""
         self._expire(now)
-        if self._silence.is_over:
-            return True
         self.scopes.settle()
-        return bool(self.scopes.due) or self._silence.end(now, self._known)
+        return self.silence.is_over or bool(self.scopes.due) or self.silence.end(now)
 
-    def _known(self, key: ObjectKey) -> bool:
-        item = self._items.get(key)
-        return item is not None and reason_to_report(item) is not None
-
-    def take_untold(self) -> Iterator[tuple[Pending, Reason]]:
-        """Workloads to report without a cycle of their own, each with the reason.
-
-        They are parked because one of their shape was refused, or wait behind a blocked head.
-        """
-        for key in self._silence.take():
-            item = self._items.get(key)
-            reason = None if item is None else reason_to_report(item)
-            if item is not None and reason is not None:
-                yield item, reason
-
-    def pop_heads(self, now: float) -> tuple[tuple[str, Pending], ...] | None:
+    def pop_heads(self) -> tuple[tuple[str, Pending], ...] | None:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
 
         Only scopes in which something changed since their last cycle take part, but all their
@@ -355,26 +320,13 @@ class Queues:
             The heads; None when there is nothing to do at all. There may be none in a cycle in
             which turns passed, or in which only known verdicts are to be told.
         """
-        self._expire(now)
         heads = [head for scope in self.scopes.begin_cycle() for head in scope.use_slots()]
-        if not heads and not self.scopes.due and not self._silence.is_over:
+        if not heads and not self.scopes.due and not self.silence.is_over:
             return None
         return tuple(sorted(heads, key=lambda head: head[0]))
-
-    def preempts(self, key: ObjectKey) -> None:
-        """A workload that waits makes others leave."""
-        item = self._items.get(key)
-        if item is not None:
-            counts = item.queue.scope.preempted
-            counts[key] = counts.get(key, 0) + 1
 
     def forgive(self, key: ObjectKey) -> None:
         """What a workload made others leave for is over: it changed, or is gone."""
         item = self._items.get(key)
         if item is not None:
             item.queue.scope.preempted.pop(key, None)
-
-    def preemptions(self, key: ObjectKey) -> int:
-        """How often a workload that waits made others leave since quota moved from outside."""
-        item = self._items.get(key)
-        return 0 if item is None else item.queue.scope.preempted.get(key, 0)

@@ -56,7 +56,6 @@ class Scopes:
 
     def begin_cycle(self) -> tuple[Scope, ...]:
         """The scopes that take part in the cycle that begins."""
-        self.settle()
         due = tuple(self.due.values())
         self.due.clear()
         self.now += 1

@@ -8,7 +8,7 @@ delay an admission. A workload that joins others that were refused is reported a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import NamespaceUnknown
@@ -25,9 +25,14 @@ PAUSE = 0.1
 
 
 class Silence:
-    """The workloads that nothing was reported about, oldest first. Instants are in seconds."""
+    """The workloads that nothing was reported about, oldest first. Instants are in seconds.
 
-    def __init__(self) -> None:
+    Args:
+        find: the workload of a name if it waits.
+    """
+
+    def __init__(self, find: Callable[[ObjectKey], Pending | None]) -> None:
+        self._find = find
         self._since: dict[ObjectKey, float] = {}
         self._over: dict[ObjectKey, None] = {}
         self._not_before = float("-inf")
@@ -58,13 +63,13 @@ class Silence:
         """Whether any workload is to be reported."""
         return bool(self._over)
 
-    def end(self, now: float, has_reason: Callable[[ObjectKey], bool]) -> bool:
+    def end(self, now: float) -> bool:
         """Ends the silence about those that waited long enough, a limited number at a time.
+
+        Those that a cycle is going to report are removed as well.
 
         Args:
             now: the present.
-            has_reason: whether there is something to report about a workload; the others are
-                removed as well: a cycle is going to report them.
 
         Returns:
             Whether any workload is to be reported.
@@ -77,18 +82,28 @@ class Silence:
             if since + PATIENCE > now or count == AT_ONCE:
                 break
             del self._since[key]
-            if has_reason(key):
+            if self._reason(key) is not None:
                 count += 1
                 self._over[key] = None
         if count:
             self._not_before = now + PAUSE
         return self.is_over
 
-    def take(self) -> tuple[ObjectKey, ...]:
-        """The workloads to report, which are removed."""
+    def take(self) -> Iterator[tuple[Pending, Reason]]:
+        """The workloads to report, each with the reason; they are removed.
+
+        They are parked because one of their shape was refused, or wait behind a blocked head.
+        """
         taken = tuple(self._over)
         self._over.clear()
-        return taken
+        for key in taken:
+            item, reason = self._find(key), self._reason(key)
+            if item is not None and reason is not None:
+                yield item, reason
+
+    def _reason(self, key: ObjectKey) -> Reason | None:
+        item = self._find(key)
+        return None if item is None else reason_to_report(item)
 
 
 def reason_to_report(item: Pending) -> Reason | None:
