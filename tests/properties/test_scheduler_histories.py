@@ -494,7 +494,7 @@ class Histories(RuleBasedStateMachine):
                 groups = [group for group in queue._groups.values() if key in group.members]
                 assert groups == ([] if item.in_flight else [item.group])
                 if item.group and item.group.has_turn:
-                    first = item.group.lanes.first(None)
+                    first = item.group.first(None)
                     assert first is not None
                     entry = first.info.order, first.info.key, None
                     assert entry in queue.heap._rankings[None]._entries

@@ -9,7 +9,7 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
-from kueuelib.scheduler.pending.item import Place
+from kueuelib.scheduler.pending.item import Pending, Place
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.quota.cache import Cache
@@ -100,7 +100,8 @@ class Knowledge:
 
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked, and further cycles alone would not try it again."""
-        return self._queues.rests(key)
+        item = self._queues.get(key)
+        return item is not None and item.group is not None and item.queue.rests(item.group)
 
     def workload(self, key: ObjectKey) -> Workload | None:
         """A Workload that is not finished, as it was seen last."""
@@ -108,14 +109,15 @@ class Knowledge:
 
     def pending(self, name: str) -> tuple[WorkloadInfo, ...]:
         """The workloads that wait in a ClusterQueue, in its order, those in flight included."""
-        queue = self._queues.queue(name)
-        return () if queue is None else tuple(item.info for item in queue.in_order())
+        return tuple(item.info for item in self._in_order(name))
 
     def places(self, name: str) -> dict[ObjectKey, Place]:
         """The place of every workload that waits in a ClusterQueue, in its order."""
+        return {item.info.key: item.place for item in self._in_order(name)}
+
+    def _in_order(self, name: str) -> list[Pending]:
         queue = self._queues.queue(name)
-        found = () if queue is None else queue.in_order()
-        return {item.info.key: item.place for item in found}
+        return [] if queue is None else sorted(queue.items.values(), key=queue.heap.place)
 
     def standing(self, key: ObjectKey) -> Standing:
         """Where a workload stands."""

@@ -1208,7 +1208,7 @@ def test_heaps_of_a_replica_that_makes_no_cycles_stay_small(cluster: Cluster) ->
     assert set(queue.items) == {key("same"), key("other")}
     assert len(queue.heap._rankings[None]._entries) < 100
     for group in queue._groups.values():
-        assert len(group.lanes._rankings[None]._entries) < 100
+        assert len(group._rankings[None]._entries) < 100
     assert cluster.rest() == ["same"]
 
 

@@ -141,6 +141,23 @@ class Pending:
         """The flavors to skip in its next try."""
         return () if self.search is None else self.search.progress
 
+    def begin_try(self, now: int, *, is_next: bool) -> None:
+        """It is a head of the cycle that begins.
+
+        Its pass over the flavors goes on, unless something happened since its last try that may
+        help, and another Workload of its ClusterQueue had the slot meanwhile.
+
+        Args:
+            now: the present instant.
+            is_next: whether it had the last slot of its ClusterQueue as well.
+        """
+        scope = self.queue.scope
+        if not is_next and scope.news.changed_or_freed_since(self.tried):
+            self.search = None
+        if self.search is None:
+            self.search = Pass(began=now, has_news=scope.touched > self.tried)
+        self.tried = now
+
     @property
     def preemptions(self) -> int:
         """How often it made others leave since quota moved from outside."""

@@ -113,7 +113,7 @@ class Heap(Lanes):
         self._usage = usage
         self.sticky: ObjectKey | None = None
 
-    def next(self) -> Pending | None:
+    def head(self) -> Pending | None:
         """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
         sticky = None if self.sticky is None else self._find(self.sticky)
         if sticky is not None:

@@ -7,12 +7,10 @@ Workload were in the heap on its own (spec/scheduling 3.2, 9.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker
-from kueuelib.scheduler.pending.item import Counts, Pass, Pending
+from kueuelib.scheduler.pending.item import Counts, Pending
 from kueuelib.scheduler.pending.lanes import Heap, Lane, Lanes, Usage
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.pending.waking import Available, Verdict
@@ -25,7 +23,7 @@ GroupKey = tuple[Shape, ObjectKey | None, Lane]
 each group the oldest one must come first."""
 
 
-class Group:
+class Group(Lanes):
     """Workloads that wait in one ClusterQueue, and are parked and woken together.
 
     Attributes:
@@ -35,10 +33,10 @@ class Group:
         awaits_turn: whether their turn is to come although they are parked.
         aside: whether they wait for something else than quota: a namespace, a time, or a change.
         untold: those about which nothing was reported yet, or what quotas do not say any more.
-        lanes: their order.
     """
 
     def __init__(self, key: GroupKey) -> None:
+        super().__init__(self._find_member)
         self.key = key
         self.members: dict[ObjectKey, Pending] = {}
         self.verdict: Verdict | None = None
@@ -46,7 +44,6 @@ class Group:
         self.aside = False
         self.untold: dict[ObjectKey, None] = {}
         self._lasting: dict[tuple[str, str], tuple[Blocker, ...]] = {}
-        self.lanes = Lanes(self._find)
 
     @property
     def has_turn(self) -> bool:
@@ -70,13 +67,7 @@ class Group:
             self.untold.update(dict.fromkeys(self.members))
         self._lasting.update(found)
 
-    def take_untold(self) -> tuple[Pending, ...]:
-        """Those about which something is to be reported, which from now on is known."""
-        untold = tuple(self.members[key] for key in self.untold)
-        self.untold.clear()
-        return untold
-
-    def _find(self, key: ObjectKey) -> Pending | None:
+    def _find_member(self, key: ObjectKey) -> Pending | None:
         return self.members.get(key)
 
 
@@ -84,15 +75,13 @@ class PendingQueue:
     """What waits in one ClusterQueue; every Workload is in one group, or in flight.
 
     Args:
-        spec: the ClusterQueue.
-        scope: what happened to it, and to those that influence it.
         available: what a ClusterQueue could use now of a flavor and resource.
         usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
         spec: the ClusterQueue.
-        in_lanes: whether LocalQueues are kept apart.
         scope: what happened to it, and to those that influence it.
+        in_lanes: whether LocalQueues are kept apart.
         active: whether it offers heads.
         items: all Workloads that wait here.
         in_flight: the one that is being tried.
@@ -126,7 +115,7 @@ class PendingQueue:
         Where age counts, an older one has more victims: their verdict does not hold for it.
         """
         group = self._group_for(item)
-        if self._is_older(item, group.lanes.first(item.lane)):
+        if self._is_older(item, group.first(item.lane)):
             self.unpark(group)
         return self._add(item, group)
 
@@ -136,7 +125,7 @@ class PendingQueue:
         Where age counts and one of them is older, this one stays with them as they are.
         """
         group = self._group_for(item, alone=waits_alone(verdict.reason))
-        if not self._is_older(group.lanes.first(item.lane), item):
+        if not self._is_older(group.first(item.lane), item):
             group.refuse(verdict)
         return self._add(item, group)
 
@@ -171,7 +160,7 @@ class PendingQueue:
         self.items[key] = group.members[key] = item
         self.scope.waiting[self.name] = self
         item.group = group
-        group.lanes.push(item)
+        group.push(item)
         if item.reason is None:
             group.untold[key] = None
         self._offer(group, item.lane)
@@ -204,17 +193,13 @@ class PendingQueue:
     def _offer(self, group: Group, *lanes: Lane) -> None:
         """Puts the first ones of a group, or of some lanes, into the heap if they have a turn."""
         if group.has_turn:
-            for item in group.lanes.firsts(*lanes):
+            for item in group.firsts(*lanes):
                 self.heap.push(item)
-
-    def first(self) -> Pending | None:
-        """The Workload whose turn it is, or None."""
-        return self.heap.next()
 
     @property
     def has_new_head(self) -> bool:
         """Whether another Workload comes first than the one that had the last slot."""
-        found = self.first()
+        found = self.heap.head()
         return found is not None and found.info.key != self._last_in_slot
 
     @property
@@ -256,7 +241,7 @@ class PendingQueue:
         Returns:
             The head, None if nobody is tried.
         """
-        item = self.first() if self.active and self.in_flight is None else None
+        item = self.heap.head() if self.active and self.in_flight is None else None
         if item is None or item.group is None:
             return None
         is_next, self._last_in_slot = self._last_in_slot == item.info.key, item.info.key
@@ -265,12 +250,8 @@ class PendingQueue:
             return None
         self.unpark(item.group)
         self._leave_group(item)
-        news = self.scope.news
-        if item.search is not None and not is_next and news.changed_or_freed_since(item.tried):
-            item.search = None
-        if item.search is None:
-            item.search = Pass(began=now, has_news=self.scope.touched > item.tried)
-        item.tried, self.in_flight = now, item.info.key
+        item.begin_try(now, is_next=is_next)
+        self.in_flight = item.info.key
         return item
 
     def _pass_turn(self, group: Group) -> None:
@@ -321,8 +302,6 @@ class PendingQueue:
         groups = (group for group in self._groups.values() if group.aside)
         return [item for group in groups for item in group.members.values()]
 
-    # --- reads
-
     def counts(self) -> Counts:
         """How many wait."""
         if not self.active:
@@ -330,7 +309,3 @@ class PendingQueue:
         groups = self._groups.values()
         inadmissible = sum(len(group.members) for group in groups if group.is_inadmissible)
         return Counts(len(self.items) - inadmissible, inadmissible)
-
-    def in_order(self) -> Iterator[Pending]:
-        """All Workloads that wait, wherever they are, in the order of the queue."""
-        return iter(sorted(self.items.values(), key=self.heap.place))

@@ -153,12 +153,14 @@ class Queues:
         rest if they were told another one.
         """
         if group.verdict is not None:
-            for item in group.take_untold():
+            for key in group.untold:
+                item = group.members[key]
                 told, item.reason = item.reason, group.verdict.reason
                 if told is None:
-                    self.silence.break_now(item.info.key)
+                    self.silence.break_now(key)
                 else:
-                    self.silence.add(item.info.key, now)
+                    self.silence.add(key, now)
+            group.untold.clear()
 
     def take_out(self, key: ObjectKey) -> None:
         """Removes a workload; nothing happens when it did not wait."""
@@ -260,11 +262,6 @@ class Queues:
         """Something happened that matters everywhere."""
         for scope in self.scopes.all.values():
             scope.touch()
-
-    def rests(self, key: ObjectKey) -> bool:
-        """Whether a Workload is parked until something happens that no cycle brings about."""
-        item = self._items.get(key)
-        return item is not None and item.group is not None and item.queue.rests(item.group)
 
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
         """A ClusterQueue may let workloads in now that it shut out, and the other way round.

@@ -114,7 +114,7 @@ def reason_to_report(item: Pending) -> Reason | None:
         return item.reason
     if has_verdict(item.info.workload):
         return None  # from before a restart, perhaps: better than the name of a head
-    first = item.queue.first() if item.place is Place.HEAP else None
+    first = item.queue.heap.head() if item.place is Place.HEAP else None
     if first is None or first is item:
         return None
     usage = item.queue.heap.usage
@@ -131,5 +131,5 @@ def says_otherwise(item: Pending) -> bool:
     reason = item.reason
     if reason is None or isinstance(reason, NamespaceUnknown):
         return False
-    tried = item.place is not Place.HEAP or item.queue.first() is item
+    tried = item.place is not Place.HEAP or item.queue.heap.head() is item
     return is_outdated(item.info.workload, reason, tried=tried)
