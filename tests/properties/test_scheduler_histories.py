@@ -491,17 +491,18 @@ class Histories(RuleBasedStateMachine):
                 seen[key] += 1
                 assert queues.home(key) == name
                 assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
-                groups = [group for group in queue._groups.values() if key in group.members]
+                groups = [group for group in queue.groups.values() if key in group.members]
                 assert groups == ([] if item.in_flight else [item.group])
                 if item.group and item.group.has_turn:
                     first = item.group.first(None)
                     assert first is not None
                     entry = first.info.order, first.info.key, None
                     assert entry in queue.heap._rankings[None]._entries
-            counts = queue.counts()
+            status = self.engine.cluster_queue_status(name)
+            assert status is not None
             if queue.active:
-                assert counts.inadmissible == places[Place.INADMISSIBLE]
-            assert counts.active + counts.inadmissible == len(queue.items)
+                assert status.inadmissible == places[Place.INADMISSIBLE]
+            assert status.active + status.inadmissible == status.pending == len(queue.items)
         for key, workload in self.world.workloads.items():
             standing = self.engine.standing(key)
             assert standing.where is not Where.UNKNOWN

@@ -159,13 +159,13 @@ class Engine(Knowledge):
             heads = tuple(
                 Head(
                     item.info,
-                    name,
+                    item.queue.name,
                     self._state.namespaces.get(item.info.key.namespace),
                     item.progress,
                     item.promise,
                     item.preemptions,
                 )
-                for name, item in popped
+                for item in popped
             )
             frozen = self._freeze(head.cluster_queue for head in heads)
             past = self.history.past()

@@ -72,7 +72,7 @@ class Knowledge:
         if state is None or queue is None:
             return None
         share = share_of_queue(self._cache, name) if self.shares_fairly else None
-        return queue_status(state.spec, state.tally, queue.counts(), share)
+        return queue_status(state.spec, state.tally, queue, share)
 
     def cohort_status(self, name: str) -> CohortStatus | None:
         """The numbers of a cohort; None when no object has the name and nobody uses it."""

@@ -186,3 +186,9 @@ class BackingOff:
     def text(self) -> str:
         """The words of the condition message."""
         return "The workload waits for its back-off after an eviction"
+
+
+SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
+"""Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
+ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated)
+"""Reasons that nothing ends that happens to quota."""

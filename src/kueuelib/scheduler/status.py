@@ -11,7 +11,7 @@ import attrs
 from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage, ResourceUsage
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, quantity_of
-from kueuelib.scheduler.pending.item import Counts
+from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.cluster_queue import Tally
 from kueuelib.scheduler.quota.past_usage import PastUsage
@@ -79,12 +79,25 @@ class LocalQueueStatus:
     past: Past | None = None
 
 
-def queue_status(spec: QueueSpec, tally: Tally, counts: Counts, share: float | None) -> QueueStatus:
-    """The status of a ClusterQueue; the arguments mean the same as its attributes."""
+def queue_status(
+    spec: QueueSpec, tally: Tally, waiting: PendingQueue, share: float | None
+) -> QueueStatus:
+    """The status of a ClusterQueue.
+
+    Args:
+        spec: its quotas.
+        tally: what is used, and by how many.
+        waiting: what waits in it; a Workload in flight counts as active.
+        share: as in the status.
+    """
+    pending = inadmissible = len(waiting.items)
+    if waiting.active:
+        groups = waiting.groups.values()
+        inadmissible = sum(len(group.members) for group in groups if group.is_inadmissible)
     return QueueStatus(
-        pending=counts.active + counts.inadmissible,
-        active=counts.active,
-        inadmissible=counts.inadmissible,
+        pending=pending,
+        active=pending - inadmissible,
+        inadmissible=inadmissible,
         reserving=tally.reserving,
         admitted=tally.admitted,
         reservation=_usage(spec, tally.reserved),

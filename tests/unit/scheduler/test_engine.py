@@ -1207,7 +1207,7 @@ def test_heaps_of_a_replica_that_makes_no_cycles_stay_small(cluster: Cluster) ->
     assert queue is not None
     assert set(queue.items) == {key("same"), key("other")}
     assert len(queue.heap._rankings[None]._entries) < 100
-    for group in queue._groups.values():
+    for group in queue.groups.values():
         assert len(group._rankings[None]._entries) < 100
     assert cluster.rest() == ["same"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -166,10 +166,3 @@ class Pending:
     def preempts(self) -> None:
         """It makes others leave."""
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
-
-
-class Counts(NamedTuple):
-    """How many workloads wait in a ClusterQueue; one in flight counts as active."""
-
-    active: int
-    inadmissible: int

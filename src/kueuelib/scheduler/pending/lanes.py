@@ -106,12 +106,14 @@ class Heap(Lanes):
     Attributes:
         sticky: the Workload for which others were told to leave last; it stays first until it
             leaves the ClusterQueue, so that nothing overtakes it and takes what becomes free.
+        last: the Workload whose turn it was last.
     """
 
     def __init__(self, find: Callable[[ObjectKey], Pending | None], usage: Usage | None) -> None:
         super().__init__(find)
         self._usage = usage
         self.sticky: ObjectKey | None = None
+        self.last: ObjectKey | None = None
 
     def head(self) -> Pending | None:
         """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
@@ -120,6 +122,12 @@ class Heap(Lanes):
             return sticky
         firsts = self.firsts()
         return min(firsts, key=self.place) if len(firsts) > 1 else next(iter(firsts), None)
+
+    @property
+    def has_new_head(self) -> bool:
+        """Whether it is not the turn of the Workload whose turn it was last."""
+        head = self.head()
+        return head is not None and head.info.key != self.last
 
     def place(self, item: Pending) -> tuple[Value, QueueOrder, ObjectKey]:
         """By what a Workload is ordered: the least comes first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kueuelib.api.kueue import LOWER_OR_NEWER_EQUAL_PRIORITY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker
-from kueuelib.scheduler.pending.item import Counts, Pending
+from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.lanes import Heap, Lane, Lanes, Usage
 from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.pending.waking import Available, Verdict
@@ -86,6 +86,7 @@ class PendingQueue:
         items: all Workloads that wait here.
         in_flight: the one that is being tried.
         heap: those that are to have a turn.
+        groups: the groups in which they wait.
     """
 
     def __init__(
@@ -98,9 +99,8 @@ class PendingQueue:
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self.heap = Heap(self._find, usage)
-        self._last_in_slot: ObjectKey | None = None
+        self.groups: dict[GroupKey, Group] = {}
         self._available = available
-        self._groups: dict[GroupKey, Group] = {}
 
     @property
     def name(self) -> str:
@@ -144,10 +144,10 @@ class PendingQueue:
         self.take_out(item.info.key)
         lane = item.lane if self._by_age else None
         key = item.info.shape, item.info.key if alone else None, lane
-        return self._groups.setdefault(key, Group(key))
+        return self.groups.setdefault(key, Group(key))
 
     def _is_older(self, item: Pending | None, other: Pending | None) -> bool:
-        if item is None or other is None or not self._by_age:
+        if not (item and other and self._by_age):
             return False
         return item.info.order.queued_at < other.info.order.queued_at
 
@@ -186,7 +186,7 @@ class PendingQueue:
         if group.members:
             self._offer(group, item.lane)
         else:
-            del self._groups[group.key]
+            del self.groups[group.key]
 
     # --- the heap
 
@@ -195,12 +195,6 @@ class PendingQueue:
         if group.has_turn:
             for item in group.firsts(*lanes):
                 self.heap.push(item)
-
-    @property
-    def has_new_head(self) -> bool:
-        """Whether another Workload comes first than the one that had the last slot."""
-        found = self.heap.head()
-        return found is not None and found.info.key != self._last_in_slot
 
     @property
     def can_be_overtaken(self) -> bool:
@@ -244,7 +238,7 @@ class PendingQueue:
         item = self.heap.head() if self.active and self.in_flight is None else None
         if item is None or item.group is None:
             return None
-        is_next, self._last_in_slot = self._last_in_slot == item.info.key, item.info.key
+        is_next, self.heap.last = self.heap.last == item.info.key, item.info.key
         if not self._is_to_try(item.group):
             self._pass_turn(item.group)
             return None
@@ -260,12 +254,12 @@ class PendingQueue:
         if self._has_any_to_try:
             self.scope.make_due()
             return
-        for each in self._groups.values():
+        for each in self.groups.values():
             each.awaits_turn = False
 
     @property
     def _has_any_to_try(self) -> bool:
-        return any(not group.aside and self._is_to_try(group) for group in self._groups.values())
+        return any(not group.aside and self._is_to_try(group) for group in self.groups.values())
 
     def _is_to_try(self, group: Group) -> bool:
         news, verdict = self.scope.news, group.verdict
@@ -295,17 +289,9 @@ class PendingQueue:
 
     def parked(self) -> list[Group]:
         """What is parked for lack of quota."""
-        return [group for group in self._groups.values() if group.verdict is not None]
+        return [group for group in self.groups.values() if group.verdict is not None]
 
     def aside(self) -> list[Pending]:
         """What waits for something else than quota."""
-        groups = (group for group in self._groups.values() if group.aside)
+        groups = (group for group in self.groups.values() if group.aside)
         return [item for group in groups for item in group.members.values()]
-
-    def counts(self) -> Counts:
-        """How many wait."""
-        if not self.active:
-            return Counts(0, len(self.items))
-        groups = self._groups.values()
-        inadmissible = sum(len(group.members) for group in groups if group.is_inadmissible)
-        return Counts(len(self.items) - inadmissible, inadmissible)

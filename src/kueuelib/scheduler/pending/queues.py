@@ -1,9 +1,7 @@
-"""What waits: every pending workload in exactly one place.
+"""Where a Workload goes when it comes, changes or was refused (spec/scheduling 3, 4.7, 9.3).
 
-A pending workload is in the heap of its ClusterQueue, parked as inadmissible, or in flight (a head
-of the cycle that runs). Nothing is tried twice without a reason: a scope (a tree of cohorts, or a
-ClusterQueue without one) gets a cycle only when something in it changed since its last one
-(spec/scheduling 3, 4.7, 9.3).
+A pending Workload is in the heap of its ClusterQueue, parked as inadmissible, or in flight (a head
+of the cycle that runs).
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler import object_reasons as about
+from kueuelib.scheduler.object_reasons import ELSEWHERE, SHUT_OUT
 from kueuelib.scheduler.pending.item import Pending, Progress, Promise, Requeue
 from kueuelib.scheduler.pending.lanes import Ranking, Usage
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
@@ -21,11 +19,6 @@ from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
-
-SHUT_OUT = (about.NamespaceMismatch, about.NamespaceUnknown)
-"""Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
-ELSEWHERE = (*SHUT_OUT, about.ChecksFailed, about.InvalidResources, about.LimitRangeViolated)
-"""Reasons that nothing ends that happens to quota."""
 
 
 class Queues:
@@ -64,7 +57,7 @@ class Queues:
         Args:
             spec: the ClusterQueue.
             root: the scope that it belongs to.
-            active: whether it offers heads. When it does so again, the workloads that wait in it
+            active: whether it offers heads. When it does so again, the Workloads that wait in it
                 are reported anew, because meanwhile something else was.
             now: seconds since the epoch.
         """
@@ -83,7 +76,7 @@ class Queues:
         self.let_in(spec.name, now=now)
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
-        """Forgets a ClusterQueue; the workloads that waited in it."""
+        """Forgets a ClusterQueue; the Workloads that waited in it."""
         queue = self._queues.pop(name, None)
         if queue is None:
             return ()
@@ -94,22 +87,22 @@ class Queues:
         return keys
 
     def queue(self, name: str) -> PendingQueue | None:
-        """The pending workloads of a ClusterQueue, or None. Not to be changed by the caller."""
+        """The pending Workloads of a ClusterQueue, or None. Not to be changed by the caller."""
         return self._queues.get(name)
 
-    # --- workloads
+    # --- Workloads
 
     def get(self, key: ObjectKey) -> Pending | None:
-        """The workload if it waits in a ClusterQueue."""
+        """The Workload if it waits in a ClusterQueue."""
         return self._items.get(key)
 
     def home(self, key: ObjectKey) -> str | None:
-        """The ClusterQueue in which the workload waits."""
+        """The ClusterQueue in which the Workload waits."""
         item = self._items.get(key)
         return None if item is None else item.queue.name
 
     def push(self, name: str, info: WorkloadInfo, *, now: float) -> None:
-        """Takes over a new or changed pending workload (spec/scheduling 3.4).
+        """Takes over a new or changed pending Workload (spec/scheduling 3.4).
 
         A change that can't alter the verdict leaves it where it is, for example the status patch
         that says why it waits. If that says something else than the verdict, it is reported again.
@@ -117,7 +110,7 @@ class Queues:
 
         Args:
             name: the ClusterQueue, which exists.
-            info: what the workload asks for.
+            info: what the Workload asks for.
             now: seconds since the epoch.
         """
         queue, known = self._queues[name], self._items.get(info.key)
@@ -133,7 +126,7 @@ class Queues:
         self._enter(item, now)
 
     def _enter(self, item: Pending, now: float) -> None:
-        """Lets a workload wait with those of its shape, as soon as its back-off is over."""
+        """Lets a Workload wait with those of its shape, as soon as its back-off is over."""
         key, end = item.info.key, item.info.not_before
         item.search = None
         item.back_off = end if end is not None and now < end else None
@@ -163,7 +156,7 @@ class Queues:
             group.untold.clear()
 
     def take_out(self, key: ObjectKey) -> None:
-        """Removes a workload; nothing happens when it did not wait."""
+        """Removes a Workload; nothing happens when it did not wait."""
         item = self._items.pop(key, None)
         if item is None:
             return
@@ -192,7 +185,7 @@ class Queues:
         Args:
             key: the head; nothing happens when it left meanwhile, or asks for something else.
             why: why it comes back.
-            reason: what to tell about it; one about flavors holds for all workloads of its shape.
+            reason: what to tell about it; one about flavors holds for all Workloads of its shape.
             progress: the flavors that were tried.
             now: seconds since the epoch.
             promise: what others leave for, None when nobody does.
@@ -250,7 +243,7 @@ class Queues:
     def order_changed(self) -> None:
         """LocalQueues changed places: a new head of a StrictFIFO queue is worth a try."""
         for queue in self._queues.values():
-            if queue.is_blocked_by_usage and queue.has_new_head:
+            if queue.is_blocked_by_usage and queue.heap.has_new_head:
                 queue.scope.touch()
 
     @property
@@ -264,7 +257,7 @@ class Queues:
             scope.touch()
 
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
-        """A ClusterQueue may let workloads in now that it shut out, and the other way round.
+        """A ClusterQueue may let Workloads in now that it shut out, and the other way round.
 
         Args:
             name: the ClusterQueue.
@@ -306,7 +299,7 @@ class Queues:
         self.scopes.settle()
         return self.silence.is_over or bool(self.scopes.due) or self.silence.end(now)
 
-    def pop_heads(self) -> tuple[tuple[str, Pending], ...] | None:
+    def pop_heads(self) -> tuple[Pending, ...] | None:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
 
         Only scopes in which something changed since their last cycle take part, but all their
@@ -320,10 +313,10 @@ class Queues:
         heads = [head for scope in self.scopes.begin_cycle() for head in scope.use_slots()]
         if not heads and not self.scopes.due and not self.silence.is_over:
             return None
-        return tuple(sorted(heads, key=lambda head: head[0]))
+        return tuple(sorted(heads, key=lambda head: head.queue.name))
 
     def forgive(self, key: ObjectKey) -> None:
-        """What a workload made others leave for is over: it changed, or is gone."""
+        """What a Workload made others leave for is over: it changed, or is gone."""
         item = self._items.get(key)
         if item is not None:
             item.queue.scope.preempted.pop(key, None)

@@ -1,8 +1,7 @@
 """Scopes: the ClusterQueues that can influence each other, and when they get a cycle.
 
-A scope is due when something happened in it since its last cycle. In a cycle each of its
-ClusterQueues has one slot: for a head that is tried, or for a turn that passes. When nobody is left
-to be tried the scope is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
+A scope is due when something happened in it since its last cycle. When nobody is left to be tried
+it is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
 """
 
 from __future__ import annotations
@@ -111,11 +110,18 @@ class Scope:
 
     # --- what happens
 
-    def touch(self) -> int:
-        """Something happened that a head may notice; the instant."""
+    def touch(self, *, quota_moved: bool = False) -> int:
+        """Something happened that a head may notice; the instant.
+
+        Args:
+            quota_moved: whether quotas or usage changed, so that rounds at rest may follow.
+        """
         self.scopes.now += 1
         self.touched = self.scopes.now
         self.make_due()
+        if quota_moved:
+            self.rounds = 0
+            self.unsettle()
         return self.touched
 
     def make_due(self) -> None:
@@ -123,15 +129,19 @@ class Scope:
         if self.members:
             self.scopes.due[self.root] = self
 
+    def unsettle(self) -> None:
+        """A round may be worth it as soon as the scope is at rest."""
+        if self.members:
+            self.scopes.unsettled[self.root] = self
+
     def note_changed(self, *, from_outside: bool = True) -> None:
         """Something happened that may help any parked Workload.
 
         Args:
             from_outside: whether it happened for another cause than a preemption.
         """
-        now = self._owe_turns(from_outside=from_outside)
-        self.news = News(changed=now, charged=self.news.charged)
-        self._allow_rounds()
+        self._owe_turns(from_outside=from_outside)
+        self.news = News(changed=self.touch(quota_moved=True), charged=self.news.charged)
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
         """A Workload holds less than before.
@@ -140,10 +150,13 @@ class Scope:
             freed: what became free; there may be nothing that counts.
             from_outside: whether it happened for another cause than a preemption.
         """
-        now = self._owe_turns(from_outside=from_outside)
-        self.news.freed.update(dict.fromkeys(freed, now))
-        if freed:
-            self._allow_rounds()
+        self._owe_turns(from_outside=from_outside)
+        self.news.freed.update(dict.fromkeys(freed, self.touch(quota_moved=bool(freed))))
+
+    def _owe_turns(self, *, from_outside: bool) -> None:
+        self.turns_owed = True
+        if from_outside:
+            self.preempted.clear()
 
     def note_charged(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
@@ -155,44 +168,26 @@ class Scope:
             borrowed: what it borrows, as in `News`; others may find victims in it.
             lowest_priority: the lowest priority that holds quota in it.
         """
-        now = self.news.charged = self.touch()
+        now = self.news.charged = self.touch(quota_moved=True)
         for pair in borrowed:
             self.news.borrowed[borrower, pair] = now, lowest_priority
-        self._allow_rounds()
 
     def note_doubtful_head(self) -> None:
         """A head went back to its heap although not all that it may get was tried."""
         self.doubtful_head = True
         self.unsettle()
 
-    def unsettle(self) -> None:
-        """A round may be worth it as soon as the scope is at rest."""
-        if self.members:
-            self.scopes.unsettled[self.root] = self
-
-    def _owe_turns(self, *, from_outside: bool) -> int:
-        self.turns_owed = True
-        if from_outside:
-            self.preempted.clear()
-        return self.touch()
-
-    def _allow_rounds(self) -> None:
-        self.rounds = 0
-        self.unsettle()
-
     # --- cycles
 
-    def use_slots(self) -> list[tuple[str, Pending]]:
-        """Uses up the slot of every ClusterQueue; the heads with their ClusterQueues."""
+    def use_slots(self) -> list[Pending]:
+        """Uses up the slots of its ClusterQueues, one each: for a head, or a turn that passes."""
         heads = []
-        for name, queue in self.waiting.items():
+        for queue in self.waiting.values():
             if self.turns_owed:
                 queue.give_turns()
-            head = queue.use_slot(self.scopes.now)
-            if head is not None:
-                heads.append((name, head))
+            heads.append(queue.use_slot(self.scopes.now))
         self.turns_owed = False
-        return heads
+        return [head for head in heads if head is not None]
 
     def begin_round(self) -> None:
         """Requeues the doubtful shapes, because nothing else is left to try.
