@@ -190,5 +190,5 @@ class BackingOff:
 
 SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
 """Reasons that the labels of a namespace or the selector of a ClusterQueue end."""
-ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated)
+ELSEWHERE = (*SHUT_OUT, ChecksFailed, InvalidResources, LimitRangeViolated, BackingOff)
 """Reasons that nothing ends that happens to quota."""

@@ -93,7 +93,7 @@ def queue_status(
     pending = inadmissible = len(waiting.items)
     if waiting.active:
         groups = waiting.groups.values()
-        inadmissible = sum(len(group.members) for group in groups if group.is_inadmissible)
+        inadmissible = sum(len(group.members) for group in groups if group.verdict is not None)
     return QueueStatus(
         pending=pending,
         active=pending - inadmissible,

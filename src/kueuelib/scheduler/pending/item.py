@@ -123,7 +123,7 @@ class Pending:
         """Where it is."""
         if self.in_flight:
             return Place.IN_FLIGHT
-        parked = self.group is not None and self.group.is_inadmissible
+        parked = self.group is not None and self.group.verdict is not None
         return Place.INADMISSIBLE if parked else Place.HEAP
 
     @property

@@ -31,7 +31,6 @@ class Group(Lanes):
         members: the Workloads.
         verdict: what a try came to, while they are parked; None while they are to be tried.
         awaits_turn: whether their turn is to come although they are parked.
-        aside: whether they wait for something else than quota: a namespace, a time, or a change.
         untold: those about which nothing was reported yet, or what quotas do not say any more.
     """
 
@@ -41,19 +40,13 @@ class Group(Lanes):
         self.members: dict[ObjectKey, Pending] = {}
         self.verdict: Verdict | None = None
         self.awaits_turn = False
-        self.aside = False
         self.untold: dict[ObjectKey, None] = {}
         self._lasting: dict[tuple[str, str], tuple[Blocker, ...]] = {}
 
     @property
     def has_turn(self) -> bool:
         """Whether the first one is to have a turn."""
-        return not self.aside and (self.verdict is None or self.awaits_turn)
-
-    @property
-    def is_inadmissible(self) -> bool:
-        """Whether trying them again is no use until something happens."""
-        return self.aside or self.verdict is not None
+        return self.verdict is None or self.awaits_turn
 
     def refuse(self, verdict: Verdict) -> None:
         """Parks all of them.
@@ -129,16 +122,9 @@ class PendingQueue:
             group.refuse(verdict)
         return self._add(item, group)
 
-    def go_alone(self, item: Pending, *, aside: bool = False) -> None:
-        """Puts a Workload into the heap on its own: its next try differs from its shape's.
-
-        Args:
-            item: the Workload.
-            aside: park it instead, until its namespace, time or a change of it wakes it.
-        """
-        group = self._group_for(item, alone=True)
-        group.aside = aside
-        self._add(item, group)
+    def go_alone(self, item: Pending) -> None:
+        """Puts a Workload into the heap on its own: its next try differs from its shape's."""
+        self._add(item, self._group_for(item, alone=True))
 
     def _group_for(self, item: Pending, *, alone: bool = False) -> Group:
         self.take_out(item.info.key)
@@ -259,7 +245,7 @@ class PendingQueue:
 
     @property
     def _has_any_to_try(self) -> bool:
-        return any(not group.aside and self._is_to_try(group) for group in self.groups.values())
+        return any(self._is_to_try(group) for group in self.groups.values())
 
     def _is_to_try(self, group: Group) -> bool:
         news, verdict = self.scope.news, group.verdict
@@ -272,14 +258,10 @@ class PendingQueue:
         return group.verdict is not None and group.verdict.is_doubtful(self.scope.news, self.spec)
 
     def rests(self, group: Group) -> bool:
-        """Whether a group is parked until something happens that no cycle brings about.
-
-        Where a charge may make its verdict doubtful, the admission of another Workload can do so.
-        """
-        verdict = group.verdict
-        if verdict is None or group.awaits_turn or self.scope.turns_owed:
-            return group.aside
-        return not (verdict.may_doubt(self.spec) or self.is_doubtful(group))
+        """Whether a group is parked until something happens that no cycle brings about."""
+        if group.verdict is None or group.awaits_turn or self.scope.turns_owed:
+            return False
+        return group.verdict.outlasts_charges(self.spec) and not self.is_doubtful(group)
 
     def unpark(self, group: Group) -> None:
         """Lets a shape be tried again."""
@@ -289,9 +271,5 @@ class PendingQueue:
 
     def parked(self) -> list[Group]:
         """What is parked for lack of quota."""
-        return [group for group in self.groups.values() if group.verdict is not None]
-
-    def aside(self) -> list[Pending]:
-        """What waits for something else than quota."""
-        groups = (group for group in self.groups.values() if group.aside)
-        return [item for group in groups for item in group.members.values()]
+        groups = self.groups.values()
+        return [group for group in groups if group.verdict and group.verdict.is_about_quota]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.object_reasons import ELSEWHERE, SHUT_OUT
+from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff
 from kueuelib.scheduler.pending.item import Pending, Progress, Promise, Requeue
 from kueuelib.scheduler.pending.lanes import Ranking, Usage
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
@@ -131,7 +131,7 @@ class Queues:
         item.search = None
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
-            item.queue.go_alone(item, aside=True)
+            item.queue.park(item, Verdict(item.info, BackingOff(item.back_off)))
             self._back_offs.push((item.back_off, key))
             return
         group = item.queue.join(item)
@@ -211,10 +211,9 @@ class Queues:
         elif scope.news.changed_or_freed_since(item.tried) and not goes_on:
             self._enter(item, now)
         else:
-            complete = not (
-                goes_on or lost or search.lost or scope.news.changed_or_freed_since(search.began)
-            )
-            verdict = Verdict(item.info, reason, search, item.tried, complete)
+            freed = scope.news.changed_or_freed_since(search.began)
+            complete = not (goes_on or lost or search.lost or freed)
+            verdict = Verdict(item.info, reason, search.began, item.tried, complete)
             stays = goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)
             self._refuse(item, verdict, now, stays=stays)
 
@@ -224,13 +223,10 @@ class Queues:
             queue.go_alone(item)
             if verdict.is_doubtful(scope.news, queue.spec):
                 scope.note_doubtful_head()
-            return
-        scope.touch()
-        if isinstance(verdict.reason, ELSEWHERE):
-            queue.go_alone(item, aside=True)
-            return
-        scope.unsettle()
-        self._tell(queue.park(item, verdict), now)
+        else:
+            scope.touch()
+            scope.unsettle()
+            self._tell(queue.park(item, verdict), now)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
@@ -265,9 +261,11 @@ class Queues:
             namespace: the namespace that changed; None when the selector may have.
         """
         queue = self._queues[name]
-        for item in queue.aside():
-            if isinstance(item.reason, SHUT_OUT) and self._admits(name, item.info.key.namespace):
-                self._enter(item, now)
+        for verdict in [group.verdict for group in queue.groups.values()]:
+            if verdict is not None and isinstance(verdict.reason, SHUT_OUT):
+                key = verdict.info.key
+                if self._admits(name, key.namespace):
+                    self._enter(self._items[key], now)
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             self.retry(queue.in_flight, now=now)
         queue.scope.touch()

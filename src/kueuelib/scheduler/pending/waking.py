@@ -14,18 +14,15 @@ change it, and not before. `News` is what happened in a scope, `Verdict` is what
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from kueuelib.api.kueue import ANY, NEVER
+from kueuelib.scheduler.object_reasons import ELSEWHERE
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason, waits_alone
-
-if TYPE_CHECKING:
-    from kueuelib.scheduler.pending.item import Pass
 
 Available = Callable[[str, FlavorResource], int]
 """What a ClusterQueue could use more of a flavor and resource, now."""
@@ -62,7 +59,7 @@ class Verdict:
     Attributes:
         info: the Workload.
         reason: why it was refused.
-        search: its pass over the flavors.
+        began: the instant at which its pass over the flavors began.
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: none was lost to another head, and nothing
             became free in the course of it.
@@ -72,14 +69,19 @@ class Verdict:
 
     info: WorkloadInfo
     reason: Reason
-    search: Pass
-    tried: int
-    complete: bool
+    began: int = 0
+    tried: int = 0
+    complete: bool = True
     least: Mapping[str, int] = attrs.field(init=False)
 
     @least.default
     def _least(self) -> Mapping[str, int]:
         return self.info.least()
+
+    @property
+    def is_about_quota(self) -> bool:
+        """Whether anything that happens to quota can change it."""
+        return not isinstance(self.reason, ELSEWHERE)
 
     def is_due_in_turn(self, news: News, queue: QueueSpec, available: Available) -> bool:
         """Whether what changed or became free since the last try may be enough.
@@ -87,7 +89,7 @@ class Verdict:
         Where the ClusterQueue may preempt, any amount is, because victims may add the rest.
         """
         if waits_alone(self.reason):
-            return news.changed_or_freed_since(self.tried)
+            return self.is_about_quota and news.changed_or_freed_since(self.tried)
         return news.changed > self.tried or any(
             when > self.tried
             and self._wants(pair, queue)
@@ -100,12 +102,12 @@ class Verdict:
 
     def is_doubtful(self, news: News, queue: QueueSpec) -> bool:
         """Whether another try may end otherwise, even if too little became free, or nothing."""
-        began, policy = self.search.began, queue.preemption.reclaim_within_cohort
+        policy = queue.preemption.reclaim_within_cohort
         return (
             not self.complete
-            or (news.charged > began and self._chooses(queue))
+            or (news.charged > self.began and self._chooses(queue))
             or any(
-                when > began
+                when > self.began
                 and borrower != queue.name
                 and self._wants(pair, queue)
                 and (policy == ANY or (policy != NEVER and self.info.priority > lowest_priority))
@@ -113,9 +115,10 @@ class Verdict:
             )
         )
 
-    def may_doubt(self, queue: QueueSpec) -> bool:
-        """Whether a charge of another Workload can make it doubtful."""
-        return queue.preemption.reclaim_within_cohort != NEVER or self._chooses(queue)
+    def outlasts_charges(self, queue: QueueSpec) -> bool:
+        """Whether no admission of another Workload can make it doubtful."""
+        reclaims = queue.preemption.reclaim_within_cohort != NEVER
+        return not (self.is_about_quota and (reclaims or self._chooses(queue)))
 
     def _chooses(self, queue: QueueSpec) -> bool:
         """Whether one choice of flavors depends on another. Not all combinations are tried, so any
