@@ -1,8 +1,7 @@
 """The Workloads that wait in one ClusterQueue, those of equal shape kept together.
 
 Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a shape
-that was refused is parked and woken as a whole. The heads come out in the same order as if every
-Workload were in the heap on its own (spec/scheduling 3.2, 9.3).
+that was refused is parked and woken as a whole (spec/scheduling 3.2, 9.3).
 """
 
 from __future__ import annotations
@@ -210,16 +209,13 @@ class PendingQueue:
                 self._offer(group)
 
     def use_slot(self, now: int) -> Pending | None:
-        """Tries the Workload whose turn it is, or lets its turn pass.
-
-        The turn of a parked shape passes unless its verdict is due to be looked at again. A head is
-        in flight from now on.
+        """Tries the Workload whose turn it is, or lets its turn pass because nothing can help it.
 
         Args:
             now: the present instant.
 
         Returns:
-            The head, None if nobody is tried.
+            The head, which is in flight from now on; None if nobody is tried.
         """
         item = self.heap.head() if self.active and self.in_flight is None else None
         if item is None or item.group is None:

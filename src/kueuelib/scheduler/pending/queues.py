@@ -179,8 +179,7 @@ class Queues:
         """Puts a head back after its cycle (spec/scheduling 3.3).
 
         It returns to the heap if its pass over the flavors is not over, or if quota moved while it
-        was tried. Otherwise the strategy of its ClusterQueue and `why` decide. Workloads that are
-        parked with it and about which nothing was told yet are to be told the same.
+        was tried. Otherwise the strategy of its ClusterQueue and `why` decide.
 
         Args:
             key: the head; nothing happens when it left meanwhile, or asks for something else.
@@ -214,19 +213,14 @@ class Queues:
             freed = scope.news.changed_or_freed_since(search.began)
             complete = not (goes_on or lost or search.lost or freed)
             verdict = Verdict(item.info, reason, search.began, item.tried, complete)
-            stays = goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)
-            self._refuse(item, verdict, now, stays=stays)
-
-    def _refuse(self, item: Pending, verdict: Verdict, now: float, *, stays: bool) -> None:
-        queue, scope = item.queue, item.queue.scope
-        if stays:
-            queue.go_alone(item)
-            if verdict.is_doubtful(scope.news, queue.spec):
-                scope.note_doubtful_head()
-        else:
-            scope.touch()
-            scope.unsettle()
-            self._tell(queue.park(item, verdict), now)
+            if goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict):
+                queue.go_alone(item)
+                if verdict.is_doubtful(scope.news, queue.spec):
+                    scope.note_doubtful_head()
+            else:
+                scope.touch()
+                scope.unsettle()
+                self._tell(queue.park(item, verdict), now)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
@@ -263,9 +257,9 @@ class Queues:
         queue = self._queues[name]
         for verdict in [group.verdict for group in queue.groups.values()]:
             if verdict is not None and isinstance(verdict.reason, SHUT_OUT):
-                key = verdict.info.key
-                if self._admits(name, key.namespace):
-                    self._enter(self._items[key], now)
+                item = self._items[verdict.info.key]
+                if self._admits(name, item.info.key.namespace):
+                    self._enter(item, now)
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             self.retry(queue.in_flight, now=now)
         queue.scope.touch()
@@ -300,9 +294,8 @@ class Queues:
     def pop_heads(self) -> tuple[Pending, ...] | None:
         """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
 
-        Only scopes in which something changed since their last cycle take part, but all their
-        queues do: a blocked head of a StrictFIFO queue keeps others of its cohort from borrowing
-        what is its own.
+        Scopes that are due take part with all their queues: a blocked head of a StrictFIFO queue
+        keeps others of its cohort from borrowing what is its own.
 
         Returns:
             The heads; None when there is nothing to do at all. There may be none in a cycle in
