@@ -12,7 +12,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff
 from kueuelib.scheduler.pending.item import Pending, Progress, Promise, Requeue
 from kueuelib.scheduler.pending.lanes import Ranking, Usage
-from kueuelib.scheduler.pending.queue import Group, PendingQueue
+from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.pending.scopes import Root, Scopes
 from kueuelib.scheduler.pending.silence import Silence, says_otherwise
 from kueuelib.scheduler.pending.waking import Available, Verdict
@@ -139,21 +139,7 @@ class Queues:
             item.queue.scope.touch()
             if item.reason is None:
                 self.silence.add(key, now)
-        self._tell(group, now)
-
-    def _tell(self, group: Group, now: float) -> None:
-        """Those that are parked are told the verdict: at once if they were told nothing yet, at
-        rest if they were told another one.
-        """
-        if group.verdict is not None:
-            for key in group.untold:
-                item = group.members[key]
-                told, item.reason = item.reason, group.verdict.reason
-                if told is None:
-                    self.silence.break_now(key)
-                else:
-                    self.silence.add(key, now)
-            group.untold.clear()
+        self.silence.tell(group, now)
 
     def take_out(self, key: ObjectKey) -> None:
         """Removes a Workload; nothing happens when it did not wait."""
@@ -220,7 +206,7 @@ class Queues:
             else:
                 scope.touch()
                 scope.unsettle()
-                self._tell(queue.park(item, verdict), now)
+                self.silence.tell(queue.park(item, verdict), now)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""

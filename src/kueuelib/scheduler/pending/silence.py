@@ -9,12 +9,16 @@ delay an admission. A workload that joins others that were refused is reported a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import NamespaceUnknown
 from kueuelib.scheduler.pending.item import Pending, Place
 from kueuelib.scheduler.pending.workload_info import has_verdict, is_outdated
 from kueuelib.scheduler.reasons import BehindHead, Reason
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.pending.queue import Group
 
 PATIENCE = 1.0
 """Seconds that a workload waits for a cycle to report its verdict."""
@@ -44,10 +48,25 @@ class Silence:
         """Nothing that was reported about a workload holds any more."""
         self._since.setdefault(key, now)
 
-    def break_now(self, key: ObjectKey) -> None:
-        """A workload is to be reported at once, because its verdict is known."""
-        self._since.pop(key, None)
-        self._over[key] = None
+    def tell(self, group: Group, now: float) -> None:
+        """Those that are parked are told the verdict: at once if they were told nothing yet, at
+        rest if they were told another one.
+
+        Args:
+            group: the workloads; nothing happens if they are to be tried.
+            now: the present.
+        """
+        if group.verdict is None:
+            return
+        for key in group.untold:
+            item = group.members[key]
+            told, item.reason = item.reason, group.verdict.reason
+            if told is None:
+                self._since.pop(key, None)
+                self._over[key] = None
+            else:
+                self.add(key, now)
+        group.untold.clear()
 
     def forget(self, key: ObjectKey) -> None:
         """A workload left its queue, or its verdict was reported."""
