@@ -26,6 +26,7 @@ from kueuelib.scheduler.explain.trial import (
     Trials,
     Verdict,
     outcome,
+    outcomes,
     usage_of,
 )
 from kueuelib.scheduler.explain.world import World
@@ -288,6 +289,19 @@ def test_leaving_out_what_does_not_matter_changes_no_verdict_in_trees(world: Wor
     whole = outcome(Whole(**attrs.asdict(world, recurse=False)), SUBJECT, NOW)
     with NOBODY_BEHIND:
         assert outcome(world, SUBJECT, NOW).verdict is whole.verdict
+
+
+@LAW
+@given(world=worlds() | trees())
+def test_one_run_for_all_gives_the_verdict_that_each_gets_in_a_run_of_its_own(world: World) -> None:
+    found = outcomes(world, NOW)
+    assert found.keys() == world.workloads.keys()
+    whole = Whole(**attrs.asdict(world, recurse=False))
+    for key in world.workloads:
+        alone = outcome(whole, key, NOW)
+        event(alone.verdict.value)
+        assert (found[key].verdict, found[key].reason) == (alone.verdict, alone.reason)
+        assert found[key].victims == alone.victims
 
 
 @LAW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -47,6 +47,23 @@ NEEDED = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.RESOURCE_FLAVORS, kind
 
 
 @attrs.frozen
+class Lists:
+    """What was listed at about the same moment.
+
+    Attributes:
+        objects: the raw objects by kind; of every kind that could be listed.
+        refused: why the other kinds were not listed: forbidden, or not served.
+    """
+
+    objects: Mapping[str, Sequence[Obj]]
+    refused: Mapping[str, ApiError]
+
+    def of(self, kind: str) -> Sequence[Obj]:
+        """The objects of a kind; none if it was not listed."""
+        return self.objects.get(kind, ())
+
+
+@attrs.frozen
 class Cluster:
     """What was read.
 
@@ -77,75 +94,112 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
         Forbidden: queues, flavors or Workloads may not be listed.
     """
     version = await queueing_version(client)
-    found: dict[str, list[Obj]] = {}
+    found = await list_kinds(client, decisive(version))
+    refused = [found.refused[one.kind] for one in NEEDED if one.kind in found.refused]
+    if refused:
+        raise min(refused, key=str)
+    return cluster_of(found, settings, namespace)
+
+
+def decisive(version: str) -> tuple[Resource, ...]:
+    """The kinds that decisions depend on.
+
+    Args:
+        version: of the queueing API.
+    """
+    return (*(one.at(version) for one in QUEUEING), *AROUND)
+
+
+async def list_kinds(client: Client, resources: Iterable[Resource], namespace: str = "") -> Lists:
+    """Lists several kinds at once.
+
+    Args:
+        client: whose cluster.
+        resources: the kinds.
+        namespace: the only one to list namespaced kinds in; all when empty.
+
+    Raises:
+        KueuelibError: the server did not answer, or failed.
+    """
+    objects: dict[str, Sequence[Obj]] = {}
+    refused: dict[str, ApiError] = {}
     errors: list[KueuelibError] = []
-    notes: list[str] = []
 
     async def read(resource: Resource) -> None:
-        asked = resource.at(version) if resource in QUEUEING else resource
+        where = namespace if resource.namespaced else ""
         try:
-            found[resource.kind] = [obj async for obj in client.list_all(asked)]
+            objects[resource.kind] = [obj async for obj in client.list_all(resource, where)]
+        except (Forbidden, NotFound) as error:
+            refused[resource.kind] = error
         except (ApiError, TransportError) as error:
-            if resource in NEEDED or not isinstance(error, Forbidden | NotFound):
-                errors.append(error)
-                return
-            found[resource.kind] = []
-            if resource is kinds.NAMESPACES:
-                # A world without the namespace would blame it for everything.
-                found[resource.kind] = [{"metadata": {"name": namespace, "labels": {}}}]
-            if resource is kinds.COHORTS and isinstance(error, NotFound):
-                return  # a cluster may do without the kind
-            notes.append(f"{resource.plural} were not read and count as absent: {error}")
+            errors.append(error)
 
     async with anyio.create_task_group() as group:
-        for resource in (*QUEUEING, *AROUND):
+        for resource in resources:
             group.start_soon(read, resource)
     if errors:
         raise min(errors, key=str)
-    reader = _Reader(notes)
+    return Lists(objects, refused)
+
+
+def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster:
+    """The facts in what was listed.
+
+    Args:
+        lists: what was listed; other kinds count as absent, which is noted.
+        settings: what the manager's configuration says about decisions.
+        namespace: one that exists even if namespaces were not listed.
+    """
+    notes = [
+        f"{resource.plural} were not read and count as absent: {lists.refused[resource.kind]}"
+        for resource in (*QUEUEING, *AROUND)
+        if resource.kind in lists.refused and not _may_be_absent(resource, lists)
+    ]
+    reader = _Reader(lists, notes)
+    namespaces = lists.of("Namespace")
+    if "Namespace" in lists.refused and namespace:
+        # A world without the namespace would blame it for everything.
+        namespaces = [{"metadata": {"name": namespace, "labels": {}}}]
     world = World(
         settings=settings,
-        cluster_queues={
-            one.name: one
-            for one in reader.all(found["ClusterQueue"], kueue.ClusterQueue, queue_spec)
-        },
-        cohorts={one.name: one for one in reader.all(found["Cohort"], kueue.Cohort)},
-        local_queues={one.key: one for one in reader.all(found["LocalQueue"], kueue.LocalQueue)},
-        flavors={
-            one.name: one for one in reader.all(found["ResourceFlavor"], kueue.ResourceFlavor)
-        },
-        checks={one.name: one for one in reader.all(found["AdmissionCheck"], kueue.AdmissionCheck)},
-        namespaces={obj["metadata"]["name"]: labels_of(obj) for obj in found["Namespace"]},
-        workloads={one.key: one for one in reader.all(found["Workload"], kueue.Workload)},
-        limit_ranges={one.key: one for one in reader.all(found["LimitRange"], core.LimitRange)},
-        runtime_classes={
-            one.name: one for one in reader.all(found["RuntimeClass"], core.RuntimeClass)
-        },
+        cluster_queues={one.name: one for one in reader.all(kueue.ClusterQueue, queue_spec)},
+        cohorts={one.name: one for one in reader.all(kueue.Cohort)},
+        local_queues={one.key: one for one in reader.all(kueue.LocalQueue)},
+        flavors={one.name: one for one in reader.all(kueue.ResourceFlavor)},
+        checks={one.name: one for one in reader.all(kueue.AdmissionCheck)},
+        namespaces={obj["metadata"]["name"]: labels_of(obj) for obj in namespaces},
+        workloads={one.key: one for one in reader.all(kueue.Workload)},
+        limit_ranges={one.key: one for one in reader.all(core.LimitRange)},
+        runtime_classes={one.name: one for one in reader.all(core.RuntimeClass)},
     )
     classes = PriorityClasses(
-        workload={obj["metadata"]["name"]: obj for obj in found["WorkloadPriorityClass"]},
-        pod={obj["metadata"]["name"]: obj for obj in found["PriorityClass"]},
+        workload={obj["metadata"]["name"]: obj for obj in lists.of("WorkloadPriorityClass")},
+        pod={obj["metadata"]["name"]: obj for obj in lists.of("PriorityClass")},
     )
-    return Cluster(world, tuple(found["Workload"]), classes, tuple(sorted(notes)))
+    return Cluster(world, tuple(lists.of("Workload")), classes, tuple(sorted(notes)))
+
+
+def _may_be_absent(resource: Resource, lists: Lists) -> bool:
+    """Whether a cluster may do without a kind, and this one does."""
+    return resource is kinds.COHORTS and isinstance(lists.refused[resource.kind], NotFound)
 
 
 class _Reader:
     """Turns raw objects into values; what cannot be read is left out and noted."""
 
-    def __init__(self, notes: list[str]) -> None:
+    def __init__(self, lists: Lists, notes: list[str]) -> None:
+        self._lists = lists
         self._notes = notes
 
-    def all(
-        self, raw: list[Obj], cls: type[Any], check: Callable[[Any], object] | None = None
-    ) -> list[Any]:
+    def all(self, cls: type[Any], check: Callable[[Any], object] | None = None) -> list[Any]:
         found = []
-        for obj in raw:
+        for obj in self._lists.of(cls.__name__):
             try:
                 value = decode(cls, obj)
                 if check is not None:
                     check(value)
             except (InvalidObject, InvalidSelector) as error:
-                subject = f"{obj.get('kind', cls.__name__)} {key_of(obj)}"
+                subject = f"{cls.__name__} {key_of(obj)}"
                 self._notes.append(f"{subject} cannot be read and is left out: {error}")
             else:
                 found.append(value)

@@ -8,7 +8,7 @@ fast, and only good enough to know what is worth a trial.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
 import attrs
@@ -16,7 +16,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
-from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.explain.budget import (
     COPIED_PER_STEP,
     Budget,
@@ -80,6 +80,14 @@ class Outcome:
     def helps(self) -> bool:
         """Whether it gets quota, perhaps after others have left for it."""
         return self.verdict in (Verdict.ADMITTED, Verdict.PREEMPTS)
+
+
+_HELD = {
+    Where.HOLDS_QUOTA: Verdict.HOLDS_QUOTA,
+    Where.FINISHED: Verdict.FINISHED,
+    Where.UNKNOWN: Verdict.UNKNOWN,
+    Where.LEAVING: Verdict.UNKNOWN,
+}
 
 
 def outcome(world: World, key: ObjectKey, now: float) -> Outcome:
@@ -186,20 +194,11 @@ def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> 
 def _run(
     engine: Engine, key: ObjectKey, now: float, spend: Spend, told: list[Reason] | None = None
 ) -> Outcome:
-    held = {
-        Where.HOLDS_QUOTA: Verdict.HOLDS_QUOTA,
-        Where.FINISHED: Verdict.FINISHED,
-        Where.UNKNOWN: Verdict.UNKNOWN,
-        Where.LEAVING: Verdict.UNKNOWN,
-    }
     standing = engine.standing(key)
-    if standing.where in held:
-        return Outcome(held[standing.where])
+    if standing.where in _HELD:
+        return Outcome(_HELD[standing.where])
     reason: Reason | None = None
-    while (found := engine.next_cycle(now)) is not None:
-        spend(1 + len(found.heads))
-        plan = decide(found, now)
-        settled = engine.settle(plan, now)
+    for settled in _cycles(engine, now, spend):
         for number, admit in enumerate(settled.admissions):
             if admit.key == key:
                 usage = usage_of(engine, settled.admissions[number + 1 :])
@@ -210,14 +209,68 @@ def _run(
                 if told is not None:
                     told.append(reason)
         if isinstance(reason, Preempting | FitsAfterPreemptions):
-            return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+            return _preempts(reason)
         if reason is not None and engine.rests(key):
             break
-    standing = engine.standing(key)
-    if reason is None:
-        reason = standing.reason or NotEvaluated()
-        return Outcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
-    return Outcome(Verdict.WAITS, reason, evaluated=True)
+    return _waits(engine, key, reason)
+
+
+def _cycles(engine: Engine, now: float, spend: Spend) -> Iterator[Settled]:
+    """Runs cycles until nothing is left to decide."""
+    while (found := engine.next_cycle(now)) is not None:
+        spend(1 + len(found.heads))
+        yield engine.settle(decide(found, now), now)
+
+
+def _preempts(reason: Preempting | FitsAfterPreemptions) -> Outcome:
+    return Outcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+
+
+def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> Outcome:
+    """The outcome of what the cycles did not admit; without a reason it was never tried."""
+    if reason is not None:
+        return Outcome(Verdict.WAITS, reason, evaluated=True)
+    reason = engine.standing(key).reason or NotEvaluated()
+    return Outcome(Verdict.WAITS, reason, evaluated=not isinstance(reason, NotEvaluated))
+
+
+def outcomes(world: World, now: float) -> dict[ObjectKey, Outcome]:
+    """What becomes of every Workload if nothing is changed, found in one run of the cycles.
+
+    The verdicts are those of `outcome`, at the price of one engine.
+
+    Args:
+        world: the facts; not changed.
+        now: seconds since the epoch.
+    """
+    world = world.with_usage(now)
+    engine = world.engine(now)
+    found = {
+        key: Outcome(_HELD[where])
+        for key in world.workloads
+        if (where := engine.standing(key).where) in _HELD
+    }
+    reasons: dict[ObjectKey, Reason] = {}
+    limit, unsettled = Budget(most_steps(len(world.workloads))), False
+    try:
+        for settled in _cycles(engine, now, limit.spend):
+            for admit in settled.admissions:
+                admitted = Outcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
+                found.setdefault(admit.key, admitted)
+            for wait in settled.waits:
+                if wait.key in found:
+                    continue
+                reasons[wait.key] = wait.reason
+                if isinstance(wait.reason, Preempting | FitsAfterPreemptions):
+                    found[wait.key] = _preempts(wait.reason)
+                elif engine.rests(wait.key):
+                    found[wait.key] = _waits(engine, wait.key, wait.reason)
+    except OutOfStepsError:
+        unsettled = True
+    for key in world.workloads.keys() - found.keys():
+        waiting = _waits(engine, key, reasons.get(key))
+        found[key] = attrs.evolve(waiting, unsettled=unsettled)
+    return found
 
 
 def usage_of(engine: Engine, later: Sequence[Admit]) -> Usage:
