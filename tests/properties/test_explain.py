@@ -306,6 +306,17 @@ def test_one_run_for_all_gives_the_verdict_that_each_gets_in_a_run_of_its_own(wo
 
 @LAW
 @given(world=worlds() | trees())
+def test_the_lines_of_a_world_are_those_of_the_engine(world: World) -> None:
+    engine, lines = world.engine(NOW), world.lines()
+    assert lines.keys() == world.cluster_queues.keys()
+    for name, line in lines.items():
+        assert line == tuple(info.key for info in engine.pending(name))
+        for place, key in enumerate(line):
+            assert world.ahead_of(key) == line[:place]
+
+
+@LAW
+@given(world=worlds() | trees())
 def test_the_table_agrees_with_the_verdict(world: World) -> None:
     found = explain(world, SUBJECT, NOW, changes=False)
     pod_sets = {row.pod_set for row in found.rows}

@@ -384,6 +384,67 @@ def explain(
 
 
 @app.command()
+@click.option("-q", "--localqueue", default="", metavar="NAME", help="Only this LocalQueue.")
+@click.option(
+    "-c",
+    "--clusterqueue",
+    default="",
+    metavar="NAME",
+    help="Only this ClusterQueue, with the Workloads of all namespaces unless -n names one.",
+)
+@click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="The Workloads of all namespaces.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json"]),
+    default="text",
+    show_default=True,
+    help="A table, a wider one, or everything for machines.",
+)
+@click.option(
+    "--changes",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="For how many Workloads to look for the smallest change, the first of each queue first.",
+)
+@click.option(
+    "--config", type=FILE, help="The manager's configuration, where it changes decisions."
+)
+@_kubeconfig
+@_server_timeout
+def pending(
+    localqueue: str,
+    clusterqueue: str,
+    namespace: str,
+    all_namespaces: bool,
+    output: str,
+    changes: int,
+    config: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> int:
+    """List the Workloads that wait, in the order of their queues, with verdicts and changes.
+
+    It only reads. What it may not read is named, and left out of the answer.
+    """
+    from kueuelib.cli.pending.command import run
+
+    return run(
+        localqueue,
+        clusterqueue,
+        namespace,
+        output,
+        changes,
+        kubeconfig,
+        config,
+        server_timeout,
+        everywhere=all_namespaces,
+    )
+
+
+@app.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
 @click.option("--format", help="Of all traces; default: what their names say.", type=_Format())
 @click.option(

@@ -13,6 +13,7 @@ from kueuelib.app.explaining.subject import (
     ObjectNotFound,
     Reference,
     group_problem,
+    missing,
     owning_job,
     workload_of,
     would_be,
@@ -207,7 +208,7 @@ async def _get(client: Client, reference: Reference, key: ObjectKey) -> Obj:
             one["metadata"]["name"]
             async for one in client.list_all(reference.resource, key.namespace)
         ]
-        raise ObjectNotFound(_missing(kind, key, sorted(found))) from error
+        raise ObjectNotFound(missing(kind, key, sorted(found))) from error
 
 
 def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:
@@ -220,15 +221,7 @@ def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:
 
 def _not_found(cluster: Cluster, key: ObjectKey) -> str:
     known = sorted(one.name for one in cluster.world.workloads if one.namespace == key.namespace)
-    return _missing("Workload", key, known)
-
-
-def _missing(kind: str, key: ObjectKey, known: list[str]) -> str:
-    text = f"{kind} {key.name} does not exist in namespace {key.namespace}"
-    if not known:
-        return f"{text}, which has no {kind}s; choose another one with -n"
-    more = ", ..." if len(known) > 5 else ""
-    return f"{text}; there are {', '.join(known[:5])}{more}"
+    return missing("Workload", key, known)
 
 
 def _existing(cluster: Cluster, raw: Obj, title: str, now: float) -> Answer:

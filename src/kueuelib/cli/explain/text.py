@@ -302,10 +302,16 @@ def _texts(changes: Iterable[Found]) -> list[str]:
             key = (change.subject, change.kind, one.victims)
             choices.setdefault(key, []).append(change.choice)
         firsts.setdefault(key, one)
-    return [_change(one, choices.get(key, ())) for key, one in firsts.items()]
+    return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
 
 
-def _change(found: Found, choices: Sequence[str]) -> str:
+def change_text(found: Found, choices: Sequence[str] = ()) -> str:
+    """A change in one line, with the object it is about.
+
+    Args:
+        found: the change.
+        choices: where else something may go that this change moves.
+    """
     change = found.change
     text = change.text
     if isinstance(change, MoveTo | SetParent) and len(choices) > 1:

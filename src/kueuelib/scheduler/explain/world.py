@@ -245,6 +245,17 @@ class World:
         }
         return attrs.evolve(self, workloads=kept)
 
+    def lines(self) -> dict[str, tuple[ObjectKey, ...]]:
+        """The Workloads that wait in every ClusterQueue, in the order of the queue."""
+        found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self.cluster_queues}
+        for workload in self.workloads.values():
+            home = self.home_of(workload)
+            if home in found and self._waits(workload):
+                found[home].append(self._place_of(workload))
+        return {
+            name: tuple(place[-1] for place in sorted(places)) for name, places in found.items()
+        }
+
     def ahead_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
         """The Workloads that wait before one in its ClusterQueue, in the order of the queue."""
         workload = self.workloads[key]

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
+from kueuelib.api.ages import duration
 from kueuelib.embedded.http.answers import warning_headers
 from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.routes import Route, parse
 from kueuelib.embedded.identity import generate_name
 from kueuelib.embedded.patches import merge_patch
-from kueuelib.embedded.registry.columns import duration
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.registry import version_rank
 from kueuelib.embedded.tls import credentials

@@ -1,0 +1,330 @@
+"""The Workloads that wait, in the engine's order: `kueuelib pending`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from kueuelib.api import conditions, kinds
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.api.names import NAMESPACE_NAME_LABEL, QUOTA_RESERVED, REQUEUED
+from kueuelib.app.explaining.asking import without_held_back
+from kueuelib.app.explaining.gather import Cluster, Lists, cluster_of, decisive, list_kinds
+from kueuelib.app.explaining.subject import ObjectNotFound, missing
+from kueuelib.app.explaining.words import PODS_MISSING, word_of, word_of_condition
+from kueuelib.app.wiring import queueing_version
+from kueuelib.errors import KueuelibError
+from kueuelib.runtime.client import Client
+from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.trial import Outcome, Verdict, outcomes
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
+from kueuelib.scheduler.quota.queue_spec import queue_spec
+from kueuelib.scheduler.reasons import condition_reason, render
+from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.workload.states import is_held_back
+
+_DECISIVE = (
+    kinds.CLUSTER_QUEUES,
+    kinds.COHORTS,
+    kinds.LOCAL_QUEUES,
+    kinds.RESOURCE_FLAVORS,
+    kinds.ADMISSION_CHECKS,
+    kinds.WORKLOADS,
+)
+_WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+
+
+@attrs.frozen
+class Selection:
+    """Which Workloads were asked for.
+
+    Attributes:
+        namespace: theirs; empty for all.
+        local_queue: the LocalQueue that they name; empty for any.
+        cluster_queue: the ClusterQueue in which they wait; empty for any.
+    """
+
+    namespace: str = ""
+    local_queue: str = ""
+    cluster_queue: str = ""
+
+
+@attrs.frozen
+class Waiting:
+    """One Workload without quota.
+
+    Attributes:
+        workload: the object.
+        cluster_queue: where it waits; empty when it waits in none, or when that is not known.
+        place: its place in the ClusterQueue, from 1; None when it has none, or when not all that
+            decides was read.
+        place_in_local_queue: its place among those of its LocalQueue.
+        verdict: what becomes of it, in one to three words.
+        reason: the reason of its condition QuotaReserved, for machines; empty when it fits.
+        message: the whole verdict, for people; empty when it fits.
+        victims: the Workloads that it preempts.
+        searched: whether changes were looked for.
+        change: the smallest one that was found.
+    """
+
+    workload: Workload
+    cluster_queue: str
+    verdict: str
+    reason: str = ""
+    message: str = ""
+    place: int | None = None
+    place_in_local_queue: int | None = None
+    victims: tuple[ObjectKey, ...] = ()
+    searched: bool = False
+    change: Found | None = None
+
+    @property
+    def key(self) -> ObjectKey:
+        """The Workload."""
+        return self.workload.key
+
+    @property
+    def owner(self) -> str:
+        """What it stands for, as kind/name; empty for nothing."""
+        found = self.workload.metadata.controller
+        return "" if found is None else f"{found.kind}/{found.name}"
+
+
+@attrs.frozen
+class Listing:
+    """What waits.
+
+    Attributes:
+        rows: by ClusterQueue, in the order of the queue.
+        decided: whether the verdicts are the engine's; otherwise they are what a manager wrote.
+        notes: what was not read, and what follows from that.
+        now: when it was read, in seconds since the epoch.
+    """
+
+    rows: tuple[Waiting, ...]
+    decided: bool
+    notes: tuple[str, ...]
+    now: float
+
+
+async def list_pending(
+    client: Client,
+    selection: Selection,
+    now: float,
+    settings: Settings = DEFAULTS,
+    most_searched: int = 0,
+) -> Listing:
+    """Lists the Workloads without quota; sends nothing but GET and LIST.
+
+    Args:
+        client: whose cluster.
+        selection: which ones.
+        now: seconds since the epoch.
+        settings: what the manager's configuration says about decisions.
+        most_searched: for how many of them changes are looked for, first those ahead in a queue.
+
+    Raises:
+        ConfigError: the cluster serves no queueing API.
+        ObjectNotFound: the queue that was asked for does not exist.
+        KueuelibError: Workloads may not be listed, or the server did not answer.
+    """
+    resources = decisive(await queueing_version(client))
+    lists = await list_kinds(client, resources)
+    near = await _in_namespace(client, lists, resources, selection.namespace)
+    if kinds.WORKLOADS.kind in near.refused:
+        where = f"in namespace {selection.namespace}" if selection.namespace else "everywhere"
+        fix = "name a namespace with -n, or ask for the right" if not selection.namespace else ""
+        problem = f"Workloads may not be listed {where}: {near.refused[kinds.WORKLOADS.kind]}"
+        raise KueuelibError(f"{problem}; {fix or 'ask for the right, or name another namespace'}")
+    _check(selection, near)
+    cluster = _with_namespaces(cluster_of(near, settings), near)
+    unseen = [one for one in _DECISIVE if one.kind in lists.refused and _exists(one, lists)]
+    if not unseen and not _labels_decide(cluster.world, near):
+        return decided(cluster, selection, now, most_searched)
+    names = ", ".join(one.plural for one in unseen) or kinds.NAMESPACES.plural
+    why = (
+        f"{names} may not be listed in the whole cluster, so there are no places and changes, and "
+        "the verdicts are what the manager wrote last"
+    )
+    return told(cluster, selection, now, why)
+
+
+async def _in_namespace(
+    client: Client, lists: Lists, resources: Sequence[Resource], namespace: str
+) -> Lists:
+    """What was listed, and of the rest what may be listed in one namespace."""
+    again = [one for one in resources if one.namespaced and one.kind in lists.refused]
+    if not namespace or not again:
+        return lists
+    found = await list_kinds(client, again, namespace)
+    refused = {kind: why for kind, why in lists.refused.items() if kind not in found.objects}
+    return Lists({**lists.objects, **found.objects}, refused)
+
+
+def _exists(resource: Resource, lists: Lists) -> bool:
+    """Whether a kind that was not listed may have objects; a cluster may do without Cohorts."""
+    return not (resource is kinds.COHORTS and lists.refused[resource.kind].code == 404)
+
+
+def _check(selection: Selection, lists: Lists) -> None:
+    """Refuses queues that do not exist, where that can be seen."""
+    for kind, key in (
+        ("LocalQueue", ObjectKey(selection.namespace, selection.local_queue)),
+        ("ClusterQueue", ObjectKey("", selection.cluster_queue)),
+    ):
+        known = sorted(
+            obj["metadata"]["name"]
+            for obj in lists.of(kind)
+            if not key.namespace or obj["metadata"].get("namespace") == key.namespace
+        )
+        if key.name and kind in lists.objects and key.name not in known:
+            raise ObjectNotFound(missing(kind, key, known))
+
+
+def _with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
+    """The cluster with the namespaces of its Workloads, where namespaces may not be listed."""
+    if kinds.NAMESPACES.kind in lists.objects:
+        return cluster
+    names = {key.namespace for key in cluster.world.workloads}
+    labels = {name: {NAMESPACE_NAME_LABEL: name} for name in names}
+    return attrs.evolve(cluster, world=attrs.evolve(cluster.world, namespaces=labels))
+
+
+def _labels_decide(world: World, lists: Lists) -> bool:
+    """Whether labels of namespaces decide, and may not be read."""
+    return kinds.NAMESPACES.kind in lists.refused and any(
+        one.key != NAMESPACE_NAME_LABEL
+        for queue in world.cluster_queues.values()
+        for one in queue_spec(queue).selector.requirements
+    )
+
+
+# --- the engine's answer
+
+
+def decided(cluster: Cluster, selection: Selection, now: float, most_searched: int) -> Listing:
+    """What waits in a cluster of which all was read that decides.
+
+    Args:
+        cluster: what was read.
+        selection: which Workloads.
+        now: seconds since the epoch.
+        most_searched: for how many of them changes are looked for.
+    """
+    world = without_held_back(cluster.world, cluster.workloads, None).with_usage(now)
+    ended, lines = outcomes(world, now), world.lines()
+    places = {key: number for line in lines.values() for number, key in enumerate(line, start=1)}
+    local = dict(_places_in_local_queues(world, lines))
+    found = [
+        _decided(world, world.workloads[key], one, places.get(key), local.get(key))
+        for key, one in ended.items()
+        if one.verdict in _WAITING
+    ]
+    found += _held_back(cluster, world)
+    rows = sorted(filter(lambda row: _selected(row, selection), found), key=_order)
+    ahead = sorted(rows, key=lambda row: (row.place is None, row.place or 0))
+    searched = {row.key for row in ahead[:most_searched] if row.key in ended}
+    return Listing(
+        tuple(_with_change(world, row, now) if row.key in searched else row for row in rows),
+        decided=True,
+        notes=cluster.notes,
+        now=now,
+    )
+
+
+def _decided(
+    world: World, workload: Workload, outcome: Outcome, place: int | None, local: int | None
+) -> Waiting:
+    reason = outcome.reason
+    home = world.home_of(workload)
+    return Waiting(
+        workload,
+        home if home in world.cluster_queues else "",
+        word_of(outcome),
+        "" if reason is None else condition_reason(reason),
+        "" if reason is None else render(reason),
+        place,
+        local,
+        outcome.victims,
+    )
+
+
+def _places_in_local_queues(
+    world: World, lines: Mapping[str, Sequence[ObjectKey]]
+) -> Iterator[tuple[ObjectKey, int]]:
+    counts: dict[ObjectKey, int] = {}
+    for line in lines.values():
+        for key in line:
+            queue = ObjectKey(key.namespace, world.workloads[key].spec.queue_name)
+            counts[queue] = counts.get(queue, 0) + 1
+            yield key, counts[queue]
+
+
+def _held_back(cluster: Cluster, world: World) -> Iterator[Waiting]:
+    """The Workloads that wait outside of their queues for pods that are missing."""
+    for raw in cluster.workloads:
+        key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+        workload = cluster.world.workloads.get(key)
+        if workload is None or key in world.workloads or not is_held_back(raw):
+            continue
+        found = conditions.find(workload.status.conditions, REQUEUED)
+        reason, message = ("", "") if found is None else (found.reason, found.message)
+        queue = world.cluster_queue_of(workload)
+        home = "" if queue is None else queue.name
+        yield Waiting(workload, home, PODS_MISSING, reason, message)
+
+
+def _with_change(world: World, row: Waiting, now: float) -> Waiting:
+    found = explain(world, row.key, now)
+    return attrs.evolve(row, searched=True, change=smallest_of(found.changes))
+
+
+def smallest_of(changes: Sequence[Found]) -> Found | None:
+    """Of several changes the first that preempts the fewest, in the order of `explain`.
+
+    Args:
+        changes: each of them alone is enough.
+    """
+    return min(changes, key=lambda one: len(one.victims), default=None)
+
+
+# --- what a manager wrote
+
+
+def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listing:
+    """What waits, as far as it was read, with the verdicts in the Workloads' own conditions.
+
+    Args:
+        cluster: what was read.
+        selection: which Workloads.
+        now: seconds since the epoch.
+        why: why the engine cannot decide.
+    """
+    world = cluster.world
+    rows = []
+    for workload in sorted(world.workloads.values(), key=order_of):
+        if holds_quota(workload) or is_finished(workload) or workload.metadata.deletion_timestamp:
+            continue
+        said = conditions.find(workload.status.conditions, QUOTA_RESERVED)
+        reason, message = ("", "") if said is None else (said.reason, said.message)
+        row = Waiting(workload, world.home_of(workload), word_of_condition(reason), reason, message)
+        if _selected(row, selection):
+            rows.append(row)
+    rows.sort(key=lambda row: row.cluster_queue)
+    return Listing(tuple(rows), decided=False, notes=(why, *cluster.notes), now=now)
+
+
+def _selected(row: Waiting, selection: Selection) -> bool:
+    return (
+        selection.namespace in ("", row.key.namespace)
+        and selection.local_queue in ("", row.workload.spec.queue_name)
+        and selection.cluster_queue in ("", row.cluster_queue)
+    )
+
+
+def _order(row: Waiting) -> tuple[object, ...]:
+    return row.cluster_queue, row.place is None, row.place or 0, row.key

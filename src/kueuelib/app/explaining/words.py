@@ -1,0 +1,63 @@
+"""Verdicts in one or two words, for tables; the same from the engine and from a condition."""
+
+from __future__ import annotations
+
+from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.object_reasons import (
+    DEACTIVATED,
+    MISCONFIGURED,
+    SUSPENDED,
+    BackingOff,
+    ChecksFailed,
+)
+from kueuelib.scheduler.reasons import (
+    EXCEEDS_MAX_QUOTA,
+    NO_MATCHING_FLAVOR,
+    PENDING_EVALUATION,
+    WAITING_FOR_PODS_READY,
+    WAITING_FOR_PREEMPTED,
+    WAITING_FOR_QUOTA,
+    condition_reason,
+)
+
+FITS = "fits now"
+PODS_MISSING = "pods missing"
+NOT_EVALUATED = "not evaluated"
+
+_BY_REASON = {
+    WAITING_FOR_QUOTA: "quota in use",
+    EXCEEDS_MAX_QUOTA: "exceeds quota",
+    NO_MATCHING_FLAVOR: "no flavor matches",
+    WAITING_FOR_PODS_READY: "waits for pods",
+    WAITING_FOR_PREEMPTED: "preempts",
+    PENDING_EVALUATION: "behind others",
+    MISCONFIGURED: "misconfigured",
+    SUSPENDED: "queue stopped",
+    DEACTIVATED: "deactivated",
+}
+_BY_KIND: dict[type, str] = {BackingOff: "backs off", ChecksFailed: "check failed"}
+
+
+def word_of(outcome: Outcome) -> str:
+    """What the engine decided, in short.
+
+    Args:
+        outcome: of a Workload without quota.
+    """
+    if outcome.verdict is Verdict.ADMITTED:
+        return FITS
+    if outcome.verdict is Verdict.PREEMPTS:
+        return f"preempts {len(outcome.victims)}"
+    if outcome.reason is None:
+        return NOT_EVALUATED
+    kind = _BY_KIND.get(type(outcome.reason))
+    return kind or word_of_condition(condition_reason(outcome.reason))
+
+
+def word_of_condition(reason: str) -> str:
+    """What a manager wrote, in short; a reason that is not ours stays as it is.
+
+    Args:
+        reason: of the condition QuotaReserved; empty where there is none.
+    """
+    return _BY_REASON.get(reason, reason) or NOT_EVALUATED

@@ -1,0 +1,1 @@
+"""`kueuelib pending`: what waits, in which order, and why."""

@@ -1,0 +1,155 @@
+"""`kueuelib pending`: the command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+
+from kueuelib.api.ages import duration
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.explaining.waiting import Listing, Selection, Waiting, list_pending
+from kueuelib.app.wiring import engine_settings
+from kueuelib.cli.columns import columns
+from kueuelib.cli.explain.command import DEFAULT_NAMESPACE
+from kueuelib.cli.explain.data import change_data
+from kueuelib.cli.explain.text import change_text
+from kueuelib.errors import ConfigError
+from kueuelib.runtime import logs
+from kueuelib.runtime.clock import SYSTEM_CLOCK
+from kueuelib.runtime.connect import connect, wait_for_server
+
+TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT")
+WIDE = ("LOCALQUEUE", "OWNER", "SMALLEST CHANGE", "MESSAGE")
+
+
+def run(
+    local_queue: str,
+    cluster_queue: str,
+    namespace: str,
+    output: str,
+    changes: int,
+    kubeconfig: Path | None,
+    config: Path | None,
+    server_timeout: float,
+    *,
+    everywhere: bool,
+) -> int:
+    """Prints the Workloads without quota.
+
+    Args:
+        local_queue: only those of this LocalQueue; empty for any.
+        cluster_queue: only those of this ClusterQueue, of every namespace; empty for any.
+        namespace: that of the kubeconfig's context when empty.
+        output: `text`, `wide` or `json`.
+        changes: for how many of them the smallest change is looked for.
+        kubeconfig: the cluster; found by kubectl's rules when None.
+        config: the manager's configuration file; its defaults when None.
+        server_timeout: seconds to wait for a server that does not answer.
+        everywhere: all namespaces.
+
+    Raises:
+        ConfigError: what was given cannot work.
+        KueuelibError: the queue does not exist, or the server refused something.
+    """
+    if everywhere and namespace:
+        raise ConfigError("kueuelib pending", "-A and -n contradict each other", "leave one out")
+    if local_queue and (everywhere or cluster_queue):
+        problem = "a LocalQueue is in one namespace, and belongs to one ClusterQueue"
+        raise ConfigError("kueuelib pending", problem, "give -q without -A and -c")
+    logs.configure("console", "warning")
+    configuration = load_configuration(config)
+    selection = Selection(namespace, local_queue, cluster_queue)
+    listing = anyio.run(
+        _list,
+        selection,
+        everywhere or bool(cluster_queue and not namespace),
+        kubeconfig,
+        server_timeout,
+        configuration,
+        changes,
+    )
+    if output == "json":
+        sys.stdout.write(json.dumps(to_data(listing), indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(to_text(listing, wide=output == "wide"))
+    return 0
+
+
+async def _list(
+    selection: Selection,
+    everywhere: bool,
+    kubeconfig: Path | None,
+    server_timeout: float,
+    configuration: Configuration,
+    changes: int,
+) -> Listing:
+    async with await connect(kubeconfig, user_agent="kueuelib-pending") as client:
+        endpoint = await client.transport.endpoint()
+        here = selection.namespace or endpoint.namespace or DEFAULT_NAMESPACE
+        found = Selection(
+            "" if everywhere else here, selection.local_queue, selection.cluster_queue
+        )
+        await wait_for_server(client, server_timeout)
+        settings = engine_settings(configuration)
+        return await list_pending(client, found, SYSTEM_CLOCK.now(), settings, changes)
+
+
+def to_text(listing: Listing, *, wide: bool) -> str:
+    """A table, and what else to know."""
+    lines = [f"Note: {note}\n" for note in listing.notes]
+    if not listing.rows:
+        return "".join(["Nothing waits.\n", *lines])
+    titles = (*TITLES, *(WIDE if wide else WIDE[2:3]))
+    table = columns(titles, [_cells(row, listing.now, wide=wide) for row in listing.rows])
+    return "".join([table, *lines])
+
+
+def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
+    created = row.workload.metadata.creation_timestamp
+    cells = (
+        row.cluster_queue,
+        "" if row.place is None else str(row.place),
+        row.key.namespace,
+        row.key.name,
+        str(row.workload.spec.priority or 0),
+        "" if created is None else duration(now - created),
+        row.verdict,
+    )
+    change = "" if row.change is None else change_text(row.change)
+    if not wide:
+        return (*cells, change)
+    return (*cells, row.workload.spec.queue_name, row.owner, change, row.message)
+
+
+def to_data(listing: Listing) -> Obj:
+    """All of it, for machines."""
+    return {
+        "decided": listing.decided,
+        "items": [_item(row) for row in listing.rows],
+        "notes": list(listing.notes),
+    }
+
+
+def _item(row: Waiting) -> Obj:
+    created = row.workload.metadata.creation_timestamp
+    return {
+        "namespace": row.key.namespace,
+        "name": row.key.name,
+        "owner": row.owner,
+        "localQueue": row.workload.spec.queue_name,
+        "clusterQueue": row.cluster_queue,
+        "place": row.place,
+        "placeInLocalQueue": row.place_in_local_queue,
+        "priority": row.workload.spec.priority or 0,
+        "creationTimestamp": None if created is None else format_time(created),
+        "verdict": row.verdict,
+        "reason": row.reason,
+        "message": row.message,
+        "preempts": [str(key) for key in row.victims],
+        "changesSearched": row.searched,
+        "smallestChange": None if row.change is None else change_data(row.change),
+    }

@@ -1,0 +1,198 @@
+"""What `kueuelib pending` lists, in which order and with which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.app.explaining.gather import Cluster
+from kueuelib.app.explaining.waiting import (
+    Listing,
+    Selection,
+    decided,
+    smallest_of,
+    told,
+)
+from kueuelib.app.explaining.words import word_of, word_of_condition
+from kueuelib.cli.pending.command import to_data, to_text
+from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.scheduler.explain.changes import Ends
+from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.trial import Outcome, Verdict
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import (
+    BackingOff,
+    ChecksFailed,
+    ClusterQueueInactive,
+    Inactive,
+    LocalQueueMissing,
+)
+from kueuelib.scheduler.reasons import NotEvaluated, PodsNotReady, Reason
+from kueuelib.testing.builders import (
+    make_cluster_queue,
+    make_condition,
+    make_flavor,
+    make_local_queue,
+    make_workload,
+)
+from kueuelib.workload.phases import PODS_MISSING
+
+NOW = 1000.0
+ALL = Selection()
+
+
+def world(*workloads: Workload) -> World:
+    """ClusterQueue `cq` with four CPUs, behind the LocalQueues `lq` and `other`."""
+    found = World().with_namespace("ns", {}).with_flavor(make_flavor("f"))
+    found = found.with_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 4}}))
+    for name in ("lq", "other"):
+        found = found.with_local_queue(make_local_queue(name, "cq"))
+    for one in workloads:
+        found = found.with_workload(one)
+    return found
+
+
+def cluster(*workloads: Workload, raw: tuple[Obj, ...] = ()) -> Cluster:
+    return Cluster(world(*workloads), raw, PriorityClasses({}, {}), ())
+
+
+def waits(name: str, queue: str = "lq", cpu: int = 3, **fields: Any) -> Workload:
+    return make_workload(name, queue, {"cpu": cpu}, **fields)
+
+
+def names(listing: Listing) -> list[tuple[str, int | None]]:
+    return [(row.key.name, row.place) for row in listing.rows]
+
+
+def test_workloads_come_in_the_order_of_the_queue_with_their_places() -> None:
+    found = decided(
+        cluster(
+            waits("late", created=20),
+            waits("early", "other", created=10),
+            waits("urgent", created=30, priority=1),
+        ),
+        ALL,
+        NOW,
+        0,
+    )
+    assert names(found) == [("urgent", 1), ("early", 2), ("late", 3)]
+    assert [row.verdict for row in found.rows] == ["fits now", "quota in use", "quota in use"]
+    assert [row.place_in_local_queue for row in found.rows] == [1, 1, 2]
+    assert [row.searched for row in found.rows] == [False] * 3
+
+
+def test_a_selection_leaves_places_as_they_are() -> None:
+    waiting = (waits("a", created=1), waits("b", "other", created=2), waits("c", created=3))
+    of_queue = decided(cluster(*waiting), Selection("ns", local_queue="lq"), NOW, 0)
+    assert names(of_queue) == [("a", 1), ("c", 3)]
+    assert decided(cluster(*waiting), Selection("another"), NOW, 0).rows == ()
+    assert len(decided(cluster(*waiting), Selection(cluster_queue="cq"), NOW, 0).rows) == 3
+    assert decided(cluster(*waiting), Selection(cluster_queue="b"), NOW, 0).rows == ()
+
+
+def test_the_smallest_change_is_searched_for_those_ahead() -> None:
+    found = decided(
+        cluster(waits("a", cpu=5, created=1), waits("b", cpu=5, created=2)), ALL, NOW, 1
+    )
+    first, second = found.rows
+    assert first.searched
+    assert first.change is not None
+    assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in first.change.change.text
+    assert not second.searched
+    assert second.change is None
+    text = to_text(found, wide=False)
+    assert "ClusterQueue cq: raise nominalQuota of flavor f: cpu by 1 (to 5)\n" in text
+    assert to_data(found)["items"][0]["smallestChange"]["kind"] == "quota"
+
+
+def test_what_waits_in_no_queue_is_listed_without_a_place() -> None:
+    found = decided(cluster(waits("lost", "absent"), waits("off", active=False)), ALL, NOW, 0)
+    assert [(row.key.name, row.cluster_queue, row.place, row.verdict) for row in found.rows] == [
+        ("lost", "", None, "misconfigured"),
+        ("off", "cq", None, "deactivated"),
+    ]
+
+
+def test_what_waits_for_missing_pods_is_listed_without_a_place() -> None:
+    condition = make_condition("Requeued", False, PODS_MISSING) | {"message": "2 of 3 pods"}
+    held = waits("held", conditions=[condition])
+    raw = {"metadata": {"namespace": "ns", "name": "held"}, "status": {"conditions": [condition]}}
+    found = decided(cluster(held, raw=(raw,)), ALL, NOW, 1)
+    (row,) = found.rows
+    assert (row.verdict, row.reason, row.message) == ("pods missing", PODS_MISSING, "2 of 3 pods")
+    assert (row.cluster_queue, row.place, row.searched) == ("cq", None, False)
+
+
+def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:
+    condition = make_condition("QuotaReserved", False, "WaitingForQuota") | {"message": "no cpu"}
+    late = waits("late", created=20, conditions=[condition])
+    early = waits("early", created=10)
+    found = told(cluster(late, early), Selection("ns"), NOW, "some were not seen")
+    assert not found.decided
+    assert names(found) == [("early", None), ("late", None)]
+    assert [row.verdict for row in found.rows] == ["not evaluated", "quota in use"]
+    assert found.rows[1].message == "no cpu"
+    assert to_text(found, wide=False).endswith("Note: some were not seen\n")
+
+
+def test_nothing_that_waits_is_said() -> None:
+    assert to_text(decided(cluster(), ALL, NOW, 0), wide=False) == "Nothing waits.\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        (NotEvaluated(), "behind others"),
+        (PodsNotReady(), "waits for pods"),
+        (LocalQueueMissing("lq"), "misconfigured"),
+        (ClusterQueueInactive("cq", "Stopped"), "queue stopped"),
+        (ClusterQueueInactive("cq", "FlavorNotFound"), "misconfigured"),
+        (Inactive(), "deactivated"),
+        (BackingOff(5.0), "backs off"),
+        (ChecksFailed(("budget",)), "check failed"),
+        (None, "not evaluated"),
+    ],
+)
+def test_a_reason_has_a_short_word(reason: Reason | None, word: str) -> None:
+    assert word_of(Outcome(Verdict.WAITS, reason)) == word
+
+
+def test_verdicts_have_short_words() -> None:
+    victims = (ObjectKey("ns", "a"), ObjectKey("ns", "b"))
+    assert word_of(Outcome(Verdict.ADMITTED)) == "fits now"
+    assert word_of(Outcome(Verdict.PREEMPTS, None, victims=victims)) == "preempts 2"
+    assert word_of_condition("NotOurs") == "NotOurs"
+    assert word_of_condition("") == "not evaluated"
+
+
+def test_the_smallest_change_preempts_the_fewest_and_is_the_first_of_these() -> None:
+    def change(name: str, victims: int) -> Found:
+        keys = tuple(ObjectKey("ns", str(number)) for number in range(victims))
+        return Found(Ends(ObjectKey("ns", name)), Outcome(Verdict.PREEMPTS, victims=keys))
+
+    many, first, second = change("a", 2), change("b", 1), change("c", 1)
+    assert smallest_of([many, first, second]) is first
+    assert smallest_of([]) is None
+
+
+def test_wide_cells_name_the_queue_the_owner_and_the_message() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
+    workload = waits("a", "absent")
+    meta = attrs.evolve(workload.metadata, owner_references=_owners({**owner, "controller": True}))
+    found = decided(cluster(attrs.evolve(workload, metadata=meta)), ALL, NOW, 0)
+    title, line = to_text(found, wide=True).splitlines()
+    assert title.split()[-4:] == ["OWNER", "SMALLEST", "CHANGE", "MESSAGE"]
+    assert "absent" in line.split()
+    assert "Job/train" in line.split()
+    assert line.endswith("LocalQueue absent doesn't exist")
+
+
+def _owners(owner: Obj) -> Any:
+    from kueuelib.api.codec import decode
+
+    raw = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {"podSets": []}}
+    return decode(Workload, raw).metadata.owner_references
