@@ -445,6 +445,36 @@ def pending(
 
 
 @app.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, or everything for machines.",
+)
+@click.option("--config", type=FILE, help="The manager's configuration.")
+@click.option(
+    "--self",
+    "own",
+    is_flag=True,
+    help="Check your own permissions, for a manager that runs with this kubeconfig.",
+)
+@_kubeconfig
+@_server_timeout
+def doctor(
+    output: str, config: Path | None, own: bool, kubeconfig: Path | None, server_timeout: float
+) -> int:
+    """Say what is wrong with an installation, and which command mends it.
+
+    It writes nothing. Exit code 0: nothing but hints, 3: warnings, 4: errors.
+    """
+    from kueuelib.cli.doctor.command import run
+
+    return run(kubeconfig, config, output, server_timeout, own=own)
+
+
+@app.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
 @click.option("--format", help="Of all traces; default: what their names say.", type=_Format())
 @click.option(

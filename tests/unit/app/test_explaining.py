@@ -89,7 +89,10 @@ class FakeClient:
 
         return SimpleNamespace(endpoint=endpoint)
 
-    async def list_all(self, resource: Resource, namespace: str = "") -> AsyncIterator[Obj]:
+    async def list_all(
+        self, resource: Resource, namespace: str = "", *, label_selector: str = ""
+    ) -> AsyncIterator[Obj]:
+        assert not label_selector, "explain reads everything"
         self.asked.add(resource.api_version)
         if resource.plural in self._forbidden:
             raise Forbidden(f"may not list {resource.plural}")

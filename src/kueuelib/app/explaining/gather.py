@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ import attrs
 
 from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
-from kueuelib.api.meta import Obj, Resource, key_of, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.app.wiring import queueing_version
 from kueuelib.errors import (
     ApiError,
@@ -62,6 +63,14 @@ class Lists:
         """The objects of a kind; none if it was not listed."""
         return self.objects.get(kind, ())
 
+    def completed(self, more: Lists) -> Lists:
+        """The same lists with those that were read later, which count where both exist."""
+        refused = {**self.refused, **more.refused}
+        return Lists(
+            {**self.objects, **more.objects},
+            {kind: why for kind, why in refused.items() if kind not in more.objects},
+        )
+
 
 @attrs.frozen
 class Cluster:
@@ -72,12 +81,14 @@ class Cluster:
         workloads: the raw Workloads.
         classes: the raw priority classes.
         notes: what could not be read and is left out, for people.
+        unreadable: the objects that are left out, by kind and key, each with the broken rules.
     """
 
     world: World
     workloads: tuple[Obj, ...]
     classes: PriorityClasses
     notes: tuple[str, ...]
+    unreadable: tuple[tuple[str, ObjectKey, str], ...] = ()
 
 
 async def read_cluster(client: Client, namespace: str, settings: Settings = DEFAULTS) -> Cluster:
@@ -110,13 +121,19 @@ def decisive(version: str) -> tuple[Resource, ...]:
     return (*(one.at(version) for one in QUEUEING), *AROUND)
 
 
-async def list_kinds(client: Client, resources: Iterable[Resource], namespace: str = "") -> Lists:
+async def list_kinds(
+    client: Client,
+    resources: Iterable[Resource],
+    namespace: str = "",
+    selectors: Mapping[str, str] = MappingProxyType({}),
+) -> Lists:
     """Lists several kinds at once.
 
     Args:
         client: whose cluster.
         resources: the kinds.
         namespace: the only one to list namespaced kinds in; all when empty.
+        selectors: label selectors by kind.
 
     Raises:
         KueuelibError: the server did not answer, or failed.
@@ -128,7 +145,9 @@ async def list_kinds(client: Client, resources: Iterable[Resource], namespace: s
     async def read(resource: Resource) -> None:
         where = namespace if resource.namespaced else ""
         try:
-            objects[resource.kind] = [obj async for obj in client.list_all(resource, where)]
+            labels = selectors.get(resource.kind, "")
+            page = client.list_all(resource, where, label_selector=labels)
+            objects[resource.kind] = [obj async for obj in page]
         except (Forbidden, NotFound) as error:
             refused[resource.kind] = error
         except (ApiError, TransportError) as error:
@@ -155,7 +174,7 @@ def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster
         for resource in (*QUEUEING, *AROUND)
         if resource.kind in lists.refused and not _may_be_absent(resource, lists)
     ]
-    reader = _Reader(lists, notes)
+    reader = _Reader(lists)
     namespaces = lists.of("Namespace")
     if "Namespace" in lists.refused and namespace:
         # A world without the namespace would blame it for everything.
@@ -176,7 +195,12 @@ def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster
         workload={obj["metadata"]["name"]: obj for obj in lists.of("WorkloadPriorityClass")},
         pod={obj["metadata"]["name"]: obj for obj in lists.of("PriorityClass")},
     )
-    return Cluster(world, tuple(lists.of("Workload")), classes, tuple(sorted(notes)))
+    notes += [
+        f"{kind} {key} cannot be read and is left out: {why}"
+        for kind, key, why in reader.unreadable
+    ]
+    workloads, unreadable = tuple(lists.of("Workload")), tuple(reader.unreadable)
+    return Cluster(world, workloads, classes, tuple(sorted(notes)), unreadable)
 
 
 def _may_be_absent(resource: Resource, lists: Lists) -> bool:
@@ -185,11 +209,11 @@ def _may_be_absent(resource: Resource, lists: Lists) -> bool:
 
 
 class _Reader:
-    """Turns raw objects into values; what cannot be read is left out and noted."""
+    """Turns raw objects into values; what cannot be read is left out and kept aside."""
 
-    def __init__(self, lists: Lists, notes: list[str]) -> None:
+    def __init__(self, lists: Lists) -> None:
         self._lists = lists
-        self._notes = notes
+        self.unreadable: list[tuple[str, ObjectKey, str]] = []
 
     def all(self, cls: type[Any], check: Callable[[Any], object] | None = None) -> list[Any]:
         found = []
@@ -199,8 +223,7 @@ class _Reader:
                 if check is not None:
                     check(value)
             except (InvalidObject, InvalidSelector) as error:
-                subject = f"{cls.__name__} {key_of(obj)}"
-                self._notes.append(f"{subject} cannot be read and is left out: {error}")
+                self.unreadable.append((cls.__name__, key_of(obj), str(error)))
             else:
                 found.append(value)
         return found

@@ -160,9 +160,7 @@ async def _in_namespace(
     again = [one for one in resources if one.namespaced and one.kind in lists.refused]
     if not namespace or not again:
         return lists
-    found = await list_kinds(client, again, namespace)
-    refused = {kind: why for kind, why in lists.refused.items() if kind not in found.objects}
-    return Lists({**lists.objects, **found.objects}, refused)
+    return lists.completed(await list_kinds(client, again, namespace))
 
 
 def _exists(resource: Resource, lists: Lists) -> bool:

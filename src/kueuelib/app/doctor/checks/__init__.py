@@ -1,0 +1,1 @@
+"""The checks, one topic per module; every module of this package is loaded."""

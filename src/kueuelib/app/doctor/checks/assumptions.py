@@ -1,0 +1,49 @@
+"""Assumptions: quota that a manager counts, and that no Workload holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.quantity import Quantity, amount_of, format_amount
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+
+
+@check("assumption-orphaned", FACTS, momentary=True)
+def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
+    """ClusterQueues whose status counts other Workloads and quota than there are."""
+    for queue in snapshot.all("ClusterQueue"):
+        name = queue["metadata"]["name"]
+        found = snapshot.engine.cluster_queue_status(name)
+        status = queue.get("status") or {}
+        if found is None or "reservingWorkloads" not in status:
+            continue
+        wrong = []
+        if status["reservingWorkloads"] != found.reserving:
+            wrong.append(f"{status['reservingWorkloads']} Workloads, and {found.reserving} do")
+        held = {
+            (flavor.name, resource.name): amount_of(resource.name, resource.total)
+            for flavor in found.reservation
+            for resource in flavor.resources
+        }
+        said = _said(status)
+        wrong += [
+            f"{format_amount(resource, said[flavor, resource])} of {resource} in flavor {flavor}, "
+            f"and {format_amount(resource, amount)} is held"
+            for (flavor, resource), amount in held.items()
+            if said.get((flavor, resource), amount) != amount
+        ]
+        if wrong:
+            problem = f"its status counts as reserved {'; '.join(wrong)}"
+            fix = f"kubectl -n {snapshot.namespace} logs deployment/kueue-controller-manager"
+            yield Finding(Severity.WARNING, Subject("ClusterQueue", name), problem, fix)
+
+
+def _said(status: Obj) -> dict[tuple[str, str], int]:
+    """What the status counts, by flavor and resource."""
+    return {
+        (flavor["name"], one["name"]): amount_of(one["name"], Quantity.parse(one.get("total", 0)))
+        for flavor in status.get("flavorsReservation") or ()
+        for one in flavor.get("resources") or ()
+    }

@@ -1,0 +1,128 @@
+"""CustomResourceDefinitions: are ours there, at versions that fit this program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.api.crd import all_crds
+from kueuelib.api.kinds import V1BETA1, V1BETA2
+from kueuelib.api.meta import Obj, find_condition
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.snapshot import Snapshot
+
+KIND = "CustomResourceDefinition"
+INSTALL = "kueuelib install"
+_MOST = 3
+"""Fields that are named."""
+
+
+def _installed(snapshot: Snapshot) -> Iterator[tuple[Obj, Obj]]:
+    """Our definitions that exist, each with the one of this program."""
+    for ours in all_crds():
+        found = snapshot.find(KIND, ours["metadata"]["name"])
+        if found is not None:
+            yield found, ours
+
+
+def _subject(crd: Obj) -> Subject:
+    return Subject(KIND, crd["metadata"]["name"])
+
+
+@check("crd-missing", KIND)
+def missing(snapshot: Snapshot) -> Iterator[Finding]:
+    """Kinds that are not defined at all."""
+    for crd in all_crds():
+        if snapshot.find(KIND, crd["metadata"]["name"]) is None:
+            problem = f"{crd['spec']['names']['kind']} is not defined in this cluster"
+            yield Finding(Severity.ERROR, _subject(crd), problem, INSTALL)
+
+
+@check("crd-established", KIND)
+def established(snapshot: Snapshot) -> Iterator[Finding]:
+    """Kinds that are defined and not served."""
+    for crd, _ in _installed(snapshot):
+        conditions = (crd.get("status") or {}).get("conditions")
+        for type_ in ("Established", "NamesAccepted"):
+            found = find_condition(conditions, type_)
+            if found.get("status") != "True":
+                why = found.get("message") or "the API server has not said so"
+                problem = f"it is not {type_}: {why}"
+                name = crd["metadata"]["name"]
+                fix = f"kubectl get crd {name} -o jsonpath='{{.status.conditions}}'"
+                yield Finding(Severity.ERROR, _subject(crd), problem, fix)
+                break
+
+
+@check("crd-versions", KIND)
+def versions(snapshot: Snapshot) -> Iterator[Finding]:
+    """Versions that are not served, or not stored as they should be."""
+    for crd, _ in _installed(snapshot):
+        found = {one["name"]: one for one in crd["spec"]["versions"]}
+        for version, severity in ((V1BETA2, Severity.ERROR), (V1BETA1, Severity.WARNING)):
+            if not found.get(version, {}).get("served"):
+                yield Finding(severity, _subject(crd), f"{version} is not served", INSTALL)
+        stored = next((name for name, one in found.items() if one.get("storage")), "")
+        if stored != V1BETA2 and V1BETA2 in found:
+            problem = f"objects are stored in {stored}, not in {V1BETA2}"
+            yield Finding(Severity.WARNING, _subject(crd), problem, INSTALL)
+
+
+@check("crd-stored-versions", KIND)
+def stored_versions(snapshot: Snapshot) -> Iterator[Finding]:
+    """Versions in which objects may still be stored."""
+    for crd, _ in _installed(snapshot):
+        known = {one["name"] for one in crd["spec"]["versions"]}
+        stored = next((one["name"] for one in crd["spec"]["versions"] if one.get("storage")), "")
+        old = [
+            name for name in (crd.get("status") or {}).get("storedVersions") or () if name != stored
+        ]
+        if not old:
+            continue
+        gone = [name for name in old if name not in known]
+        resource = crd["metadata"]["name"]
+        body = f'{{"status":{{"storedVersions":["{stored}"]}}}}'
+        fix = (
+            f"kubectl get {resource} -A -o json | kubectl replace -f - && kubectl patch crd "
+            f"{resource} --subresource=status --type=merge -p '{body}'"
+        )
+        problem = f"objects may still be stored in {', '.join(old)}"
+        severity = Severity.HINT
+        if gone:
+            problem += f", and {', '.join(gone)} is not defined any more"
+            severity = Severity.ERROR
+        yield Finding(severity, _subject(crd), problem, fix)
+
+
+@check("crd-fields", KIND)
+def fields(snapshot: Snapshot) -> Iterator[Finding]:
+    """Fields of this version that the cluster's definition does not have, and so drops."""
+    for crd, ours in _installed(snapshot):
+        found = {one["name"]: one for one in crd["spec"]["versions"]}
+        for version in ours["spec"]["versions"]:
+            there = found.get(version["name"])
+            if there is None:
+                continue
+            lost = list(_lost(_schema(version), _schema(there), ""))
+            if lost:
+                more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+                problem = f"{version['name']} drops {', '.join(lost[:_MOST])}{more}"
+                yield Finding(Severity.WARNING, _subject(crd), problem, INSTALL)
+
+
+def _schema(version: Obj) -> Obj:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _lost(ours: Obj, there: Obj, path: str) -> Iterator[str]:
+    """The paths of properties that a schema has and another one lacks."""
+    if there.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    known = there.get("properties") or {}
+    for name, schema in (ours.get("properties") or {}).items():
+        where = f"{path}.{name}" if path else name
+        if name in known:
+            yield from _lost(schema, known[name], where)
+        elif not isinstance(there.get("additionalProperties"), dict):
+            yield where
+    if "items" in ours and "items" in there:
+        yield from _lost(ours["items"], there["items"], f"{path}[]")

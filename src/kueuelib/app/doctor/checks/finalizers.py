@@ -1,0 +1,92 @@
+"""Finalizers: objects that were deleted and do not go away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kueuelib.api.ages import duration
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import IN_USE_FINALIZER, POD_FINALIZER
+from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.scheduler.pending.workload_info import holds_quota
+from kueuelib.scheduler.quota.queue_spec import queue_spec
+
+PATIENCE = 60.0
+"""Seconds that a deletion may take."""
+_OURS = (IN_USE_FINALIZER, POD_FINALIZER)
+_KINDS = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Workload")
+_MOST_NAMES = 5
+
+
+@check("finalizer-stuck", FACTS)
+def stuck(snapshot: Snapshot) -> Iterator[Finding]:
+    """Queueing objects that carry our finalizer long after they were deleted."""
+    for kind in _KINDS:
+        for obj in snapshot.all(kind):
+            if not _is_stuck(snapshot, obj):
+                continue
+            users = _users(snapshot, kind, obj["metadata"]["name"])
+            age = duration(snapshot.age(obj["metadata"]["deletionTimestamp"]))
+            if users:
+                names = ", ".join(users[:_MOST_NAMES])
+                more = f" and {len(users) - _MOST_NAMES} more" if len(users) > _MOST_NAMES else ""
+                problem = f"it was deleted {age} ago and stays while in use by {names}{more}"
+                fix = (
+                    f"kubectl get {kind.lower()} {obj['metadata']['name']} -o yaml  # end its users"
+                )
+                yield Finding(Severity.HINT, subject_of(kind, obj), problem, fix)
+            else:
+                problem = f"it was deleted {age} ago, nothing uses it, and its finalizer stays"
+                yield Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj))
+
+
+@check("pod-finalizer-stuck", "Pod")
+def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
+    """Pods that carry our finalizer long after they were deleted and have ended."""
+    for pod in snapshot.all("Pod"):
+        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        if _is_stuck(snapshot, pod, grace) and (over or not pod["spec"].get("nodeName")):
+            age = duration(snapshot.age(pod["metadata"]["deletionTimestamp"]))
+            problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
+            yield Finding(Severity.ERROR, subject_of("Pod", pod), problem, _release("Pod", pod))
+
+
+def _is_stuck(snapshot: Snapshot, obj: Obj, grace: float = 0.0) -> bool:
+    meta = obj["metadata"]
+    ours = any(name in _OURS for name in meta.get("finalizers") or ())
+    return ours and snapshot.age(meta.get("deletionTimestamp")) > PATIENCE + grace
+
+
+def _users(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
+    """What keeps an object that was deleted, as kind and name."""
+    world = snapshot.world
+    if kind == "ClusterQueue":
+        return [
+            f"Workload {key}"
+            for key, one in sorted(world.workloads.items())
+            if holds_quota(one) and world.home_of(one) == name
+        ]
+    specs = [(each, queue_spec(queue)) for each, queue in sorted(world.cluster_queues.items())]
+    if kind == "ResourceFlavor":
+        return [f"ClusterQueue {each}" for each, spec in specs if name in spec.flavors]
+    if kind == "AdmissionCheck":
+        return [
+            f"ClusterQueue {each}"
+            for each, spec in specs
+            if name in {one.name for one in spec.checks}
+        ]
+    return ()
+
+
+def _release(kind: str, obj: Obj) -> str:
+    """The command that takes our finalizer off; a running manager does so by itself."""
+    meta = obj["metadata"]
+    place = next(number for number, name in enumerate(meta["finalizers"]) if name in _OURS)
+    where = f"-n {meta['namespace']} " if meta.get("namespace") else ""
+    body = f'[{{"op":"remove","path":"/metadata/finalizers/{place}"}}]'
+    return (
+        "start a manager, which takes it off; without one: kubectl patch "
+        f"{where}{kind.lower()} {meta['name']} --type=json -p '{body}'"
+    )

@@ -1,0 +1,101 @@
+"""Managers: does one lead, and is there another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kueuelib.api.ages import duration
+from kueuelib.api.kinds import KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
+from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+
+_GO_MANAGER = re.compile(r"(^|/)kueue(@|:|$)")
+"""The name of the image of the Go manager, in any registry."""
+_OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
+
+
+@check("leader", LEASES.kind)
+def leader(snapshot: Snapshot) -> Iterator[Finding]:
+    """Whether a manager leads, and so decides."""
+    election = snapshot.configuration.leader_election
+    if not election.leader_elect:
+        return
+    namespace = election.resource_namespace or snapshot.namespace
+    subject = Subject(LEASES.kind, election.resource_name, namespace)
+    fix = f"kubectl -n {snapshot.namespace} get pods  # start a manager"
+    lease = snapshot.find(LEASES.kind, election.resource_name, namespace)
+    if lease is None:
+        problem = (
+            "it does not exist: no manager has led in this cluster yet (name its configuration "
+            "with --config if leaderElect is off)"
+        )
+        yield Finding(Severity.ERROR, subject, problem, fix)
+        return
+    spec = lease.get("spec") or {}
+    holder = spec.get("holderIdentity")
+    if not holder:
+        yield Finding(Severity.ERROR, subject, "no manager leads: the last one has left", fix)
+    elif not _is_fresh(snapshot, lease):
+        age = duration(snapshot.age(spec.get("renewTime")))
+        problem = f"no manager leads: {holder} renewed it {age} ago, for {_seconds(lease)} s"
+        yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+def _seconds(lease: Obj) -> int:
+    return int((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+
+
+def _is_fresh(snapshot: Snapshot, lease: Obj) -> bool:
+    spec = lease.get("spec") or {}
+    renewed = spec.get("renewTime")
+    return bool(spec.get("holderIdentity") and renewed) and snapshot.age(renewed) <= _seconds(lease)
+
+
+@check("another-leader", LEASES.kind)
+def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
+    """Managers in other namespaces, which decide about the same Workloads."""
+    election = snapshot.configuration.leader_election
+    namespace = election.resource_namespace or snapshot.namespace
+    for lease in snapshot.all(LEASES.kind):
+        meta = lease["metadata"]
+        if meta["name"] == election.resource_name and meta["namespace"] != namespace:
+            if not _is_fresh(snapshot, lease):
+                continue
+            holder = lease["spec"]["holderIdentity"]
+            problem = f"{holder} leads with it: a second manager decides about this cluster"
+            fix = f"kubectl -n {meta['namespace']} get deployments"
+            yield Finding(Severity.ERROR, subject_of(LEASES.kind, lease), problem, fix)
+
+
+@check("another-manager", "Deployment")
+def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
+    """Deployments of the Go manager, which manages the same objects."""
+    for found in snapshot.all("Deployment"):
+        pod = found["spec"]["template"].get("spec") or {}
+        images = [one.get("image") or "" for one in pod.get("containers") or ()]
+        image = next((one for one in images if _GO_MANAGER.search(one)), "")
+        if image and found["spec"].get("replicas", 1):
+            name, namespace = found["metadata"]["name"], found["metadata"]["namespace"]
+            problem = f"it runs another manager of the same objects: {image}"
+            fix = f"kubectl -n {namespace} scale deployment {name} --replicas=0"
+            yield Finding(Severity.ERROR, subject_of("Deployment", found), problem, fix)
+
+
+@check("another-webhook", MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
+def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
+    """Webhook configurations of others for our kinds."""
+    for kind in (MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind):
+        for found in snapshot.all(kind):
+            name = found["metadata"]["name"]
+            named = [
+                one["name"]
+                for one in found.get("webhooks") or ()
+                if any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
+            ]
+            if named and name not in _OURS:
+                problem = f"{', '.join(named)} is called for our kinds, too"
+                fix = f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
+                yield Finding(Severity.WARNING, Subject(kind, name), problem, fix)

@@ -1,0 +1,19 @@
+"""Objects that are stored and make no sense, and so are left out of every decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+
+
+@check("object-unreadable", FACTS)
+def unreadable(snapshot: Snapshot) -> Iterator[Finding]:
+    """Objects whose fields contradict the rules, which were not enforced when they were stored."""
+    assert snapshot.cluster is not None, "it needs the facts"
+    for kind, key, why in snapshot.cluster.unreadable:
+        where = f"-n {key.namespace} " if key.namespace else ""
+        fix = f"kubectl edit {where}{kind.lower()} {key.name}"
+        subject = Subject(kind, key.name, key.namespace)
+        yield Finding(Severity.ERROR, subject, f"it is left out of every decision: {why}", fix)

@@ -1,0 +1,71 @@
+"""Pods and Jobs that are held back, and that no Workload will start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kueuelib.api.ages import duration
+from kueuelib.api.meta import Obj, controller_of
+from kueuelib.api.names import QUEUE_LABEL
+from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
+from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.explaining.subject import group_problem, workload_of
+from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
+from kueuelib.workload.states import is_finished
+
+PATIENCE = 60.0
+"""Seconds after which a Workload should exist."""
+
+
+@check("pod-gated", "Pod", "Workload")
+def gated(snapshot: Snapshot) -> Iterator[Finding]:
+    """Pods with our scheduling gate that nothing will take off."""
+    groups: dict[tuple[str, str], list[Obj]] = {}
+    for pod in snapshot.all("Pod"):
+        if group_of(pod):
+            groups.setdefault((pod["metadata"]["namespace"], group_of(pod)), []).append(pod)
+    for pod in snapshot.all("Pod"):
+        age = snapshot.age(pod["metadata"].get("creationTimestamp"))
+        if stage_of(pod) is not Stage.GATED or age < PATIENCE:
+            continue
+        why = _why(snapshot, pod, groups)
+        if why:
+            problem = f"it is gated since {duration(age)}, and {why}"
+            meta = pod["metadata"]
+            fix = f"kueuelib explain pod/{meta['name']} -n {meta['namespace']}"
+            yield Finding(Severity.ERROR, subject_of("Pod", pod), problem, fix)
+
+
+def _why(snapshot: Snapshot, pod: Obj, groups: Mapping[tuple[str, str], Sequence[Obj]]) -> str:
+    """Why nothing will let a gated pod run; empty when a Workload may."""
+    namespace, name = pod["metadata"]["namespace"], group_of(pod)
+    if name:
+        workload = snapshot.find("Workload", name, namespace)
+        problem = group_problem(pod, groups[namespace, name]) if workload is None else ""
+        if problem:
+            return f"its group {name} has no Workload: {problem}"
+    else:
+        workload = workload_of(pod, snapshot.all("Workload"))
+    if workload is None:
+        return "no Workload stands for it: does a manager run, with the integration pod?"
+    if is_finished(workload):
+        return f"its Workload {workload['metadata']['name']} has finished"
+    return ""
+
+
+@check("job-unqueued", "Job", "Workload")
+def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
+    """Suspended Jobs with a queue name for which no Workload was made."""
+    for job in snapshot.all("Job"):
+        age = snapshot.age(job["metadata"].get("creationTimestamp"))
+        if age < PATIENCE or not job["spec"].get("suspend") or not queue_of(job):
+            continue
+        if controller_of(job) is not None or workload_of(job, snapshot.all("Workload")) is not None:
+            continue
+        problem = (
+            f"it is suspended since {duration(age)} and names the queue {queue_of(job)} "
+            f"({QUEUE_LABEL}), and no Workload was made for it: does a manager run?"
+        )
+        meta = job["metadata"]
+        fix = f"kueuelib explain job/{meta['name']} -n {meta['namespace']}"
+        yield Finding(Severity.ERROR, subject_of("Job", job), problem, fix)

@@ -1,0 +1,112 @@
+"""Queues: which cannot admit anything, and which Workloads are in none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.api import kueue
+from kueuelib.api.meta import ObjectKey, find_condition
+from kueuelib.api.names import ACTIVE, REASON_STOPPED, REASON_TERMINATING
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.scheduler.explain.obstacles import missing_labels
+from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
+from kueuelib.scheduler.quota.queue_spec import queue_spec
+
+_MEANT = (REASON_STOPPED, REASON_TERMINATING)
+_MOST_NAMES = 5
+
+
+@check("queue-inactive", FACTS)
+def inactive(snapshot: Snapshot) -> Iterator[Finding]:
+    """ClusterQueues that cannot admit anything, with all causes."""
+    for name in sorted(snapshot.world.cluster_queues):
+        found = snapshot.engine.activity(name)
+        if found.active:
+            continue
+        severity = Severity.HINT if found.reason in _MEANT else Severity.ERROR
+        fix = f"kubectl edit clusterqueue {name}"
+        if found.reason == REASON_STOPPED:
+            body = '{"spec":{"stopPolicy":"None"}}'
+            fix = f"kubectl patch clusterqueue {name} --type=merge -p '{body}'"
+        yield Finding(severity, Subject("ClusterQueue", name), found.message, fix)
+
+
+@check("queue-status", FACTS, momentary=True)
+def status(snapshot: Snapshot) -> Iterator[Finding]:
+    """ClusterQueues whose status says something else about them than their objects do."""
+    for queue in snapshot.all("ClusterQueue"):
+        name = queue["metadata"]["name"]
+        if name not in snapshot.world.cluster_queues:
+            continue
+        found = snapshot.engine.activity(name)
+        said = find_condition((queue.get("status") or {}).get("conditions"), ACTIVE)
+        if said.get("status") != ("True" if found.active else "False"):
+            now = said.get("status") or "missing"
+            problem = (
+                f"its condition Active is {now}, and should be {found.active}: {found.message}"
+            )
+            yield Finding(
+                Severity.WARNING, Subject("ClusterQueue", name), problem, _manager(snapshot)
+            )
+
+
+def _manager(snapshot: Snapshot) -> str:
+    return f"kubectl -n {snapshot.namespace} get pods  # does a manager run?"
+
+
+@check("local-queue", FACTS)
+def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
+    """LocalQueues from which nothing gets into a ClusterQueue."""
+    world = snapshot.world
+    for key, found in sorted(world.local_queues.items()):
+        subject = Subject("LocalQueue", key.name, key.namespace)
+        where = f"-n {key.namespace} localqueue {key.name}"
+        if found.spec.stop_policy != kueue.NONE:
+            body = '{"spec":{"stopPolicy":"None"}}'
+            fix = f"kubectl patch {where} --type=merge -p '{body}'"
+            problem = f"spec.stopPolicy is {found.spec.stop_policy}"
+            yield Finding(Severity.HINT, subject, problem, fix)
+        queue = world.cluster_queues.get(found.spec.cluster_queue)
+        if queue is None:
+            known = ", ".join(sorted(world.cluster_queues)[:_MOST_NAMES]) or "none"
+            problem = f"ClusterQueue {found.spec.cluster_queue} does not exist; there are: {known}"
+            fix = f"kubectl delete {where}  # and create it with another clusterQueue"
+            yield Finding(Severity.ERROR, subject, problem, fix)
+            continue
+        selector = queue_spec(queue).selector
+        labels = world.namespaces.get(key.namespace, {})
+        if not selector.matches(labels):
+            problem = (
+                f"ClusterQueue {queue.name} does not let namespace {key.namespace} in: "
+                f"spec.namespaceSelector is {selector}"
+            )
+            wanted = missing_labels(selector, labels) or ()
+            texts = " ".join(f"{name}={value}" for name, value in wanted)
+            fix = f"kubectl label namespace {key.namespace} {texts}"
+            if not wanted:
+                fix = f"kubectl edit clusterqueue {queue.name}"
+            yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+@check("queue-name", FACTS)
+def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
+    """Workloads that name a LocalQueue that does not exist, by the name."""
+    world, lost = snapshot.world, dict[ObjectKey, list[str]]()
+    for key, workload in sorted(world.workloads.items()):
+        if is_finished(workload) or holds_quota(workload) or not workload.spec.active:
+            continue
+        if world.local_queue_of(workload) is None:
+            lost.setdefault(ObjectKey(key.namespace, workload.spec.queue_name), []).append(key.name)
+    for queue, names in lost.items():
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        workloads = f"{', '.join(names[:_MOST_NAMES])}{more}"
+        problem = f"it does not exist, and these Workloads name it: {workloads}"
+        local = sorted(one.name for one in world.local_queues if one.namespace == queue.namespace)
+        fix = (
+            f"kubectl -n {queue.namespace} get workloads  # create the queue, or correct the label"
+        )
+        if local:
+            fix += f"; there are {', '.join(local[:_MOST_NAMES])}"
+        subject = Subject("LocalQueue", queue.name or '""', queue.namespace)
+        yield Finding(Severity.WARNING, subject, problem, fix)

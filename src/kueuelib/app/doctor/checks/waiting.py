@@ -1,0 +1,20 @@
+"""Workloads that nothing keeps from being admitted, and that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.scheduler.explain.trial import Verdict, outcomes
+
+
+@check("fits-but-waits", FACTS, momentary=True)
+def fits(snapshot: Snapshot) -> Iterator[Finding]:
+    """Workloads that would get quota in the cycles that are due now."""
+    for key, found in sorted(outcomes(snapshot.world, snapshot.now).items()):
+        if found.verdict is Verdict.ADMITTED:
+            problem = "nothing stands in its way, and no manager admits it"
+            fix = f"kubectl -n {snapshot.namespace} get pods,leases  # does a manager run and lead?"
+            subject = Subject("Workload", key.name, key.namespace)
+            yield Finding(Severity.ERROR, subject, problem, fix)

@@ -1,0 +1,83 @@
+"""Runs all checks, and looks again at what may be true for a moment only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from kueuelib.app.doctor.finding import Check, Finding, Severity, all_checks
+from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.explaining.asking import LOOKS, PAUSE
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+
+@attrs.frozen
+class Report:
+    """What was found.
+
+    Attributes:
+        findings: with the name of the check, the worst first.
+        checked: the checks that were made.
+        skipped: why the others were not made, by name.
+    """
+
+    findings: tuple[tuple[str, Finding], ...]
+    checked: tuple[str, ...]
+    skipped: Mapping[str, str]
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity of the worst finding; None without findings."""
+        return max((found.severity for _, found in self.findings), default=None)
+
+
+def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report:
+    """Makes every check whose objects were read.
+
+    Args:
+        snapshot: the cluster.
+        checks: the checks; all by default.
+    """
+    checks = all_checks() if checks is None else checks
+    skipped = {}
+    found: list[tuple[str, Finding]] = []
+    for one in checks:
+        missing = [snapshot.unseen[need] for need in one.needs if need in snapshot.unseen]
+        if missing:
+            skipped[one.name] = missing[0]
+            continue
+        found += [(one.name, finding) for finding in one.find(snapshot)]
+    made = tuple(one.name for one in checks if one.name not in skipped)
+    return Report(_sorted(found), made, skipped)
+
+
+async def examine_twice(
+    read: Callable[[], Awaitable[Snapshot]], clock: Clock = SYSTEM_CLOCK
+) -> Report:
+    """Examines a cluster, and reports of what may be momentary only that which stays.
+
+    Args:
+        read: reads the cluster.
+        clock: how to wait.
+    """
+    report = examine(await read())
+    momentary = [one for one in all_checks() if one.momentary]
+    names = {one.name for one in momentary}
+    for _ in range(LOOKS - 1):
+        if not any(name in names for name, _ in report.findings):
+            break
+        await clock.sleep(PAUSE)
+        again = {(name, found.subject) for name, found in examine(await read(), momentary).findings}
+        stays = [
+            (name, found)
+            for name, found in report.findings
+            if name not in names or (name, found.subject) in again
+        ]
+        report = attrs.evolve(report, findings=tuple(stays))
+    return report
+
+
+def _sorted(found: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
+    """The worst first; otherwise as they were found."""
+    return tuple(sorted(found, key=lambda one: -one[1].severity))

@@ -1,0 +1,129 @@
+"""Findings, and the checks that make them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+
+if TYPE_CHECKING:
+    from kueuelib.app.doctor.snapshot import Snapshot
+
+
+class Severity(IntEnum):
+    """How bad a finding is; a higher number is worse."""
+
+    HINT = 0
+    """Worth knowing; may be meant so."""
+    WARNING = 1
+    """Something does not work as it is written."""
+    ERROR = 2
+    """Workloads are not queued, not admitted or not started as long as it is so."""
+
+
+@attrs.frozen
+class Subject:
+    """The object that a finding is about.
+
+    Attributes:
+        kind: its kind.
+        name: its name.
+        namespace: empty for cluster-scoped kinds.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else self.title
+
+    @property
+    def title(self) -> str:
+        """Kind and name."""
+        return f"{self.kind} {self.name}"
+
+
+def subject_of(kind: str, obj: Mapping[str, Any]) -> Subject:
+    """The subject for a raw object."""
+    meta = obj["metadata"]
+    return Subject(kind, meta["name"], meta.get("namespace") or "")
+
+
+@attrs.frozen
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        severity: how bad it is.
+        subject: the object.
+        problem: what is wrong with it, with the evidence.
+        fix: the command that mends it, or shows what to decide about.
+    """
+
+    severity: Severity
+    subject: Subject
+    problem: str
+    fix: str
+
+
+Find = Callable[["Snapshot"], Iterable[Finding]]
+
+
+@attrs.frozen
+class Check:
+    """One check.
+
+    Attributes:
+        name: what it is called in reports, for example `queue-inactive`.
+        needs: the kinds and parts of a snapshot without which it cannot be made.
+        find: finds what is wrong.
+        momentary: whether its findings are true of a healthy cluster for a moment, so that only
+            those that stay are reported.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    find: Find
+    momentary: bool = False
+
+
+_CHECKS: dict[str, Check] = {}
+
+
+def check(name: str, *needs: str, momentary: bool = False) -> Callable[[Find], Find]:
+    """Makes a function a check.
+
+    Args:
+        name: what it is called in reports.
+        needs: the kinds whose objects it looks at, or parts of a snapshot (`snapshot.FACTS`, ...).
+        momentary: whether its findings are true of a healthy cluster for a moment.
+    """
+
+    def register(find: Find) -> Find:
+        known = _CHECKS.get(name)
+        assert known is None or known.find.__module__ == find.__module__, f"two checks {name}"
+        _CHECKS[name] = Check(name, needs, find, momentary)
+        return find
+
+    return register
+
+
+def all_checks() -> tuple[Check, ...]:
+    """All checks, in the order of their modules' names and of their places in them."""
+    from kueuelib.app.doctor import checks
+
+    for module in sorted(pkgutil.iter_modules(checks.__path__), key=lambda one: one.name):
+        importlib.import_module(f"{checks.__name__}.{module.name}")
+    return tuple(_CHECKS.values())
+
+
+def is_named(obj: Obj, name: str) -> bool:
+    """Whether a raw object has this name."""
+    return bool(obj["metadata"]["name"] == name)

@@ -1,0 +1,236 @@
+"""Reads a snapshot of a cluster; writes nothing.
+
+Besides GET and LIST it sends access reviews, which are answered and not kept, and one dry run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import anyio
+import attrs
+
+from kueuelib.api import kinds
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor.snapshot import CALLS, FACTS, PERMISSIONS, Call, Review, Snapshot
+from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
+from kueuelib.app.installation import Plan
+from kueuelib.app.wiring import engine_settings
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.errors import ApiError, Forbidden, NotFound
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+AROUND = (
+    kinds.CRDS,
+    kinds.MUTATING_WEBHOOKS,
+    kinds.VALIDATING_WEBHOOKS,
+    kinds.LEASES,
+    kinds.NODES,
+    kinds.PODS,
+    kinds.JOBS,
+    DEPLOYMENTS,
+)
+_SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
+_FACTS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload", "AdmissionCheck", "Namespace")
+_REVIEWS = "/apis/authorization.k8s.io/v1"
+_AT_ONCE = 16
+_PROBE = "kueuelib-doctor"
+_NOT_CALLED = ("failed calling webhook", "conversion webhook")
+"""What an API server says of a webhook that it does not reach."""
+
+
+async def read(
+    client: Client, configuration: Configuration, *, own: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> Snapshot:
+    """Reads what the caller may see.
+
+    Args:
+        client: whose cluster.
+        configuration: the manager's.
+        own: whether the manager runs with the caller's rights, so that these are reviewed.
+        clock: time.
+
+    Raises:
+        KueuelibError: the server did not answer, or failed.
+    """
+    served = await client.served_versions(KUEUE)
+    version = kinds.V1BETA2 if kinds.V1BETA2 in served else next(iter(served), "")
+    resources = (*(decisive(version) if version else ()), *AROUND)
+    lists = await list_kinds(client, resources, selectors=_SELECTORS)
+    lists = await _with_lease(client, lists, configuration)
+    lists = await _with_secret(client, lists, configuration)
+    unseen = {kind: f"{_reason(error)}" for kind, error in lists.refused.items()}
+    if not version:
+        text = "the cluster does not serve the queueing kinds"
+        unseen |= {one.kind: text for one in QUEUEING}
+    calls, reviews = await _calls(client, version), await _reviews(client, configuration, own=own)
+    if isinstance(calls, str):
+        unseen[CALLS], calls = calls, ()
+    if isinstance(reviews, str):
+        unseen[PERMISSIONS], reviews = reviews, ()
+    hidden = [unseen[kind] for kind in _FACTS if kind in unseen]
+    if hidden:
+        unseen[FACTS] = hidden[0]
+    return Snapshot(
+        now=clock.now(),
+        lists=lists,
+        cluster=None if hidden else cluster_of(lists, engine_settings(configuration)),
+        reviews=reviews,
+        calls=calls,
+        unseen=unseen,
+        configuration=configuration,
+    )
+
+
+def _reason(error: ApiError) -> str:
+    return str(error).splitlines()[0]
+
+
+async def _with_lease(client: Client, lists: Lists, configuration: Configuration) -> Lists:
+    """The Leases of the manager's namespace, where those of all may not be listed."""
+    if kinds.LEASES.kind not in lists.refused:
+        return lists
+    election = configuration.leader_election
+    namespace = election.resource_namespace or configuration.manager_namespace
+    return lists.completed(await list_kinds(client, [kinds.LEASES], namespace))
+
+
+async def _with_secret(client: Client, lists: Lists, configuration: Configuration) -> Lists:
+    """The Secret with the webhooks' certificate, alone."""
+    name = configuration.internal_cert_management.webhook_secret_name
+    kind = kinds.SECRETS.kind
+    try:
+        found = await client.get(kinds.SECRETS, ObjectKey(configuration.manager_namespace, name))
+    except NotFound:
+        return lists.completed(Lists({kind: ()}, {}))
+    except Forbidden as error:
+        return lists.completed(Lists({}, {kind: error}))
+    return lists.completed(Lists({kind: (found,)}, {}))
+
+
+# --- webhooks
+
+
+async def _calls(client: Client, version: str) -> tuple[Call, ...] | str:
+    """Makes the API server call the webhooks; why that was not possible, otherwise."""
+    if not version:
+        return "the cluster does not serve the queueing kinds"
+    flavor: Obj = {
+        "apiVersion": f"{KUEUE}/{version}",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": _PROBE},
+        "spec": {},
+    }
+    try:
+        await client.create(kinds.RESOURCE_FLAVORS.at(version), flavor, dry_run=True)
+    except Forbidden as error:
+        if "denied the request" not in str(error):
+            return _reason(error)
+        admission = Call("admission", "")  # it said no, so it is there
+    except ApiError as error:
+        admission = Call("admission", _failure(error))
+    else:
+        admission = Call("admission", "")
+    other = kinds.V1BETA1 if version == kinds.V1BETA2 else kinds.V1BETA2
+    try:
+        await client.list(kinds.CLUSTER_QUEUES.at(other), limit=1)
+    except (Forbidden, NotFound):
+        return (admission,)
+    except ApiError as error:
+        return (admission, Call("conversion", _failure(error)))
+    return (admission, Call("conversion", ""))
+
+
+def _failure(error: ApiError) -> str:
+    """What says that a webhook did not answer; other refusals are answers."""
+    text = _reason(error)
+    return text if any(words in text for words in _NOT_CALLED) else ""
+
+
+# --- permissions
+
+
+@attrs.frozen
+class _Question:
+    group: str
+    resource: str
+    verb: str
+    namespace: str
+    name: str
+
+    def body(self, user: str, namespace: str) -> Obj:
+        resource, _, subresource = self.resource.partition("/")
+        attributes = {
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": self.verb,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        spec: Obj = {"resourceAttributes": {key: text for key, text in attributes.items() if text}}
+        if user:
+            groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+            spec |= {"user": user, "groups": [*groups, "system:authenticated"]}
+        return {"apiVersion": "authorization.k8s.io/v1", "spec": spec}
+
+
+async def _reviews(
+    client: Client, configuration: Configuration, *, own: bool
+) -> tuple[Review, ...] | str:
+    """Asks about everything that the installation grants; why that may not be asked, otherwise."""
+    namespace = configuration.manager_namespace
+    user = "" if own else f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
+    path = f"{_REVIEWS}/{'selfsubjectaccessreviews' if own else 'subjectaccessreviews'}"
+    found: dict[_Question, bool] = {}
+    refused: list[str] = []
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def ask(question: _Question) -> None:
+        async with limiter:
+            if refused:
+                return
+            try:
+                body = question.body(user, namespace)
+                answer = await client.request("POST", path, body=body, verb="create")
+            except (Forbidden, NotFound) as error:
+                refused.append(_reason(error))
+                return
+        found[question] = bool((answer.get("status") or {}).get("allowed"))
+
+    questions = list(dict.fromkeys(_questions(Plan(namespace).manifests())))
+    async with anyio.create_task_group() as group:
+        for question in questions:
+            group.start_soon(ask, question)
+    if refused:
+        return refused[0]
+    return tuple(
+        Review(one.group, one.resource, one.verb, one.namespace, found[one]) for one in questions
+    )
+
+
+def _questions(manifests: list[Obj]) -> Iterator[_Question]:
+    """What the rules of the manager's ServiceAccount allow, one by one."""
+    roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in manifests}
+    for binding in manifests:
+        subjects = binding.get("subjects") or ()
+        if not any(one["name"] == SERVICE_ACCOUNT for one in subjects):
+            continue
+        reference = binding["roleRef"]
+        role = roles[reference["kind"], reference["name"]]
+        where = binding["metadata"].get("namespace") or ""
+        for rule in role.get("rules") or ():
+            yield from _of_rule(rule, where)
+
+
+def _of_rule(rule: Mapping[str, list[str]], where: str) -> Iterator[_Question]:
+    for group in rule.get("apiGroups") or ():
+        for resource in rule.get("resources") or ():
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames") or [""]:
+                    yield _Question(group, resource, verb, where, name)

@@ -1,0 +1,119 @@
+"""What was read of a cluster, as one value for all checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, parse_time
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.explaining.asking import without_held_back
+from kueuelib.app.explaining.gather import Cluster, Lists
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.world import World
+
+FACTS: Final = "facts"
+"""All that decisions depend on: `Snapshot.world` and `Snapshot.engine`."""
+PERMISSIONS: Final = "permissions"
+"""What the manager may do: `Snapshot.reviews`."""
+CALLS: Final = "calls"
+"""Whether the API server reaches the webhooks: `Snapshot.calls`."""
+
+
+@attrs.frozen
+class Review:
+    """Whether the manager may do something.
+
+    Attributes:
+        group: the API group, empty for the core group.
+        resource: the plural, with a subresource after a slash.
+        verb: for example `list`.
+        namespace: where; empty for everywhere.
+        allowed: the server's answer.
+    """
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str
+    allowed: bool
+
+
+@attrs.frozen
+class Call:
+    """A request that makes the API server call a webhook, and that changes nothing.
+
+    Attributes:
+        what: for people, for example `admission`.
+        error: why the webhook did not answer; empty when it did.
+    """
+
+    what: str
+    error: str
+
+
+@attrs.frozen(slots=False)
+class Snapshot:
+    """A cluster at about one moment, as far as the caller may see it.
+
+    Attributes:
+        now: when that was, in seconds since the epoch.
+        lists: the raw objects by kind; of Pods and Jobs only those that are queued, of Secrets only
+            the one with the webhooks' certificate.
+        cluster: the facts that decisions depend on; None when not all of them were read.
+        reviews: what the manager may do.
+        calls: whether webhooks answer.
+        unseen: why kinds and parts were not read.
+        configuration: the manager's.
+    """
+
+    now: float
+    lists: Lists
+    cluster: Cluster | None = None
+    reviews: Sequence[Review] = ()
+    calls: Sequence[Call] = ()
+    unseen: Mapping[str, str] = attrs.field(factory=dict)
+    configuration: Configuration = attrs.field(factory=Configuration)
+
+    def all(self, kind: str) -> Sequence[Obj]:
+        """The raw objects of a kind."""
+        return self.lists.of(kind)
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Obj | None:
+        """One raw object; None when there is none."""
+        for obj in self.all(kind):
+            meta = obj["metadata"]
+            if meta["name"] == name and (meta.get("namespace") or "") == namespace:
+                return obj
+        return None
+
+    @property
+    def namespace(self) -> str:
+        """The manager's namespace."""
+        return self.configuration.manager_namespace
+
+    @cached_property
+    def world(self) -> World:
+        """The facts without Workloads that wait outside of their queues; needs `FACTS`."""
+        assert self.cluster is not None, "a check that uses facts says that it needs them"
+        return without_held_back(self.cluster.world, self.cluster.workloads, None)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """An engine that knows the facts, and in which no cycle ran; needs `FACTS`."""
+        return self.world.engine(self.now)
+
+    def workload(self, key: ObjectKey) -> Obj | None:
+        """A raw Workload."""
+        return self.find("Workload", key.name, key.namespace)
+
+    def age(self, text: str | None) -> float:
+        """Seconds since a time; 0 for none.
+
+        Args:
+            text: a time of the API.
+        """
+        return max(0.0, self.now - parse_time(text)) if text else 0.0

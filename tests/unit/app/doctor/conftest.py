@@ -1,0 +1,183 @@
+"""A healthy cluster as plain objects, and what the checks find when something is changed."""
+
+from __future__ import annotations
+
+import copy
+import time
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kueuelib.api.crd import all_crds
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor.examining import examine
+from kueuelib.app.doctor.finding import Finding
+from kueuelib.app.doctor.snapshot import Call, Review, Snapshot
+from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of
+from kueuelib.app.installation import Plan
+from kueuelib.app.wiring import engine_settings
+from kueuelib.controllers.webhooks import with_conversion
+from kueuelib.runtime.webhook.certs import Certificates, renewed
+from kueuelib.runtime.webhook.trust import to_data, with_bundle
+
+NOW = float(int(time.time()))
+"""The present: a handshake judges certificates by the clock of the machine."""
+LONG_AGO = format_time(NOW - 600)
+PLAN = Plan("kueue-system")
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+@cache
+def certificates() -> Certificates:
+    return renewed(None, PLAN.names, NOW)
+
+
+def thing(kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
+    meta = {"name": name, "uid": f"uid-{name}", "creationTimestamp": LONG_AGO}
+    if namespace:
+        meta["namespace"] = namespace
+    return {"kind": kind, "metadata": {**meta, **parts.pop("metadata", {})}, **parts}
+
+
+def _definitions() -> list[Obj]:
+    found = []
+    for crd in all_crds():
+        made = with_bundle(with_conversion(crd, PLAN.client_config), certificates().ca_cert)
+        made = copy.deepcopy(made)
+        said = [{"type": name, "status": "True"} for name in ("Established", "NamesAccepted")]
+        made["status"] = {"conditions": said, "storedVersions": ["v1beta2"]}
+        found.append(made)
+    return found
+
+
+def _queueing() -> list[Obj]:
+    quota = {"name": "cpu", "nominalQuota": "4"}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
+    since = {"lastTransitionTime": LONG_AGO, "message": ""}
+    reserved = {"name": "f", "resources": [{"name": "cpu", "total": "3", "borrowed": "0"}]}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}
+    pods = [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
+    assigned = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}, "count": 1}
+    conditions = [
+        {"type": name, "status": "True", "reason": name, **since}
+        for name in ("QuotaReserved", "Admitted")
+    ]
+    return [
+        thing("ResourceFlavor", "f", spec={"nodeLabels": {"pool": "f"}}),
+        thing(
+            "ClusterQueue",
+            "cq",
+            spec={"namespaceSelector": {}, "resourceGroups": [group]},
+            status={
+                "conditions": [{"type": "Active", "status": "True", "reason": "Ready", **since}],
+                "reservingWorkloads": 1,
+                "flavorsReservation": [reserved],
+            },
+        ),
+        thing("LocalQueue", "lq", "ns", spec={"clusterQueue": "cq"}),
+        thing(
+            "Workload",
+            "runs",
+            "ns",
+            spec={"queueName": "lq", "podSets": pods},
+            status={
+                "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
+                "conditions": conditions,
+            },
+        ),
+        thing("Workload", "waits", "ns", spec={"queueName": "lq", "podSets": pods}),
+    ]
+
+
+def _around() -> list[Obj]:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    lease = {
+        "holderIdentity": "manager-1",
+        "leaseDurationSeconds": 15,
+        "renewTime": format_time(NOW - 3),
+    }
+    hooks = [with_bundle(obj, certificates().ca_cert) for obj in PLAN.webhooks()]
+    return [
+        *copy.deepcopy(hooks),
+        thing(
+            "Secret",
+            "kueue-webhook-server-cert",
+            "kueue-system",
+            data=to_data(certificates()),
+        ),
+        thing("Lease", "c1f6bfd2.kueue.x-k8s.io", "kueue-system", spec=lease),
+        thing("Namespace", "ns"),
+        thing(
+            "Node",
+            "n",
+            metadata={"labels": {"pool": "f"}},
+            spec={},
+            status={**ready, "allocatable": {"cpu": "4", "pods": "110"}},
+        ),
+    ]
+
+
+class Patient:
+    """A healthy cluster, to be made ill.
+
+    Attributes:
+        objects: its objects; a test adds, removes and changes some.
+    """
+
+    def __init__(self) -> None:
+        self.objects = [*_definitions(), *_queueing(), *_around()]
+        self.reviews: list[Review] = [Review("", "events", "create", "", allowed=True)]
+        self.calls: list[Call] = [Call("admission", "")]
+        self.unseen: dict[str, str] = {}
+        self.configuration = Configuration()
+        self.now = NOW
+
+    def get(self, kind: str, name: str = "") -> Obj:
+        """The object of that kind and name, to be changed in place."""
+        return next(
+            obj
+            for obj in self.objects
+            if obj["kind"] == kind and name in ("", obj["metadata"]["name"])
+        )
+
+    def remove(self, kind: str, name: str = "") -> None:
+        self.objects.remove(self.get(kind, name))
+
+    def add(self, kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
+        self.objects.append(thing(kind, name, namespace, **parts))
+        return self.objects[-1]
+
+    def snapshot(self) -> Snapshot:
+        kinds = {obj["kind"] for obj in self.objects} | {one.kind for one in QUEUEING}
+        lists = Lists(
+            {kind: [obj for obj in self.objects if obj["kind"] == kind] for kind in kinds}, {}
+        )
+        return Snapshot(
+            now=self.now,
+            lists=lists,
+            cluster=cluster_of(lists, engine_settings(self.configuration)),
+            reviews=self.reviews,
+            calls=self.calls,
+            unseen=self.unseen,
+            configuration=self.configuration,
+        )
+
+    def found(self) -> list[tuple[str, Finding]]:
+        return list(examine(self.snapshot()).findings)
+
+    def names(self) -> list[tuple[str, str]]:
+        """The check and the object of every finding of all checks."""
+        return [(name, str(one.subject)) for name, one in self.found()]
+
+    def only(self, check: str) -> Finding:
+        """The only finding of all checks, which is one of this check."""
+        found = self.found()
+        assert [name for name, _ in found] == [check], found
+        return found[0][1]
+
+
+@pytest.fixture
+def patient() -> Patient:
+    return Patient()

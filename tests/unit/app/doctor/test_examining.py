@@ -1,0 +1,168 @@
+"""Which checks are made, what is looked at again, and how the report is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kueuelib.app.doctor import checks
+from kueuelib.app.doctor.examining import Report, examine, examine_twice
+from kueuelib.app.doctor.finding import Check, Finding, Severity, Subject, all_checks
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.cli.doctor.command import EXIT_CODES, to_data, to_lines
+
+DOCS = Path(__file__).parents[4] / "docs"
+
+
+class Ticks:
+    """A clock that nobody waits for."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def now(self) -> float:
+        return self.slept
+
+    monotonic = now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+def finding(severity: Severity, name: str = "x") -> Finding:
+    return Finding(severity, Subject("Thing", name, "ns"), "it is wrong", "mend it")
+
+
+def test_checks_without_their_objects_are_skipped_with_the_reason(patient: Any) -> None:
+    patient.unseen = {FACTS: "workloads is forbidden", "Pod": "pods is forbidden"}
+    report = examine(patient.snapshot())
+    assert report.skipped["queue-inactive"] == "workloads is forbidden"
+    assert report.skipped["pod-gated"] == "pods is forbidden"
+    assert "leader" in report.checked
+    assert {*report.skipped, *report.checked} == {one.name for one in all_checks()}
+
+
+def test_the_worst_findings_come_first_and_decide(patient: Any) -> None:
+    made = [
+        Check(str(severity), (), lambda _, severity=severity: [finding(severity)])  # type: ignore[misc]
+        for severity in (Severity.HINT, Severity.ERROR, Severity.WARNING)
+    ]
+    report = examine(patient.snapshot(), made)
+    assert [found.severity for _, found in report.findings] == [2, 1, 0]
+    assert report.worst is Severity.ERROR
+    assert examine(patient.snapshot(), []).worst is None
+
+
+async def test_what_stays_true_is_reported_after_further_looks(patient: Any) -> None:
+    patient.get("ClusterQueue")["status"]["reservingWorkloads"] = 7
+    clock = Ticks()
+    report = await examine_twice(_always(patient.snapshot()), clock)
+    assert [name for name, _ in report.findings] == ["assumption-orphaned"]
+    assert clock.slept == 2.0
+
+
+def _always(snapshot: Snapshot) -> Any:
+    async def read() -> Snapshot:
+        return snapshot
+
+    return read
+
+
+async def test_a_finding_that_goes_away_is_dropped_and_lasting_ones_stay(patient: Any) -> None:
+    status = patient.get("ClusterQueue")["status"]
+    status["reservingWorkloads"] = 7
+    patient.remove("Lease")
+    patient.objects.append({"kind": "Lease", "metadata": {"name": "x", "namespace": "y"}})
+    reads = []
+
+    async def read() -> Snapshot:
+        reads.append(1)
+        status["reservingWorkloads"] = 7 if len(reads) == 1 else 1
+        return patient.snapshot()  # type: ignore[no-any-return]
+
+    clock = Ticks()
+    report = await examine_twice(read, clock)
+    assert [name for name, _ in report.findings] == ["leader"]
+    assert len(reads) == 2
+
+
+async def test_a_healthy_cluster_is_read_once(patient: Any) -> None:
+    clock = Ticks()
+    report = await examine_twice(_always(patient.snapshot()), clock)
+    assert (report.findings, clock.slept) == ((), 0.0)
+
+
+def test_the_report_in_lines() -> None:
+    found = (("a", finding(Severity.ERROR)), ("b", finding(Severity.HINT, "y")))
+    report = Report(found, ("a", "b"), {"c": "no rights", "d": "no rights"})
+    assert list(to_lines(report)) == [
+        "error: Thing ns/x (a)",
+        "  it is wrong",
+        "  -> mend it",
+        "hint: Thing ns/y (b)",
+        "  it is wrong",
+        "  -> mend it",
+        "Not checked: c, d: no rights",
+        "1 error, 1 hint in 2 of 4 checks.",
+    ]
+    assert list(to_lines(Report((), ("a",), {}))) == ["Nothing found in 1 of 1 checks."]
+
+
+def test_the_report_as_data_is_as_the_page_says() -> None:
+    report = Report((("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"})
+    data = to_data(report)
+    assert data == {
+        "worst": "warning",
+        "findings": [
+            {
+                "check": "a",
+                "severity": "warning",
+                "object": {"kind": "Thing", "namespace": "ns", "name": "x"},
+                "problem": "it is wrong",
+                "fix": "mend it",
+            }
+        ],
+        "checked": ["a"],
+        "notChecked": [{"check": "c", "why": "no rights"}],
+    }
+    text = (DOCS / "doctor.md").read_text().partition("```json\n")[2].partition("```")[0]
+    page = json.loads(text)
+    assert page.keys() == data.keys()
+    assert page["findings"][0].keys() == data["findings"][0].keys()
+    assert page["findings"][0]["object"].keys() == data["findings"][0]["object"].keys()
+    assert page["notChecked"][0].keys() == data["notChecked"][0].keys()
+    assert to_data(Report((), (), {}))["worst"] is None
+
+
+def test_the_exit_code_tells_how_bad_it_is() -> None:
+    codes = [EXIT_CODES[None], *(EXIT_CODES[severity] for severity in sorted(Severity))]
+    assert codes == [0, 0, 3, 4]
+
+
+def test_every_check_is_on_the_page() -> None:
+    page = (DOCS / "doctor.md").read_text()
+    for one in all_checks():
+        assert f"| `{one.name}` |" in page
+    assert page.count("\n| `") == len(all_checks())
+
+
+def test_a_new_module_is_a_new_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kueuelib.app.doctor import finding as module
+
+    known = dict(module._CHECKS)
+    (tmp_path / "strange.py").write_text(
+        "from kueuelib.app.doctor.finding import Finding, Severity, Subject, check\n"
+        "@check('strange', 'Node')\n"
+        "def strange(snapshot):\n"
+        "    for node in snapshot.all('Node'):\n"
+        "        subject = Subject('Node', node['metadata']['name'])\n"
+        "        yield Finding(Severity.HINT, subject, 'strange', 'look at it')\n"
+    )
+    monkeypatch.setattr(checks, "__path__", [*checks.__path__, str(tmp_path)])
+    monkeypatch.setattr(module, "_CHECKS", known)
+    found = {one.name: one for one in all_checks()}
+    assert found["strange"].needs == ("Node",)
+    assert not found["strange"].momentary

@@ -1,0 +1,446 @@
+"""Every check finds what it is for, and no other check finds anything then."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.meta import Obj, format_time
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor.finding import Severity, all_checks
+from kueuelib.app.doctor.snapshot import Call, Review
+from kueuelib.runtime.webhook.certs import DAY, Names, renewed
+
+NOW = float(int(time.time()))
+LONG_AGO = format_time(NOW - 600)
+HINT, WARNING, ERROR = Severity.HINT, Severity.WARNING, Severity.ERROR
+SECRET = "kueue-webhook-server-cert"
+MUTATING = "MutatingWebhookConfiguration"
+WORKLOADS = "workloads.kueue.x-k8s.io"
+CRD = "CustomResourceDefinition"
+
+
+def test_a_healthy_cluster_has_no_findings(patient: Any) -> None:
+    assert patient.found() == []
+
+
+# --- what breaks a cluster, by the name of the check
+
+
+def lose_a_definition(patient: Any) -> None:
+    patient.remove(CRD, WORKLOADS)
+
+
+def unestablish(patient: Any) -> None:
+    patient.get(CRD, WORKLOADS)["status"]["conditions"][1] |= {
+        "status": "False",
+        "message": "another kind has the name",
+    }
+
+
+def stop_serving(patient: Any) -> None:
+    versions = patient.get(CRD, WORKLOADS)["spec"]["versions"]
+    next(one for one in versions if one["name"] == "v1beta1")["served"] = False
+
+
+def store_the_old_version(patient: Any) -> None:
+    crd = patient.get(CRD, WORKLOADS)
+    for one in crd["spec"]["versions"]:
+        one["storage"] = one["name"] == "v1beta1"
+    crd["status"]["storedVersions"] = ["v1beta1"]
+
+
+def have_stored_an_old_version(patient: Any) -> None:
+    patient.get(CRD, WORKLOADS)["status"]["storedVersions"] = ["v1beta1", "v1beta2"]
+
+
+def have_stored_a_version_that_is_gone(patient: Any) -> None:
+    patient.get(CRD, WORKLOADS)["status"]["storedVersions"] = ["v1alpha1", "v1beta2"]
+
+
+def lose_a_field(patient: Any) -> None:
+    versions = patient.get(CRD, WORKLOADS)["spec"]["versions"]
+    (one,) = (each for each in versions if each["name"] == "v1beta2")
+    spec = one["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del spec["podSets"]["items"]["properties"]["minCount"]
+
+
+def lose_a_configuration(patient: Any) -> None:
+    patient.remove(MUTATING)
+
+
+def lose_an_entry(patient: Any) -> None:
+    del patient.get(MUTATING)["webhooks"][0]
+
+
+def trust_nobody(patient: Any) -> None:
+    for one in patient.get(MUTATING)["webhooks"]:
+        del one["clientConfig"]["caBundle"]
+
+
+def trust_rubbish(patient: Any) -> None:
+    for one in patient.get(MUTATING)["webhooks"]:
+        one["clientConfig"]["caBundle"] = base64.b64encode(b"rubbish").decode()
+
+
+def trust_another(patient: Any) -> None:
+    other = renewed(None, Names({"other"}), NOW).ca_cert
+    for one in patient.get(MUTATING)["webhooks"]:
+        one["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
+
+
+def lose_the_secret(patient: Any) -> None:
+    patient.get("Secret")["metadata"]["name"] = "another"
+    patient.objects = [obj for obj in patient.objects if obj["kind"] != "Secret"]
+
+
+def empty_the_secret(patient: Any) -> None:
+    patient.get("Secret")["data"] = {"tls.crt": ""}
+
+
+def name_another_host(patient: Any) -> None:
+    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
+        for one in patient.get(kind)["webhooks"]:
+            bundle = one["clientConfig"]["caBundle"]
+            one["clientConfig"] = {"url": "https://10.0.0.1:9443/x", "caBundle": bundle}
+
+
+def let_the_certificate_end_soon(patient: Any) -> None:
+    patient.now += 340 * DAY
+    lead(patient)
+
+
+def lead(patient: Any) -> None:
+    """The Lease stays fresh however late it is."""
+    patient.get("Lease")["spec"]["renewTime"] = format_time(patient.now)
+
+
+def break_the_calls(patient: Any) -> None:
+    patient.calls = [Call("admission", "connection refused"), Call("conversion", "")]
+
+
+def deny(patient: Any) -> None:
+    patient.reviews = [
+        Review("", "events", "create", "", allowed=True),
+        Review("kueue.x-k8s.io", "workloads", "list", "", allowed=False),
+        Review("kueue.x-k8s.io", "workloads", "watch", "", allowed=False),
+    ]
+
+
+def lose_the_lease(patient: Any) -> None:
+    patient.remove("Lease")
+    patient.objects.append({"kind": "Lease", "metadata": {"name": "x", "namespace": "y"}})
+
+
+def leave(patient: Any) -> None:
+    patient.get("Lease")["spec"]["holderIdentity"] = ""
+
+
+def die(patient: Any) -> None:
+    patient.get("Lease")["spec"]["renewTime"] = format_time(patient.now - 100)
+
+
+def lead_elsewhere(patient: Any) -> None:
+    lease = patient.get("Lease")
+    patient.add("Lease", lease["metadata"]["name"], "other", spec=lease["spec"])
+
+
+def run_the_go_manager(patient: Any) -> None:
+    pod = {"containers": [{"image": "registry.k8s.io/kueue/kueue:v0.14.1"}]}
+    patient.add("Deployment", "kueue", "other", spec={"replicas": 2, "template": {"spec": pod}})
+
+
+def register_another_webhook(patient: Any) -> None:
+    rule = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"]}
+    patient.add(MUTATING, "theirs", webhooks=[{"name": "theirs.dev", "rules": [rule]}])
+
+
+def lose_a_flavor(patient: Any) -> None:
+    group = patient.get("ClusterQueue")["spec"]["resourceGroups"][0]
+    group["flavors"].append({**group["flavors"][0], "name": "absent"})
+    group["flavors"][1]["resources"] = [{"name": "cpu", "nominalQuota": "0"}]
+    _inactive(patient)
+
+
+def stop(patient: Any) -> None:
+    patient.get("ClusterQueue")["spec"]["stopPolicy"] = "Hold"
+    _inactive(patient)
+
+
+def _inactive(patient: Any) -> None:
+    patient.get("ClusterQueue")["status"]["conditions"][0]["status"] = "False"
+
+
+def say_something_else(patient: Any) -> None:
+    _inactive(patient)
+
+
+def hold_a_local_queue(patient: Any) -> None:
+    patient.get("LocalQueue")["spec"]["stopPolicy"] = "Hold"
+
+
+def name_no_cluster_queue(patient: Any) -> None:
+    patient.add("LocalQueue", "lost", "ns", spec={"clusterQueue": "absent"})
+
+
+def select_other_namespaces(patient: Any) -> None:
+    patient.get("ClusterQueue")["spec"]["namespaceSelector"] = {"matchLabels": {"team": "red"}}
+
+
+def name_no_local_queue(patient: Any) -> None:
+    patient.get("Workload", "waits")["spec"]["queueName"] = "absent"
+
+
+def store_nonsense(patient: Any) -> None:
+    quota = {"name": "cpu", "nominalQuota": "much"}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
+    patient.add("ClusterQueue", "nonsense", spec={"resourceGroups": [group]})
+
+
+def promise_too_much(patient: Any) -> None:
+    patient.get("Node")["status"]["allocatable"]["cpu"] = "3"
+
+
+def cordon(patient: Any) -> None:
+    patient.get("Node")["spec"]["unschedulable"] = True
+
+
+def have_more(patient: Any) -> None:
+    patient.get("Node")["status"]["allocatable"]["nvidia.com/gpu"] = "8"
+
+
+def have_a_node_for_nobody(patient: Any) -> None:
+    node = patient.get("Node")
+    patient.add("Node", "lonely", spec={}, status=node["status"])
+
+
+def have_a_tainted_node(patient: Any) -> None:
+    node = patient.get("Node")
+    taint = {"key": "maintenance", "effect": "NoSchedule"}
+    labels = {"labels": {"pool": "f"}}
+    status = node["status"]
+    patient.add("Node", "tainted", metadata=labels, spec={"taints": [taint]}, status=status)
+
+
+def reclaim_alone(patient: Any) -> None:
+    patient.get("ClusterQueue")["spec"]["preemption"] = {"reclaimWithinCohort": "Any"}
+
+
+def reclaim_in_an_empty_cohort(patient: Any) -> None:
+    reclaim_alone(patient)
+    patient.get("ClusterQueue")["spec"]["cohortName"] = "alone"
+
+
+def prefer_among_one_flavor(patient: Any) -> None:
+    patient.get("ClusterQueue")["spec"]["flavorFungibility"] = {"whenCanBorrow": "TryNextFlavor"}
+
+
+def keep_a_finalizer(patient: Any) -> None:
+    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
+    patient.add("ResourceFlavor", "gone", metadata=meta, spec={})
+
+
+def delete_what_is_used(patient: Any) -> None:
+    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
+    patient.get("ResourceFlavor")["metadata"].update(meta)
+
+
+def keep_a_pod(patient: Any) -> None:
+    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/managed"]}
+    patient.add("Pod", "over", "ns", metadata=meta, spec={}, status={"phase": "Succeeded"})
+
+
+def count_too_many(patient: Any) -> None:
+    patient.get("ClusterQueue")["status"]["reservingWorkloads"] = 2
+
+
+def count_too_much(patient: Any) -> None:
+    status = patient.get("ClusterQueue")["status"]
+    status["flavorsReservation"][0]["resources"][0]["total"] = "4"
+
+
+def _gated(patient: Any, name: str, **meta: Any) -> Obj:
+    gates = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}], "containers": [{}]}
+    return patient.add("Pod", name, "ns", metadata=meta, spec=gates)
+
+
+def gate_for_nobody(patient: Any) -> None:
+    _gated(patient, "alone")
+
+
+def gate_for_a_group(patient: Any) -> None:
+    labels = {"kueue.x-k8s.io/pod-group-name": "g", "kueue.x-k8s.io/queue-name": "lq"}
+    notes = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    _gated(patient, "one", labels=labels, annotations=notes)
+
+
+def gate_for_what_has_finished(patient: Any) -> None:
+    _gated(patient, "late")
+    done = {"type": "Finished", "status": "True", "reason": "x", "lastTransitionTime": LONG_AGO}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "late", "uid": "uid-late"}
+    spec = patient.get("Workload", "waits")["spec"]
+    status = {"conditions": [{**done, "message": ""}]}
+    refs = {"ownerReferences": [{**owner, "controller": True}]}
+    patient.add("Workload", "pod-late", "ns", metadata=refs, spec=spec, status=status)
+
+
+def suspend_for_nobody(patient: Any) -> None:
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}
+    patient.add("Job", "alone", "ns", metadata=labels, spec={"suspend": True})
+
+
+def finish_the_other(patient: Any) -> None:
+    patient.remove("Workload", "runs")
+    status = patient.get("ClusterQueue")["status"]
+    status |= {"reservingWorkloads": 0, "flavorsReservation": []}
+
+
+OURS = "kueue-mutating-webhook-configuration"
+QUEUE = "ClusterQueue cq"
+CASES = [
+    (lose_a_definition, "crd-missing", ERROR, f"{CRD} {WORKLOADS}", "Workload is not defined"),
+    (unestablish, "crd-established", ERROR, f"{CRD} {WORKLOADS}", "another kind has the name"),
+    (stop_serving, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "v1beta1 is not served"),
+    (store_the_old_version, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "stored in v1beta1"),
+    (have_stored_an_old_version, "crd-stored-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1"),
+    (have_stored_a_version_that_is_gone, "crd-stored-versions", ERROR, f"{CRD} {WORKLOADS}",
+     "v1alpha1 is not defined any more"),
+    (lose_a_field, "crd-fields", WARNING, f"{CRD} {WORKLOADS}",
+     "v1beta2 drops spec.podSets[].minCount"),
+    (lose_a_configuration, "webhook-missing", ERROR, f"{MUTATING} {OURS}", "does not exist"),
+    (lose_an_entry, "webhook-missing", WARNING, f"{MUTATING} {OURS}", "it lacks m"),
+    (trust_nobody, "webhook-authority", ERROR, f"{MUTATING} {OURS}", "caBundle is empty"),
+    (trust_rubbish, "webhook-authority", ERROR, f"{MUTATING} {OURS}", "holds no certificate"),
+    (trust_another, "webhook-authority", ERROR, f"{MUTATING} {OURS}", "is not the authority"),
+    (lose_the_secret, "webhook-certificate", ERROR, f"Secret kueue-system/{SECRET}",
+     "no manager has made"),
+    (empty_the_secret, "webhook-certificate", ERROR, f"Secret kueue-system/{SECRET}",
+     "does not hold ca.crt"),
+    (name_another_host, "webhook-certificate", ERROR, f"Secret kueue-system/{SECRET}",
+     "is not for 10.0.0.1"),
+    (break_the_calls, "webhook-unreachable", ERROR, "Service kueue-system/kueue-webhook-service",
+     "does not reach the admission webhook: connection refused"),
+    (deny, "permissions", ERROR, "ServiceAccount kueue-system/kueue-controller-manager",
+     "it may not list, watch workloads.kueue.x-k8s.io"),
+    (lose_the_lease, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
+     "no manager has led"),
+    (leave, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "the last one has left"),
+    (die, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
+     "manager-1 renewed it 100s ago, for 15 s"),
+    (lead_elsewhere, "another-leader", ERROR, "Lease other/c1f6bfd2.kueue.x-k8s.io",
+     "a second manager"),
+    (run_the_go_manager, "another-manager", ERROR, "Deployment other/kueue",
+     "registry.k8s.io/kueue/kueue:v0.14.1"),
+    (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),
+    (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
+    (stop, "queue-inactive", HINT, QUEUE, "is stopped"),
+    (say_something_else, "queue-status", WARNING, QUEUE, "Active is False, and should be True"),
+    (hold_a_local_queue, "local-queue", HINT, "LocalQueue ns/lq", "stopPolicy is Hold"),
+    (name_no_cluster_queue, "local-queue", ERROR, "LocalQueue ns/lost",
+     "ClusterQueue absent does not exist; there are: cq"),
+    (select_other_namespaces, "local-queue", ERROR, "LocalQueue ns/lq",
+     "does not let namespace ns in"),
+    (name_no_local_queue, "queue-name", WARNING, "LocalQueue ns/absent", "name it: waits"),
+    (store_nonsense, "object-unreadable", ERROR, "ClusterQueue nonsense", "nominalQuota"),
+    (promise_too_much, "quota-promised", WARNING, "ResourceFlavor f",
+     "4 of cpu, and its nodes have 3 (1 nodes)"),
+    (cordon, "quota-promised", WARNING, "ResourceFlavor f", "1 nodes are cordoned or not ready"),
+    (have_more, "capacity-unused", HINT, "ResourceFlavor f", "8 of 8 nvidia.com/gpu"),
+    (have_a_node_for_nobody, "capacity-unused", HINT, "Node lonely", "no flavor with quota"),
+    (have_a_tainted_node, "capacity-unused", HINT, "Node tainted", "no flavor with quota"),
+    (reclaim_alone, "policy-idle", HINT, QUEUE, "is in no cohort"),
+    (reclaim_in_an_empty_cohort, "policy-idle", HINT, QUEUE, "tree of cohort alone"),
+    (prefer_among_one_flavor, "policy-idle", HINT, QUEUE, "no next flavor"),
+    (keep_a_finalizer, "finalizer-stuck", ERROR, "ResourceFlavor gone", "nothing uses it"),
+    (delete_what_is_used, "finalizer-stuck", HINT, "ResourceFlavor f", "by ClusterQueue cq"),
+    (keep_a_pod, "pod-finalizer-stuck", ERROR, "Pod ns/over", "does not run"),
+    (count_too_many, "assumption-orphaned", WARNING, QUEUE, "2 Workloads, and 1 do"),
+    (count_too_much, "assumption-orphaned", WARNING, QUEUE, "4 of cpu in flavor f, and 3 is held"),
+    (gate_for_nobody, "pod-gated", ERROR, "Pod ns/alone", "no Workload stands for it"),
+    (gate_for_a_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
+    (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
+    (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
+    (finish_the_other, "fits-but-waits", ERROR, "Workload ns/waits", "nothing stands in its way"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make_ill", "check", "severity", "subject", "words"),
+    CASES,
+    ids=[one[0].__name__ for one in CASES],
+)
+def test_one_illness_has_exactly_one_finding(
+    patient: Any, make_ill: Any, check: str, severity: Severity, subject: str, words: str
+) -> None:
+    make_ill(patient)
+    found = patient.only(check)
+    assert (found.severity, str(found.subject)) == (severity, subject)
+    assert words in found.problem
+    assert found.fix
+
+
+def test_every_check_has_a_case() -> None:
+    assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES}
+
+
+def test_certificates_that_end_are_told_in_time(patient: Any) -> None:
+    let_the_certificate_end_soon(patient)
+    assert "the server certificate ends at" in patient.only("webhook-certificate").problem
+    patient.now += 3650 * DAY
+    lead(patient)
+    problems = [one.problem for name, one in patient.found() if name == "webhook-authority"]
+    assert problems
+    assert all("the authority in caBundle ended at" in one for one in problems)
+
+
+def test_without_leader_election_nobody_has_to_lead(patient: Any) -> None:
+    leave(patient)
+    election = attrs.evolve(Configuration().leader_election, leader_elect=False)
+    patient.configuration = attrs.evolve(Configuration(), leader_election=election)
+    assert patient.found() == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"reclaimWithinCohort": "Any"}, "owns no quota"),
+        ({"borrowWithinCohort": {"policy": "LowerPriority"}}, "every borrowingLimit is 0"),
+    ],
+)
+def test_policies_in_a_cohort_may_be_idle_too(
+    patient: Any, spec: dict[str, Any], words: str
+) -> None:
+    queue = patient.get("ClusterQueue")
+    queue["spec"] |= {"cohortName": "c", "preemption": spec}
+    quota = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
+    quota |= {"nominalQuota": "0", "borrowingLimit": "0"}
+    other = patient.add("ClusterQueue", "other", spec={"cohortName": "c", "namespaceSelector": {}})
+    other["status"] = {"conditions": queue["status"]["conditions"]}
+    problems = [found.problem for name, found in patient.found() if name == "policy-idle"]
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+def test_young_objects_are_given_time(patient: Any) -> None:
+    young = format_time(NOW - 5)
+    gate_for_nobody(patient)
+    suspend_for_nobody(patient)
+    keep_a_finalizer(patient)
+    for kind, name in (("Pod", "alone"), ("Job", "alone"), ("ResourceFlavor", "gone")):
+        meta = patient.get(kind, name)["metadata"]
+        meta["creationTimestamp"] = young
+        if "deletionTimestamp" in meta:
+            meta["deletionTimestamp"] = young
+    assert patient.found() == []
+
+
+def test_what_a_job_owns_or_was_queued_is_left_alone(patient: Any) -> None:
+    suspend_for_nobody(patient)
+    owner = {"kind": "RayCluster", "name": "r", "uid": "u", "controller": True}
+    patient.get("Job")["metadata"]["ownerReferences"] = [owner]
+    patient.add("Job", "free", "ns", spec={"suspend": True})
+    assert patient.found() == []
