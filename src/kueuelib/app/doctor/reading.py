@@ -222,7 +222,7 @@ def _questions(manifests: list[Obj]) -> Iterator[_Question]:
         if not any(one["name"] == SERVICE_ACCOUNT for one in subjects):
             continue
         reference = binding["roleRef"]
-        role = roles[reference["kind"], reference["name"]]
+        role = roles.get((reference["kind"], reference["name"]), {})  # or one of Kubernetes
         where = binding["metadata"].get("namespace") or ""
         for rule in role.get("rules") or ():
             yield from _of_rule(rule, where)

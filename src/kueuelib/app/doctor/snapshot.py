@@ -8,10 +8,12 @@ from typing import Final
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, parse_time
+from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of, parse_time
+from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import Cluster, Lists
+from kueuelib.app.explaining.subject import workload_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 
@@ -84,11 +86,30 @@ class Snapshot:
 
     def find(self, kind: str, name: str, namespace: str = "") -> Obj | None:
         """One raw object; None when there is none."""
-        for obj in self.all(kind):
-            meta = obj["metadata"]
-            if meta["name"] == name and (meta.get("namespace") or "") == namespace:
-                return obj
-        return None
+        return self._by_key.get(kind, {}).get(ObjectKey(namespace, name))
+
+    @cached_property
+    def _by_key(self) -> Mapping[str, Mapping[ObjectKey, Obj]]:
+        return {
+            kind: {key_of(obj): obj for obj in objects}
+            for kind, objects in self.lists.objects.items()
+        }
+
+    def workload_of(self, obj: Obj) -> Obj | None:
+        """The raw Workload that stands for a Job or Pod; None when there is none."""
+        meta, prebuilt = obj["metadata"], labels_of(obj).get(PREBUILT_LABEL, "")
+        found = list(self._by_owner.get(meta["uid"], ()))
+        named = self.find("Workload", prebuilt, meta.get("namespace") or "")
+        return workload_of(obj, [*found, *([] if named is None else [named])])
+
+    @cached_property
+    def _by_owner(self) -> Mapping[str, Sequence[Obj]]:
+        """The Workloads by the UIDs of their owners."""
+        found: dict[str, list[Obj]] = {}
+        for workload in self.all("Workload"):
+            for owner in workload["metadata"].get("ownerReferences") or ():
+                found.setdefault(owner["uid"], []).append(workload)
+        return found
 
     @property
     def namespace(self) -> str:
@@ -105,10 +126,6 @@ class Snapshot:
     def engine(self) -> Engine:
         """An engine that knows the facts, and in which no cycle ran; needs `FACTS`."""
         return self.world.engine(self.now)
-
-    def workload(self, key: ObjectKey) -> Obj | None:
-        """A raw Workload."""
-        return self.find("Workload", key.name, key.namespace)
 
     def age(self, text: str | None) -> float:
         """Seconds since a time; 0 for none.

@@ -20,6 +20,8 @@ from kueuelib.runtime.connect import connect, wait_for_server
 
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 """By the worst finding; 1 and 2 say that the command itself did not work."""
+MOST_SHOWN = 20
+"""Findings of one check that are shown to people."""
 WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.HINT: "hint"}
 
 
@@ -69,10 +71,17 @@ async def _examine(
 
 def to_lines(report: Report) -> Iterator[str]:
     """The report for people: three lines for each finding, then what was not checked."""
+    shown: dict[str, int] = {}
     for name, found in report.findings:
+        shown[name] = shown.get(name, 0) + 1
+        if shown[name] > MOST_SHOWN:
+            continue
         yield f"{WORDS[found.severity]}: {found.subject} ({name})"
         yield f"  {found.problem}"
         yield f"  -> {found.fix}"
+    for name, count in shown.items():
+        if count > MOST_SHOWN:
+            yield f"And {count - MOST_SHOWN} more of {name}; -o json has all of them"
     reasons: dict[str, list[str]] = {}
     for name, why in report.skipped.items():
         reasons.setdefault(why, []).append(name)

@@ -111,6 +111,16 @@ def test_the_report_in_lines() -> None:
     assert list(to_lines(Report((), ("a",), {}))) == ["Nothing found in 1 of 1 checks."]
 
 
+def test_of_many_findings_of_a_check_some_are_shown() -> None:
+    found = tuple(("a", finding(Severity.ERROR, str(number))) for number in range(23))
+    lines = list(to_lines(Report(found, ("a",), {})))
+    assert sum(line.startswith("error: ") for line in lines) == 20
+    assert lines[-2:] == [
+        "And 3 more of a; -o json has all of them",
+        "23 errors in 1 of 1 checks.",
+    ]
+
+
 def test_the_report_as_data_is_as_the_page_says() -> None:
     report = Report((("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"})
     data = to_data(report)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, controller_of
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.snapshot import Snapshot
-from kueuelib.app.explaining.subject import group_problem, workload_of
+from kueuelib.app.explaining.subject import group_problem
 from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
 from kueuelib.workload.states import is_finished
 
@@ -19,33 +19,37 @@ PATIENCE = 60.0
 
 @check("pod-gated", "Pod", "Workload")
 def gated(snapshot: Snapshot) -> Iterator[Finding]:
-    """Pods with our scheduling gate that nothing will take off."""
+    """Pods with our scheduling gate that nothing will take off; of a group the first one."""
     groups: dict[tuple[str, str], list[Obj]] = {}
     for pod in snapshot.all("Pod"):
-        if group_of(pod):
-            groups.setdefault((pod["metadata"]["namespace"], group_of(pod)), []).append(pod)
-    for pod in snapshot.all("Pod"):
-        age = snapshot.age(pod["metadata"].get("creationTimestamp"))
-        if stage_of(pod) is not Stage.GATED or age < PATIENCE:
-            continue
-        why = _why(snapshot, pod, groups)
+        meta = pod["metadata"]
+        groups.setdefault((meta["namespace"], group_of(pod) or f"/{meta['name']}"), []).append(pod)
+    for pods in groups.values():
+        held = [
+            pod
+            for pod in pods
+            if stage_of(pod) is Stage.GATED
+            and snapshot.age(pod["metadata"].get("creationTimestamp")) >= PATIENCE
+        ]
+        why = _why(snapshot, held[0], pods) if held else ""
         if why:
-            problem = f"it is gated since {duration(age)}, and {why}"
-            meta = pod["metadata"]
+            meta = held[0]["metadata"]
+            age = duration(snapshot.age(meta["creationTimestamp"]))
             fix = f"kueuelib explain pod/{meta['name']} -n {meta['namespace']}"
-            yield Finding(Severity.ERROR, subject_of("Pod", pod), problem, fix)
+            problem = f"it is gated since {age}, and {why}"
+            yield Finding(Severity.ERROR, subject_of("Pod", held[0]), problem, fix)
 
 
-def _why(snapshot: Snapshot, pod: Obj, groups: Mapping[tuple[str, str], Sequence[Obj]]) -> str:
+def _why(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> str:
     """Why nothing will let a gated pod run; empty when a Workload may."""
-    namespace, name = pod["metadata"]["namespace"], group_of(pod)
+    name = group_of(pod)
     if name:
-        workload = snapshot.find("Workload", name, namespace)
-        problem = group_problem(pod, groups[namespace, name]) if workload is None else ""
+        workload = snapshot.find("Workload", name, pod["metadata"]["namespace"])
+        problem = group_problem(pod, group) if workload is None else ""
         if problem:
             return f"its group {name} has no Workload: {problem}"
     else:
-        workload = workload_of(pod, snapshot.all("Workload"))
+        workload = snapshot.workload_of(pod)
     if workload is None:
         return "no Workload stands for it: does a manager run, with the integration pod?"
     if is_finished(workload):
@@ -60,7 +64,7 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
         age = snapshot.age(job["metadata"].get("creationTimestamp"))
         if age < PATIENCE or not job["spec"].get("suspend") or not queue_of(job):
             continue
-        if controller_of(job) is not None or workload_of(job, snapshot.all("Workload")) is not None:
+        if controller_of(job) is not None or snapshot.workload_of(job) is not None:
             continue
         problem = (
             f"it is suspended since {duration(age)} and names the queue {queue_of(job)} "

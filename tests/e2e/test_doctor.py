@@ -1,0 +1,600 @@
+"""`kueuelib doctor` on a real cluster that is broken in every way, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import httpx
+import pytest
+from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, job, queues
+
+from kueuelib.api.crd import all_crds
+from kueuelib.app.configuration import load_configuration
+from kueuelib.app.doctor.examining import Report, examine_twice
+from kueuelib.app.doctor.finding import all_checks
+from kueuelib.app.doctor.reading import read
+from kueuelib.runtime.clock import SYSTEM_CLOCK
+from kueuelib.runtime.connect import connect
+from kueuelib.testing.background import BackgroundServer
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes
+
+DOMAIN = "kueue.x-k8s.io"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+MUTATING = f"{HOOKS}/mutatingwebhookconfigurations"
+OUR_MUTATING = f"{MUTATING}/kueue-mutating-webhook-configuration"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+LEASE = "c1f6bfd2.kueue.x-k8s.io"
+SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
+ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "by hand"}
+SINCE = {"lastTransitionTime": "2024-01-01T00:00:00Z"}
+Found = set[tuple[str, str]]
+
+
+def doctor(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kueuelib", "doctor", *args, "--kubeconfig", str(kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+class Later:
+    """A clock that is two minutes late, and that nobody waits for."""
+
+    def now(self) -> float:
+        return SYSTEM_CLOCK.now() + 120
+
+    monotonic = now
+
+    async def sleep(self, seconds: float) -> None:
+        del seconds
+
+
+class Ward:
+    """A cluster whose manager was killed, so that nothing mends what a test breaks."""
+
+    def __init__(self, cluster: LocalCluster, rest: Rest) -> None:
+        self.rest, self._kubeconfig = rest, cluster.kubeconfig
+        configuration = load_configuration(cluster.processes.folder / "config.yaml")
+        election = attrs.evolve(configuration.leader_election, leader_elect=True)
+        self._configuration = attrs.evolve(configuration, leader_election=election)
+
+    def report(self) -> Report:
+        async def examined() -> Report:
+            async with await connect(self._kubeconfig) as client:
+                clock = Later()
+                return await examine_twice(
+                    lambda: read(client, self._configuration, clock=clock), clock
+                )
+
+        return asyncio.run(examined())
+
+    def found(self) -> Found:
+        return {(name, str(one.subject)) for name, one in self.report().findings}
+
+    @contextmanager
+    def changed(self, path: str, body: Obj) -> Iterator[None]:
+        """An object with other values; put back as it was, as far as the change went."""
+        before = self.rest.get(path)
+        self.rest.merge(path, body)
+        try:
+            yield
+        finally:
+            self.rest.merge(path, _before(before, body))
+
+    @contextmanager
+    def without(self, path: str) -> Iterator[None]:
+        """A cluster without an object, which is created again."""
+        before = self.rest.get(path)
+        self.rest.delete(path)
+        meta = before["metadata"]
+        kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
+        before.pop("status", None)
+        try:
+            yield
+        finally:
+            self.rest.create(path.rpartition("/")[0], {**before, "metadata": kept})
+
+    @contextmanager
+    def with_one(self, path: str, obj: Obj) -> Iterator[str]:
+        """A cluster with one more object."""
+        self.rest.create(path, obj)
+        where = f"{path}/{obj['metadata']['name']}"
+        try:
+            yield where
+        finally:
+            self._remove(where)
+
+    def _remove(self, path: str) -> None:
+        """Removes an object, whatever finalizers it has, deleted before or not."""
+        for call in (
+            lambda: self.rest.delete(path),
+            lambda: self.rest.merge(path, {"metadata": {"finalizers": None}}),
+        ):
+            try:
+                call()
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code != 404:
+                    raise
+
+    @contextmanager
+    def cluster_queue(self, name: str, **spec: Any) -> Iterator[None]:
+        """One more ClusterQueue, with the status that a manager would give it."""
+        obj = {**typed("ClusterQueue", name), "spec": {"namespaceSelector": {}, **spec}}
+        with self.with_one(f"{KUEUE}/clusterqueues", obj) as path:
+            self.rest.merge(f"{path}/status", {"status": {"conditions": [{**ACTIVE, **SINCE}]}})
+            yield
+
+
+def _before(before: Any, body: Any) -> Any:
+    """The merge patch that undoes another one."""
+    if not isinstance(body, dict) or not isinstance(before, dict):
+        return before
+    return {key: _before(before.get(key), value) for key, value in body.items()}
+
+
+def typed(kind: str, name: str) -> Obj:
+    return {"apiVersion": f"{DOMAIN}/v1beta2", "kind": kind, "metadata": {"name": name}}
+
+
+def workload(name: str, queue: str) -> Obj:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+    return {**typed("Workload", name), "spec": {"queueName": queue, "podSets": [pods]}}
+
+
+def lease(namespace: str, holder: str) -> Obj:
+    spec = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": 15,
+        "renewTime": "2099-01-01T00:00:00.000000Z",
+    }
+    meta = {"name": LEASE, "namespace": namespace}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": meta,
+        "spec": spec,
+    }
+
+
+def groups(flavor: str, cpu: str) -> Obj:
+    quota = [{"name": "cpu", "nominalQuota": cpu}]
+    return {
+        "resourceGroups": [
+            {"coveredResources": ["cpu"], "flavors": [{"name": flavor, "resources": quota}]}
+        ]
+    }
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
+    """A cluster that obeys roles, with a manager, a Job that runs and one that waits."""
+    with Processes(tmp_path_factory.mktemp("doctor")) as processes:
+        cluster = LocalCluster(processes, frameworks=("batch/job", "pod"))
+        args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
+        processes.start("apiserver", "apiserver", *args, "--authorization", "rbac")
+        processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
+        cluster.install()
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        with Rest(cluster.kubeconfig) as rest:
+            queues(rest, cpu=2)
+            rest.create(JOBS, job("first", seconds=6000, pods=2))
+            eventually(lambda: not rest.get(f"{JOBS}/first")["spec"]["suspend"])
+            rest.create(JOBS, job("second", seconds=6000, pods=2))
+            queue = f"{KUEUE}/clusterqueues/team"
+            eventually(lambda: rest.get(queue)["status"]["pendingWorkloads"] == 1)
+            eventually(lambda: rest.get(queue)["status"]["admittedWorkloads"] == 1)
+            yield cluster, rest
+
+
+@pytest.fixture(scope="module")
+def healthy(living: tuple[LocalCluster, Rest]) -> subprocess.CompletedProcess[str]:
+    """What the command says of the cluster while its manager runs."""
+    cluster, _ = living
+    config = cluster.processes.folder / "config.yaml"
+    return doctor(cluster.kubeconfig, "--config", str(config), "-o", "json")
+
+
+@pytest.fixture(scope="module")
+def ward(living: tuple[LocalCluster, Rest], healthy: subprocess.CompletedProcess[str]) -> Ward:
+    cluster, rest = living
+    assert healthy.stdout
+    cluster.processes.kill("manager")
+    for path in (
+        OUR_MUTATING,
+        f"{HOOKS}/validatingwebhookconfigurations/kueue-validating-webhook-configuration",
+    ):
+        hooks = rest.get(path)["webhooks"]
+        rest.merge(path, {"webhooks": [{**one, "failurePolicy": "Ignore"} for one in hooks]})
+    rest.create(LEASES.format("kueue-system"), lease("kueue-system", "by-hand"))
+    # What was written before can be read in every version; from now on nothing is converted.
+    rest.create(f"{KUEUE}/clusterqueues", {**typed("ClusterQueue", "new"), "spec": {}})
+    status = {"status": {"conditions": [{**ACTIVE, **SINCE}]}}
+    rest.merge(f"{KUEUE}/clusterqueues/new/status", status)
+    return Ward(cluster, rest)
+
+
+@pytest.fixture(scope="module")
+def before(ward: Ward) -> Found:
+    """What is found before a test breaks anything."""
+    found = ward.found()
+    assert {name for name, _ in found} == {"capacity-unused", "webhook-unreachable"}
+    return found
+
+
+def test_a_healthy_cluster_has_nothing_but_hints(
+    healthy: subprocess.CompletedProcess[str],
+) -> None:
+    assert healthy.returncode == 0, healthy.stdout
+    report = json.loads(healthy.stdout)
+    assert {one["check"] for one in report["findings"]} == {"capacity-unused"}
+    assert report["notChecked"] == []
+    assert set(report["checked"]) == {one.name for one in all_checks()}
+
+
+# --- what breaks it, and what is found then
+
+
+def crd(kind: str) -> str:
+    return f"{CRDS}/{kind}.{DOMAIN}"
+
+
+def of_crd(kind: str) -> str:
+    return f"CustomResourceDefinition {kind}.{DOMAIN}"
+
+
+def not_established(ward: Ward) -> Any:
+    conditions = copy.deepcopy(ward.rest.get(crd("cohorts"))["status"]["conditions"])
+    for one in conditions:
+        one["status"] = "False" if one["type"] == "NamesAccepted" else one["status"]
+    return ward.changed(f"{crd('cohorts')}/status", {"status": {"conditions": conditions}})
+
+
+def without_served(ward: Ward) -> Any:
+    versions = copy.deepcopy(ward.rest.get(crd("workloadpriorityclasses"))["spec"]["versions"])
+    for one in versions:
+        one["served"] = one["name"] != "v1beta1"
+    return ward.changed(crd("workloadpriorityclasses"), {"spec": {"versions": versions}})
+
+
+def without_field(ward: Ward) -> Any:
+    versions = copy.deepcopy(ward.rest.get(crd("admissionchecks"))["spec"]["versions"])
+    for one in versions:
+        del one["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["parameters"]
+    return ward.changed(crd("admissionchecks"), {"spec": {"versions": versions}})
+
+
+def with_rubbish(ward: Ward) -> Any:
+    hooks = copy.deepcopy(ward.rest.get(OUR_MUTATING)["webhooks"])
+    other = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    for one in hooks:
+        one["clientConfig"]["caBundle"] = other.decode()
+    return ward.changed(OUR_MUTATING, {"webhooks": hooks})
+
+
+def with_deployment(ward: Ward) -> Any:
+    pod = {"containers": [{"name": "m", "image": "registry.k8s.io/kueue/kueue:v0.14.1"}]}
+    labels = {"app": "kueue"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    obj = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "theirs"},
+        "spec": spec,
+    }
+    return ward.with_one("/apis/apps/v1/namespaces/default/deployments", obj)
+
+
+def with_webhook(ward: Ward) -> Any:
+    rule = {
+        "apiGroups": [DOMAIN],
+        "apiVersions": ["*"],
+        "resources": ["cohorts"],
+        "operations": ["CREATE"],
+    }
+    hook = {
+        "name": "theirs.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:9/x"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+    }
+    obj = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "theirs"},
+        "webhooks": [hook],
+    }
+    return ward.with_one(MUTATING, obj)
+
+
+@contextmanager
+def with_stopped_queue(ward: Ward) -> Iterator[None]:
+    with ward.cluster_queue("held", stopPolicy="Hold"):
+        stopped = {"conditions": [{**ACTIVE, **SINCE, "status": "False"}]}
+        ward.rest.merge(f"{KUEUE}/clusterqueues/held/status", {"status": stopped})
+        yield
+
+
+@contextmanager
+def with_broken_queue(ward: Ward) -> Iterator[None]:
+    with ward.cluster_queue("nonsense"):
+        selector = {"matchExpressions": [{"key": "team", "operator": "Perhaps"}]}
+        path = f"{KUEUE}/clusterqueues/nonsense"
+        ward.rest.merge(path, {"spec": {"namespaceSelector": selector}})
+        yield
+
+
+@contextmanager
+def with_ghosts(ward: Ward) -> Iterator[None]:
+    flavor = {**typed("ResourceFlavor", "ghost"), "spec": {"nodeLabels": {"pool": "ghost"}}}
+    with (
+        ward.with_one(f"{KUEUE}/resourceflavors", flavor),
+        ward.cluster_queue("haunted", **groups("ghost", "4")),
+    ):
+        yield
+
+
+@contextmanager
+def with_free_quota(ward: Ward) -> Iterator[None]:
+    local = {**typed("LocalQueue", "free"), "spec": {"clusterQueue": "free"}}
+    with (
+        ward.cluster_queue("free", **groups("on-demand", "1")),
+        ward.with_one(f"{KUEUE}/namespaces/default/localqueues", local),
+        ward.with_one(WORKLOADS, workload("lonely", "free")),
+    ):
+        yield
+
+
+@contextmanager
+def with_deleted(ward: Ward, path: str, obj: Obj) -> Iterator[None]:
+    with ward.with_one(path, obj) as where:
+        ward.rest.delete(where)
+        yield
+
+
+def pod(name: str, **meta: Any) -> Obj:
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "schedulingGates": [{"name": f"{DOMAIN}/admission"}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    labels = {"labels": {f"{DOMAIN}/managed": "true"}}
+    meta = {"name": name, **labels, **meta}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def kept(kind: str, name: str, finalizer: str) -> Obj:
+    obj = typed(kind, name)
+    obj["metadata"]["finalizers"] = [f"{DOMAIN}/{finalizer}"]
+    return obj
+
+
+def queue_status(**status: Any) -> Callable[[Ward], Any]:
+    return lambda ward: ward.changed(f"{KUEUE}/clusterqueues/team/status", {"status": status})
+
+
+LOCAL = f"{KUEUE}/namespaces/default/localqueues"
+NOT_ACTIVE = {**ACTIVE, **SINCE, "status": "False"}
+OWN_LEASE = f"{LEASES.format('kueue-system')}/{LEASE}"
+CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
+    "a kind is not defined": (
+        lambda ward: ward.without(crd("provisioningrequestconfigs")),
+        {("crd-missing", of_crd("provisioningrequestconfigs"))},
+    ),
+    "a kind is not served": (
+        not_established,
+        {("crd-established", of_crd("cohorts"))},
+    ),
+    "a version is not served": (
+        without_served,
+        {("crd-versions", of_crd("workloadpriorityclasses"))},
+    ),
+    "an old version may be stored": (
+        lambda ward: ward.changed(
+            f"{crd('cohorts')}/status", {"status": {"storedVersions": ["v1beta1", "v1beta2"]}}
+        ),
+        {("crd-stored-versions", of_crd("cohorts"))},
+    ),
+    "a field is dropped": (without_field, {("crd-fields", of_crd("admissionchecks"))}),
+    "a webhook configuration is gone": (
+        lambda ward: ward.without(OUR_MUTATING),
+        {("webhook-missing", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration")},
+    ),
+    "another authority is trusted": (
+        with_rubbish,
+        {
+            (
+                "webhook-authority",
+                "MutatingWebhookConfiguration kueue-mutating-webhook-configuration",
+            )
+        },
+    ),
+    "the certificate is gone": (
+        lambda ward: ward.without(SECRET),
+        {("webhook-certificate", "Secret kueue-system/kueue-webhook-server-cert")},
+    ),
+    "the manager lost its permissions": (
+        lambda ward: ward.without(f"{BINDINGS}/kueue-manager-rolebinding"),
+        {("permissions", "ServiceAccount kueue-system/kueue-controller-manager")},
+    ),
+    "nobody leads": (
+        lambda ward: ward.changed(OWN_LEASE, {"spec": {"holderIdentity": ""}}),
+        {("leader", f"Lease kueue-system/{LEASE}")},
+    ),
+    "another one leads": (
+        lambda ward: ward.with_one(LEASES.format("default"), lease("default", "theirs")),
+        {("another-leader", f"Lease default/{LEASE}")},
+    ),
+    "the Go manager is deployed": (
+        with_deployment,
+        {("another-manager", "Deployment default/theirs")},
+    ),
+    "others have webhooks": (
+        with_webhook,
+        {("another-webhook", "MutatingWebhookConfiguration theirs")},
+    ),
+    "a queue is stopped": (with_stopped_queue, {("queue-inactive", "ClusterQueue held")}),
+    "a status is wrong": (
+        queue_status(conditions=[NOT_ACTIVE]),
+        {("queue-status", "ClusterQueue team")},
+    ),
+    "a LocalQueue leads nowhere": (
+        lambda ward: ward.with_one(
+            LOCAL, {**typed("LocalQueue", "lost"), "spec": {"clusterQueue": "absent"}}
+        ),
+        {("local-queue", "LocalQueue default/lost")},
+    ),
+    "a queue name is misspelled": (
+        lambda ward: ward.with_one(WORKLOADS, workload("astray", "taem")),
+        {("queue-name", "LocalQueue default/taem")},
+    ),
+    "an object is nonsense": (with_broken_queue, {("object-unreadable", "ClusterQueue nonsense")}),
+    "quota that no node has": (
+        with_ghosts,
+        {("quota-promised", "ResourceFlavor ghost")},
+    ),
+    "a policy is idle": (
+        lambda ward: ward.changed(
+            f"{KUEUE}/clusterqueues/team", {"spec": {"preemption": {"reclaimWithinCohort": "Any"}}}
+        ),
+        {("policy-idle", "ClusterQueue team")},
+    ),
+    "a finalizer stays": (
+        lambda ward: with_deleted(
+            ward, f"{KUEUE}/resourceflavors", kept("ResourceFlavor", "gone", "resource-in-use")
+        ),
+        {("finalizer-stuck", "ResourceFlavor gone")},
+    ),
+    "the finalizer of a pod stays": (
+        lambda ward: with_deleted(ward, PODS, pod("over", finalizers=[f"{DOMAIN}/managed"])),
+        {("pod-finalizer-stuck", "Pod default/over")},
+    ),
+    "more is counted than is held": (
+        queue_status(reservingWorkloads=7),
+        {("assumption-orphaned", "ClusterQueue team")},
+    ),
+    "a pod waits for nobody": (
+        lambda ward: ward.with_one(PODS, pod("gated")),
+        {("pod-gated", "Pod default/gated")},
+    ),
+    "a Job waits for nobody": (
+        lambda ward: ward.with_one(
+            JOBS,
+            {**job("alone", seconds=1), "spec": {**job("", seconds=1)["spec"], "suspend": True}},
+        ),
+        {("job-unqueued", "Job default/alone")},
+    ),
+    "nobody admits what fits": (with_free_quota, {("fits-but-waits", "Workload default/lonely")}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, case: str) -> None:
+    make_ill, expected = CASES[case]
+    with make_ill(ward):
+        assert ward.found() - before == expected
+    assert ward.found() == before
+
+
+def test_every_check_is_seen_to_find_something(before: Found) -> None:
+    seen = {name for _, expected in CASES.values() for name, _ in expected}
+    assert seen | {name for name, _ in before} == {one.name for one in all_checks()}
+
+
+def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
+    ward: Ward, before: Found, living: tuple[LocalCluster, Rest]
+) -> None:
+    del ward, before
+    cluster, _ = living
+    config = str(cluster.processes.folder / "config.yaml")
+    done = doctor(cluster.kubeconfig, "--config", config)
+    assert done.returncode == 4, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("error: Service kueue-system/kueue-webhook-service (webhook-unr")
+    assert "the API server does not reach the conversion webhook" in lines[1]
+    assert lines[2].startswith("  -> kubectl -n kueue-system get pods")
+    assert lines[-1] == "1 error, 2 hints in 28 of 28 checks."
+    own = doctor(cluster.kubeconfig, "--config", config, "--self", "-o", "json")
+    assert (own.returncode, json.loads(own.stdout)["notChecked"]) == (4, [])
+
+
+# --- bad input
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BackgroundServer, Path]]:
+    """A server that obeys roles, without anything of ours."""
+    with BackgroundServer(authorization="rbac") as server:
+        yield server, tmp_path_factory.mktemp("bare")
+
+
+def test_without_our_kinds_each_is_named_with_the_fix(
+    bare: tuple[BackgroundServer, Path],
+) -> None:
+    server, folder = bare
+    done = doctor(server.write_kubeconfig(folder / "admin"), "-o", "json")
+    assert done.returncode == 4, done.stderr
+    report = json.loads(done.stdout)
+    missing = [one for one in report["findings"] if one["check"] == "crd-missing"]
+    assert len(missing) == len(all_crds())
+    assert {one["fix"] for one in missing} == {"kueuelib install"}
+    skipped = {one["check"]: one["why"] for one in report["notChecked"]}
+    assert skipped["queue-inactive"] == "the cluster does not serve the queueing kinds"
+    assert "leader" not in skipped
+
+
+def test_who_may_read_nothing_gets_one_line(bare: tuple[BackgroundServer, Path]) -> None:
+    server, folder = bare
+    done = doctor(server.write_kubeconfig(folder / "nobody", server.add_user("nobody")))
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kueuelib: nothing could be checked: ")
+    assert "use a kubeconfig that may list the queueing kinds" in line
+
+
+def test_a_half_installed_cluster_is_told_part_by_part(tmp_path: Path) -> None:
+    with BackgroundServer() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kc")
+        with Rest(kubeconfig) as rest:
+            for definition in all_crds()[1:]:
+                definition["spec"]["conversion"] = {"strategy": "None"}
+                rest.create(CRDS, definition)
+        done = doctor(kubeconfig, "-o", "json")
+    assert done.returncode == 4, done.stderr
+    found = {one["check"] for one in json.loads(done.stdout)["findings"]}
+    assert found == {"crd-missing", "leader", "webhook-missing", "webhook-certificate"}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "there is no such file; give the path of an existing kubeconfig"),
+        (["--config", "/absent/manager.yaml"], "/absent/manager.yaml"),
+    ],
+)
+def test_what_is_not_there_is_one_line(args: list[str], words: str, tmp_path: Path) -> None:
+    done = doctor(tmp_path / "unused", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert words in line
