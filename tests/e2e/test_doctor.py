@@ -573,6 +573,39 @@ def test_who_may_read_nothing_gets_one_line(bare: tuple[BackgroundServer, Path])
     assert "use a kubeconfig that may list the queueing kinds" in line
 
 
+def test_who_may_read_our_kinds_alone_gets_what_these_tell(
+    bare: tuple[BackgroundServer, Path],
+) -> None:
+    server, folder = bare
+    admin = server.write_kubeconfig(folder / "admin")
+    with Rest(admin) as rest:
+        for definition in all_crds():
+            definition["spec"]["conversion"] = {"strategy": "None"}
+            rest.create(CRDS, definition)
+        rest.create(
+            f"{KUEUE}/clusterqueues", {**typed("ClusterQueue", "q"), "spec": groups("f", "1")}
+        )
+        role = {"name": "reader"}
+        rule = {"apiGroups": [DOMAIN], "resources": ["*"], "verbs": ["get", "list"]}
+        roles = BINDINGS.replace("bindings", "s")
+        rest.create(roles, {"metadata": role, "rules": [rule]})
+        named = {"apiGroup": "rbac.authorization.k8s.io", **role}
+        binding = {
+            "roleRef": {**named, "kind": "ClusterRole"},
+            "subjects": [{**named, "kind": "User"}],
+        }
+        rest.create(BINDINGS, {"metadata": role, **binding})
+    done = doctor(
+        server.write_kubeconfig(folder / "reader", server.add_user("reader")), "-o", "json"
+    )
+    assert done.returncode == 4, done.stderr
+    report = json.loads(done.stdout)
+    assert {one["check"] for one in report["findings"]} == {"queue-inactive", "queue-status"}
+    skipped = {one["check"]: one["why"] for one in report["notChecked"]}
+    assert skipped["fits-but-waits"].startswith("namespaces is forbidden")
+    assert skipped["webhook-certificate"].startswith("secrets")
+
+
 def test_a_half_installed_cluster_is_told_part_by_part(tmp_path: Path) -> None:
     with BackgroundServer() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kc")

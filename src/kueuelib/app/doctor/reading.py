@@ -36,7 +36,7 @@ AROUND = (
     DEPLOYMENTS,
 )
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
-_FACTS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload", "AdmissionCheck", "Namespace")
+_FACTS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Workload", "AdmissionCheck")
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
 _PROBE = "kueuelib-doctor"

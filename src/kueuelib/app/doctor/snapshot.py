@@ -18,7 +18,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 
 FACTS: Final = "facts"
-"""All that decisions depend on: `Snapshot.world` and `Snapshot.engine`."""
+"""All that decisions depend on but the labels of namespaces: `Snapshot.world` and `.engine`."""
 PERMISSIONS: Final = "permissions"
 """What the manager may do: `Snapshot.reviews`."""
 CALLS: Final = "calls"

@@ -55,7 +55,7 @@ def _manager(snapshot: Snapshot) -> str:
     return f"kubectl -n {snapshot.namespace} get pods  # does a manager run?"
 
 
-@check("local-queue", FACTS)
+@check("local-queue", FACTS, "Namespace")
 def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
     """LocalQueues from which nothing gets into a ClusterQueue."""
     world = snapshot.world

@@ -9,7 +9,7 @@ from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.scheduler.explain.trial import Verdict, outcomes
 
 
-@check("fits-but-waits", FACTS, momentary=True)
+@check("fits-but-waits", FACTS, "Namespace", momentary=True)
 def fits(snapshot: Snapshot) -> Iterator[Finding]:
     """Workloads that would get quota in the cycles that are due now."""
     for key, found in sorted(outcomes(snapshot.world, snapshot.now).items()):
