@@ -192,6 +192,14 @@ class QueueVisibility:
 
 
 @attrs.frozen
+class VisibilityServer:
+    """Where the visibility API is served, for the API server to aggregate it."""
+
+    bind_address: str = "0.0.0.0"
+    bind_port: int = 8082
+
+
+@attrs.frozen
 class MultiKueue:
     """Dispatching to other clusters."""
 
@@ -221,6 +229,7 @@ class Configuration:
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()
     queue_visibility: QueueVisibility | None = None
+    visibility_server: VisibilityServer | None = None
     multi_kueue: MultiKueue | None = None
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict)
 

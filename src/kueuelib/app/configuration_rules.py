@@ -70,6 +70,12 @@ def check(found: Configuration, source: str) -> None:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.cluster_queues:
         raise _missing(source, "queueVisibility.clusterQueues")
+    if found.visibility_server and not 0 < found.visibility_server.bind_port < 65536:
+        raise ConfigError(
+            source,
+            f"visibilityServer.bindPort is {found.visibility_server.bind_port}",
+            "give a port from 1 to 65535",
+        )
     if found.pprof_bind_address:
         raise _missing(source, "pprofBindAddress")
     if any(found.feature_gates.values()):

@@ -9,13 +9,17 @@ from contextlib import asynccontextmanager
 import anyio
 
 from kueuelib.app.configuration import Configuration
+from kueuelib.controllers.manifests import VISIBILITY_SERVICE
+from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.certs import service_names
 from kueuelib.runtime.webhook.server import WebhookServer
+from kueuelib.scheduler.engine import Engine
 
 
 def add_servers(
@@ -39,6 +43,28 @@ def add_servers(
     if address:
         server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
         manager.add(Group.SERVERS, server, "metrics")
+
+
+def add_visibility(
+    manager: Manager,
+    configuration: Configuration,
+    client: Client,
+    engine: Engine,
+    source: str,
+) -> None:
+    """Adds the visibility API, if the configuration asks for it; it is served in every replica.
+
+    It starts after the caches, when the engine knows what waits.
+    """
+    wanted = configuration.visibility_server
+    if wanted is None:
+        return
+    names = service_names(VISIBILITY_SERVICE, configuration.manager_namespace)
+    key = f"{source}: visibilityServer"
+    server = VisibilityServer(
+        wanted.bind_address, wanted.bind_port, names, client, engine, subject=key
+    )
+    manager.add(Group.OTHERS, server, "visibility API")
 
 
 @asynccontextmanager

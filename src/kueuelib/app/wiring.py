@@ -18,7 +18,7 @@ from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.preemption import load_policy
-from kueuelib.app.servers import add_servers, waiting_probes
+from kueuelib.app.servers import add_servers, add_visibility, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
@@ -189,11 +189,12 @@ async def assemble_manager(
         telemetry=telemetry,
     )
     leading = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
+    engine = engine_for(manager, engine_settings(configuration, source), recording)
     setup_controllers(
         manager,
         cache,
         leading,
-        engine_for(manager, engine_settings(configuration, source), recording),
+        engine,
         recorder,
         telemetry,
         ControllerSettings(
@@ -230,6 +231,7 @@ async def assemble_manager(
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
     add_servers(manager, configuration, client, telemetry, webhooks, source)
+    add_visibility(manager, configuration, client, engine, source)
 
 
 def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:

@@ -14,6 +14,7 @@ from kueuelib.api.meta import Obj
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 WEBHOOK_PORT = 9443
+VISIBILITY_SERVICE = "visibility-server"
 MANAGER_ROLE = "kueue-manager-role"
 LEADER_ROLE = "kueue-leader-election-role"
 CERTIFICATES_ROLE = "kueue-certificates-role"

@@ -111,6 +111,15 @@ class Knowledge:
         """The workloads that wait in a ClusterQueue, in its order, those in flight included."""
         return tuple(item.info for item in self._in_order(name))
 
+    def exists(self, name: str) -> bool:
+        """Whether there is a ClusterQueue of that name."""
+        return self._cache.spec(name) is not None
+
+    def cluster_queue_of(self, key: ObjectKey) -> str | None:
+        """The ClusterQueue that a LocalQueue names; None when there is no such LocalQueue."""
+        found = self._state.local_queues.get(key)
+        return None if found is None else found.spec.cluster_queue
+
     def places(self, name: str) -> dict[ObjectKey, Place]:
         """The place of every workload that waits in a ClusterQueue, in its order."""
         return {item.info.key: item.place for item in self._in_order(name)}

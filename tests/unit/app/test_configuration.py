@@ -269,3 +269,16 @@ def test_values_that_cannot_work_are_refused(content: Any, want: str) -> None:
     with pytest.raises(ConfigError, match="config.yaml") as error:
         parse(**content)
     assert want in str(error.value)
+
+
+def test_the_visibility_server_is_off_unless_its_block_is_there(tmp_path: Path) -> None:
+    assert Configuration().visibility_server is None
+    path = tmp_path / "config.yaml"
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    path.write_text(f"{head}visibilityServer: {{}}\n")
+    found = load_configuration(path).visibility_server
+    assert found is not None
+    assert (found.bind_address, found.bind_port) == ("0.0.0.0", 8082)
+    path.write_text(f"{head}visibilityServer: {{bindPort: 0}}\n")
+    with pytest.raises(ConfigError, match=r"visibilityServer\.bindPort is 0"):
+        load_configuration(path)

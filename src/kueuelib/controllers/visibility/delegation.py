@@ -1,0 +1,225 @@
+"""Who asks, and may they: decided by the API server, as for every aggregated API.
+
+The API server hands on whose request it is in headers, and proves with a client certificate that
+it is the API server. Whoever comes directly shows a bearer token.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import CONFIG_MAPS
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.errors import ApiError, Forbidden, TransportError, Unauthorized
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.logs import get_logger
+
+TRUST = ObjectKey("kube-system", "extension-apiserver-authentication")
+"""The ConfigMap in which the API server says how to know it."""
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+
+@attrs.frozen
+class Caller:
+    """Who asks.
+
+    Attributes:
+        user: the name.
+        groups: those that the user is in.
+        uid: empty when it is not known.
+        extra: what else the API server knows of the user.
+    """
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Wish:
+    """What the caller wants to read.
+
+    Attributes:
+        version: of the visibility API.
+        resource: the plural.
+        subresource: what of it.
+        name: the object.
+        namespace: empty for cluster-scoped kinds.
+        group: the API group.
+    """
+
+    version: str
+    resource: str
+    subresource: str
+    name: str
+    namespace: str
+    group: str
+
+    def refusal(self, caller: Caller, reason: str) -> Forbidden:
+        """The error that Kubernetes gives."""
+        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        return Forbidden(
+            f'{self.resource}.{self.group} "{self.name}" is forbidden: User "{caller.user}" cannot '
+            f'get resource "{self.resource}/{self.subresource}" in API group "{self.group}" {where}'
+            + (f": {reason}" if reason else ""),
+            details={"name": self.name, "group": self.group, "kind": self.resource},
+        )
+
+
+@attrs.frozen
+class FrontProxy:
+    """How the API server is known.
+
+    Attributes:
+        authority: who signs its client certificate, PEM; empty when nobody is trusted.
+        names: which common names are trusted; any when empty.
+        users: the headers with the user's name.
+        groups: the headers with groups.
+        uids: the headers with the user's UID.
+        extras: the prefixes of headers with anything else.
+    """
+
+    authority: str = ""
+    names: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    uids: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+
+
+def front_proxy(config_map: Obj) -> FrontProxy:
+    """What the ConfigMap says; what cannot be read trusts nobody."""
+    data = config_map.get("data") or {}
+
+    def listed(key: str) -> tuple[str, ...]:
+        found = json.loads(data.get(f"requestheader-{key}") or "[]")
+        return tuple(str(each) for each in found)
+
+    try:
+        return FrontProxy(
+            authority=data.get("requestheader-client-ca-file") or "",
+            names=listed("allowed-names"),
+            users=listed("username-headers"),
+            groups=listed("group-headers"),
+            uids=listed("uid-headers"),
+            extras=listed("extra-headers-prefix"),
+        )
+    except (ValueError, TypeError):
+        return FrontProxy()
+
+
+def proxied(
+    proxy: FrontProxy,
+    certificate: Mapping[str, Any] | None,
+    headers: Mapping[str, str],
+    all_of: Any,
+) -> Caller | None:
+    """Whose request the API server hands on; None when it is not the API server that asks.
+
+    Args:
+        proxy: how the API server is known.
+        certificate: the verified certificate of the peer, as `ssl` decodes it; None for none.
+        headers: of the request, without regard to case.
+        all_of: gives all values of a header.
+    """
+    if not certificate or not proxy.authority:
+        return None
+    if proxy.names and _common_name(certificate) not in proxy.names:
+        return None
+    user = next((headers[name] for name in proxy.users if headers.get(name)), "")
+    if not user:
+        return None
+    extra: dict[str, list[str]] = {}
+    for name in headers:
+        for prefix in proxy.extras:
+            if name.lower().startswith(prefix.lower()):
+                extra[name[len(prefix) :].lower()] = list(all_of(name))
+    groups = [group for name in proxy.groups for group in all_of(name)]
+    uid = next((headers[name] for name in proxy.uids if headers.get(name)), "")
+    return Caller(user, tuple(groups), uid, extra)
+
+
+def _common_name(certificate: Mapping[str, Any]) -> str:
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return str(value)
+    return ""
+
+
+class Delegation:
+    """Asks the API server who somebody is and what they may do.
+
+    Args:
+        client: asks, with the manager's rights.
+        tls: the context of the server, which learns whose client certificates are verified.
+    """
+
+    def __init__(self, client: Client, tls: ssl.SSLContext) -> None:
+        self.proxy = FrontProxy()
+        self._client = client
+        self._tls = tls
+        self._log = get_logger("visibility")
+
+    async def learn(self) -> None:
+        """Reads how the API server is known; without rights to it only tokens are accepted."""
+        try:
+            found = front_proxy(await self._client.get(CONFIG_MAPS, TRUST))
+        except (ApiError, TransportError) as error:
+            self._log.warning("requests through the API server are refused", error=str(error))
+            return
+        if found == self.proxy or not found.authority:
+            return
+        try:
+            self._tls.load_verify_locations(cadata=found.authority)
+        except (ssl.SSLError, ValueError) as error:
+            self._log.warning("the API server's authority cannot be read", error=str(error))
+            return
+        self._tls.verify_mode = ssl.CERT_OPTIONAL
+        self.proxy = found
+
+    async def by_token(self, token: str) -> Caller:
+        """Whose token it is.
+
+        Raises:
+            Unauthorized: it is nobody's.
+            ApiError: the API server cannot say.
+        """
+        body = {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}}
+        answer = await self._client.request("POST", _TOKENS, body=body, verb="create")
+        status = answer.get("status") or {}
+        if not status.get("authenticated"):
+            raise Unauthorized("Unauthorized")
+        user = status.get("user") or {}
+        groups, extra = tuple(user.get("groups") or ()), user.get("extra") or {}
+        return Caller(user.get("username") or "", groups, user.get("uid") or "", extra)
+
+    async def authorize(self, caller: Caller, wish: Wish) -> None:
+        """Whether somebody may read something.
+
+        Raises:
+            Forbidden: they may not.
+            ApiError: the API server cannot say.
+        """
+        attributes = {key: value for key, value in attrs.asdict(wish).items() if value}
+        spec: Obj = {
+            "user": caller.user,
+            "groups": list(caller.groups),
+            "resourceAttributes": {**attributes, "verb": "get"},
+        }
+        if caller.uid:
+            spec["uid"] = caller.uid
+        if caller.extra:
+            spec["extra"] = {key: list(values) for key, values in caller.extra.items()}
+        body = {"apiVersion": "authorization.k8s.io/v1", "spec": spec}
+        answer = await self._client.request("POST", _REVIEWS, body=body, verb="create")
+        status = answer.get("status") or {}
+        if not status.get("allowed"):
+            raise wish.refusal(caller, status.get("reason") or "")

@@ -1,0 +1,220 @@
+"""Serves the visibility API over HTTPS; a part of a `Manager`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import orjson
+from aiohttp import web
+
+from kueuelib import __version__
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.controllers.visibility.delegation import Caller, Delegation, Wish, proxied
+from kueuelib.controllers.visibility.summary import (
+    GROUP,
+    KINDS,
+    SUBRESOURCE,
+    VERSIONS,
+    api_group,
+    api_groups,
+    api_resources,
+    page_of,
+    summary,
+)
+from kueuelib.errors import (
+    ApiError,
+    MethodNotAllowed,
+    NotFound,
+    ServerError,
+    TransportError,
+    Unauthorized,
+    Unavailable,
+)
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.http import serving
+from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.webhook.certs import Certificates, Names, load, renewed, server_context
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
+
+PERIOD = 60.0
+"""Seconds between two looks at how the API server is known, and at the certificate's end."""
+DRAIN = 5.0
+HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class Waiting(Protocol):
+    """What is known of queues; the engine."""
+
+    def pending(self, name: str) -> Sequence[WorkloadInfo]:
+        """The Workloads that wait in a ClusterQueue, in its order."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a ClusterQueue of that name."""
+        ...
+
+    def cluster_queue_of(self, key: ObjectKey) -> str | None:
+        """The ClusterQueue that a LocalQueue names; None when there is no such LocalQueue."""
+        ...
+
+
+class VisibilityServer:
+    """Answers who may read which queue, with what waits there.
+
+    The certificate is the process's own, as upstream's: the API server does not check it.
+
+    Args:
+        host: the address to bind; all when empty.
+        port: 0 for any free one; see `port`.
+        names: of the certificate.
+        client: asks the API server who somebody is.
+        waiting: what is known of queues.
+        subject: what to name in errors, for example the configuration's key.
+        clock: time.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        names: Names,
+        client: Client,
+        waiting: Waiting,
+        *,
+        subject: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.port = port
+        self._host = host
+        self._names = names
+        self._waiting = waiting
+        self._subject = subject
+        self._clock = clock
+        self._tls = server_context()
+        self._certificates: Certificates | None = None
+        self._delegation = Delegation(client, self._tls)
+        self._log = get_logger("visibility")
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serves until cancelled."""
+        await self._look()
+        server = web.Server(self._handle, access_log=None)
+        async with serving(
+            server, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
+        ) as self.port:
+            ready()
+            while True:
+                await self._clock.sleep(PERIOD)
+                await self._look()
+
+    async def _look(self) -> None:
+        found = await asyncio.to_thread(renewed, self._certificates, self._names, self._clock.now())
+        if found != self._certificates:
+            load(self._tls, found)
+            self._certificates = found
+        await self._delegation.learn()
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        """Every mistake is a Status."""
+        try:
+            if request.path in HEALTH:
+                return web.Response(text="ok")
+            return _json(await self._answer(request))
+        except ApiError as error:
+            return _json(error.status(), error.code)
+        except TransportError as error:
+            self._log.warning("the API server cannot be asked", error=str(error))
+            unavailable = Unavailable(f"the API server cannot be asked: {error}")
+            return _json(unavailable.status(), unavailable.code)
+        except Exception as error:  # noqa: BLE001 - the top of a request
+            self._log.exception("a request failed", path=request.path)
+            failed = ServerError(f"Internal error occurred: {type(error).__name__}")
+            return _json(failed.status(), failed.code)
+
+    async def _answer(self, request: web.BaseRequest) -> Obj:
+        caller = await self._caller(request)
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed(
+                "the server does not allow this method on the requested resource"
+            )
+        parts = [part for part in request.path.split("/") if part]
+        document = _document(parts)
+        if document is not None:
+            return document
+        wish = _wish(parts)
+        if wish is None:
+            raise NotFound("the server could not find the requested resource")
+        await self._delegation.authorize(caller, wish)
+        page = page_of(request.query)
+        if not wish.namespace:
+            if not self._waiting.exists(wish.name):
+                raise _unknown("clusterqueue", wish.name)
+            return summary(wish.version, self._waiting.pending(wish.name), page)
+        key = ObjectKey(wish.namespace, wish.name)
+        name = self._waiting.cluster_queue_of(key)
+        if name is None:
+            raise _unknown("localqueue", wish.name)
+        return summary(wish.version, self._waiting.pending(name), page, key)
+
+    async def _caller(self, request: web.BaseRequest) -> Caller:
+        transport = request.transport
+        certificate: dict[str, object] | None = (
+            None if transport is None else transport.get_extra_info("peercert")
+        )
+        headers = request.headers
+        found = proxied(
+            self._delegation.proxy, certificate, headers, lambda name: headers.getall(name, [])
+        )
+        if found is not None:
+            return found
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthorized("Unauthorized")
+        return await self._delegation.by_token(token.strip())
+
+
+def _document(parts: list[str]) -> Obj | None:
+    """Discovery and OpenAPI, which an API server merges into its own; None for anything else."""
+    match parts:
+        case ["version"]:
+            return {"gitVersion": f"v{__version__}"}
+        case ["apis"]:
+            return api_groups()
+        case ["apis", name] if name == GROUP:
+            return api_group()
+        case ["apis", name, version] if name == GROUP and version in VERSIONS:
+            return api_resources(version)
+        case ["openapi", "v2"]:
+            info = {"title": "kueuelib visibility", "version": __version__}
+            return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+        case ["openapi", "v3"]:
+            return {"paths": {}}
+    return None
+
+
+def _wish(parts: list[str]) -> Wish | None:
+    """The queue that a path means; None when it means none."""
+    match parts:
+        case ["apis", group, version, plural, name, sub]:
+            namespace = ""
+        case ["apis", group, version, "namespaces", namespace, plural, name, sub]:
+            pass
+        case _:
+            return None
+    if group != GROUP or version not in VERSIONS or plural not in KINDS or sub != SUBRESOURCE:
+        return None
+    if KINDS[plural][1] is not bool(namespace):
+        return None
+    return Wish(version, plural, sub, name, namespace, group)
+
+
+def _unknown(kind: str, name: str) -> NotFound:
+    details = {"name": name, "group": GROUP, "kind": kind}
+    return NotFound(f'{kind}.{GROUP} "{name}" not found', details=details)
+
+
+def _json(body: Obj, code: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=code, content_type="application/json")
