@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import web
 
+from kueuelib.api.kinds import CONFIG_MAPS
+from kueuelib.api.meta import Obj
 from kueuelib.embedded import tls
 from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Authorizer
 from kueuelib.embedded.admission.hook_client import HookClient
@@ -24,11 +26,12 @@ from kueuelib.embedded.assembly import new_service
 from kueuelib.embedded.builtins.service_rules import own_service
 from kueuelib.embedded.expiring import keep_expiring
 from kueuelib.embedded.http import bodies
+from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
 from kueuelib.embedded.http.malformed import Server
 from kueuelib.embedded.service import ApiService
-from kueuelib.errors import ConfigError
+from kueuelib.errors import AlreadyExists, ConfigError
 
 if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import Clock
@@ -249,7 +252,11 @@ class ApiServer:
             {self.token: admin}, lambda token: service.tokens.verify(token, service.now())
         )
         address = f"{self.host}:{self.port}"
-        face = Face(service, self._authenticator, authorizer, address)
+        proxy = FrontProxy(time.time())
+        await _announce(service, proxy.config_map(self._credentials.ca))
+        aggregation = Aggregation(service.reader, hooks.services, proxy)
+        self._closers.append(aggregation.close)
+        face = Face(service, self._authenticator, authorizer, address, aggregation)
         server = Server(
             face.handle,
             request_factory=_request,
@@ -294,6 +301,14 @@ class ApiServer:
         while self._closers:
             await self._closers.pop()()
         self._cluster = None
+
+
+async def _announce(service: ApiService, config_map: Obj) -> None:
+    """Writes how other servers know this one, which differs after every start."""
+    try:
+        await service.create(CONFIG_MAPS, config_map)
+    except AlreadyExists:
+        await service.update(CONFIG_MAPS, config_map)
 
 
 async def _hang_up(runner: web.ServerRunner, server: web.Server) -> None:

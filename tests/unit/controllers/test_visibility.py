@@ -22,7 +22,7 @@ from kueuelib.controllers.visibility.summary import Page, page_of, summary
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.tls import Authority
 from kueuelib.errors import BadRequest
-from kueuelib.runtime.client import Client
+from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.connect import connect
 from kueuelib.runtime.webhook.certs import host_names
 from kueuelib.scheduler.engine import Engine
@@ -127,14 +127,18 @@ def test_a_page_that_is_no_number_is_refused(text: str) -> None:
 
 def test_the_api_server_is_known_by_its_certificate() -> None:
     proxy = front_proxy({"data": {**TRUST, "requestheader-client-ca-file": "pem"}})
-    headers = {"X-Remote-User": "ann", "X-Remote-Group": "dev", "X-Remote-Extra-Scope": "a"}
+    headers = {
+        "X-Remote-User": "ann",
+        "X-Remote-Group": "dev",
+        "X-Remote-Extra-Acme.io%2fScope": "a",
+    }
     theirs = {"subject": ((("commonName", "front-proxy"),),)}
 
     def asked(proxy: FrontProxy, certificate: Any, headers: dict[str, str]) -> Caller | None:
         return proxied(proxy, certificate, headers, lambda name: [headers[name]])
 
     found = asked(proxy, theirs, headers)
-    assert found == Caller("ann", ("dev",), "", {"scope": ["a"]})
+    assert found == Caller("ann", ("dev",), "", {"acme.io/scope": ["a"]})
     assert asked(proxy, None, headers) is None
     assert asked(proxy, {"subject": ((("commonName", "evil"),),)}, headers) is None
     assert asked(proxy, theirs, {"X-Remote-Group": "dev"}) is None
@@ -207,9 +211,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         path = tmp_path / "kubeconfig"
         await asyncio.to_thread(path.write_bytes, orjson.dumps(server.kubeconfig()))
         async with await connect(path) as client:
-            meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+            key = ObjectKey("kube-system", "extension-apiserver-authentication")
             data = {**TRUST, "requestheader-client-ca-file": authority.pem.decode()}
-            await client.create(CONFIG_MAPS, {"metadata": meta, "data": data})
+            await client.patch(CONFIG_MAPS, key, {"data": data}, PatchType.MERGE)
             api = VisibilityServer("127.0.0.1", 0, host_names(["127.0.0.1"]), client, engine())
             started = asyncio.Event()
             task = asyncio.create_task(api.run(started.set))

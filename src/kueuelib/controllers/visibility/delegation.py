@@ -10,6 +10,7 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import attrs
 
@@ -140,7 +141,7 @@ def proxied(
     for name in headers:
         for prefix in proxy.extras:
             if name.lower().startswith(prefix.lower()):
-                extra[name[len(prefix) :].lower()] = list(all_of(name))
+                extra[unquote(name[len(prefix) :]).lower()] = list(all_of(name))
     groups = [group for name in proxy.groups for group in all_of(name)]
     uid = next((headers[name] for name in proxy.uids if headers.get(name)), "")
     return Caller(user, tuple(groups), uid, extra)

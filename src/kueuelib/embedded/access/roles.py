@@ -117,6 +117,20 @@ def default_roles() -> list[Obj]:
             _rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
             _rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
         ),
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "Role",
+            "metadata": {
+                **_meta("extension-apiserver-authentication-reader"),
+                "namespace": "kube-system",
+            },
+            "rules": [
+                {
+                    **_rule([""], ["configmaps"], READ),
+                    "resourceNames": ["extension-apiserver-authentication"],
+                }
+            ],
+        },
         admin,
         edit,
         view,

@@ -7,8 +7,11 @@ import hashlib
 from typing import Any
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry, version_rank
+from kueuelib.errors import Unavailable
 
 FIRST_GROUPS = (
     "apps",
@@ -69,10 +72,16 @@ _VERBS: dict[str, list[str]] = {
 
 
 class Discovery:
-    """The documents, built again when the kinds have changed."""
+    """The documents, built again when the kinds have changed.
 
-    def __init__(self, registry: Registry) -> None:
+    Args:
+        registry: the kinds.
+        aggregation: what other servers serve.
+    """
+
+    def __init__(self, registry: Registry, aggregation: Aggregation) -> None:
         self._registry = registry
+        self._aggregation = aggregation
         self._revision = -1
         self._cache: dict[tuple[str, ...], Any] = {}
 
@@ -110,24 +119,46 @@ class Discovery:
     def group_list(self) -> Obj:
         """`/apis`."""
 
-        def build() -> Obj:
-            groups = [self._group(name) for name in self.groups()]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        def build() -> list[Obj]:
+            return [_group(name, self.versions(name)) for name in self.groups()]
 
-        return self._cached(("groups",), build)  # type: ignore[no-any-return]
+        groups = [*self._cached(("groups",), build)]
+        groups += [_group(name, versions) for name, versions in self._others().items()]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def group(self, name: str) -> Obj | None:
         """`/apis/<group>`, None when it is unknown."""
-        if name not in self.groups():
+        versions = self.versions(name) if name in self.groups() else self._others().get(name)
+        if versions is None:
             return None
-        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
-    def _group(self, name: str) -> Obj:
-        versions = [
-            {"groupVersion": f"{name}/{version}", "version": version}
-            for version in self.versions(name)
-        ]
-        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+    def _others(self) -> dict[str, list[str]]:
+        """The groups that other servers serve alone."""
+        mine = self.groups()
+        found = self._aggregation.versions()
+        return {name: versions for name, versions in found.items() if name not in mine}
+
+    async def with_others(self, body: Obj, caller: Caller) -> Obj:
+        """An aggregated list with what other servers serve; one that is away is said to be stale.
+
+        Args:
+            body: the list of this server's own groups.
+            caller: who asks.
+        """
+        items = []
+        for name, versions in self._others().items():
+            shown = [await self._other_version(name, version, caller) for version in versions]
+            items.append({"metadata": {"creationTimestamp": None, "name": name}, "versions": shown})
+        return {**body, "items": [*body["items"], *items]} if items else body
+
+    async def _other_version(self, group: str, version: str, caller: Caller) -> Obj:
+        try:
+            resources = await self._aggregation.resources(group, version, caller)
+        except Unavailable:
+            return {"version": version, "freshness": "Stale"}
+        shown = _aggregated_others(group, version, resources)
+        return {"version": version, "resources": shown, "freshness": "Current"}
 
     def resource_list(self, group: str, version: str) -> Obj | None:
         """`/api/v1` and `/apis/<group>/<version>`, None when it is unknown."""
@@ -195,6 +226,39 @@ class Discovery:
         if group:
             meta["name"] = group
         return {"metadata": meta, "versions": versions}
+
+
+def _group(name: str, names: list[str]) -> Obj:
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in names]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _aggregated_others(group: str, version: str, resources: list[Obj]) -> list[Obj]:
+    """The classic form of resources as the aggregated one."""
+    found: dict[str, Obj] = {}
+    for one in resources:
+        name, _, subresource = one["name"].partition("/")
+        kind = {
+            "group": one.get("group") or group,
+            "version": one.get("version") or version,
+            "kind": one["kind"],
+        }
+        if not subresource:
+            found[name] = {
+                "resource": name,
+                "responseKind": kind,
+                "scope": "Namespaced" if one.get("namespaced") else "Cluster",
+                "singularResource": one.get("singularName") or "",
+                "verbs": one.get("verbs") or [],
+            }
+        elif name in found:
+            entry = {
+                "subresource": subresource,
+                "responseKind": kind,
+                "verbs": one.get("verbs") or [],
+            }
+            found[name].setdefault("subresources", []).append(entry)
+    return list(found.values())
 
 
 def _subresources(kind: Kind, version: Version) -> list[tuple[str, str, str, str, list[str]]]:

@@ -16,6 +16,7 @@ from kueuelib.embedded.access.reviews import KINDS as REVIEW_KINDS
 from kueuelib.embedded.access.reviews import Reviews
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies
+from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
 from kueuelib.embedded.http.discovery import REVIEWS, Discovery
@@ -53,6 +54,7 @@ class Face:
         authenticator: who may come in.
         authorizer: who may do what.
         address: `host:port`, told in discovery.
+        aggregation: what other servers serve.
     """
 
     def __init__(
@@ -61,14 +63,16 @@ class Face:
         authenticator: Authenticator,
         authorizer: Authorizer,
         address: str,
+        aggregation: Aggregation,
     ) -> None:
+        self._aggregation = aggregation
         self._service = service
         self._authenticator = authenticator
         self._address = address
         self._authorizer = authorizer
         self._reviews = Reviews(authorizer, authenticator.verify)
         self._resources = Resources(service, authorizer)
-        self._discovery = Discovery(service.registry)
+        self._discovery = Discovery(service.registry, aggregation)
         self._openapi = OpenApi(service.registry)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -108,8 +112,11 @@ class Face:
             decision = self._authorizer.authorize(caller, wish)
             if not decision.allowed:
                 raise refusal(caller, wish, decision.reason)
+        elsewhere = None if route is None else self._aggregation.find(route.group, route.version)
+        if elsewhere is not None:
+            return await self._aggregation.forward(request, caller, elsewhere)
         if route is None or not route.plural:
-            return await self._document(request, path)
+            return await self._document(request, path, caller)
         if route.group in REVIEWS and route.plural in REVIEW_KINDS:
             return await self._review(request, route, caller)
         if self._service.registry.served(route.group, route.version, route.plural) is None:
@@ -124,7 +131,7 @@ class Face:
             return failures.unknown_resource()
         return failures.no_page()
 
-    async def _document(self, request: web.BaseRequest, path: str) -> web.Response:
+    async def _document(self, request: web.BaseRequest, path: str, caller: Caller) -> web.Response:
         if request.method not in ("GET", "HEAD"):
             raise failures.wrong_method()
         accept = request.headers.get("Accept", "")
@@ -138,6 +145,8 @@ class Face:
             wanted = negotiate(accept, DISCOVERY_VIEWS)
             if wanted.view:
                 body = self._discovery.aggregated(core=path == "/api", version=wanted.version)
+                if path == "/apis":
+                    body = await self._discovery.with_others(body, caller)
                 return answer(body, wanted=wanted, media_type=wanted.media_type)
         wanted = negotiate(accept)
         found: Any = None

@@ -259,6 +259,16 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
             unconditional=False,
         ),
         _kind(
+            "apiregistration.k8s.io",
+            "APIService",
+            "apiservices",
+            rules,
+            namespaced=False,
+            categories=("api-extensions",),
+            status=True,
+            unconditional=False,
+        ),
+        _kind(
             webhooks,
             "MutatingWebhookConfiguration",
             "mutatingwebhookconfigurations",

@@ -247,6 +247,13 @@ _REPLICATED = (
     AGE,
 )
 
+
+def _backend(obj: Obj, _: float) -> str:
+    """The Service behind an APIService."""
+    service = (obj.get("spec") or {}).get("service")
+    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
+
+
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "ConfigMap": (Column("Data", "integer", _count("data")), AGE),
     "Secret": (_path("Type", "type"), Column("Data", "integer", _count("data")), AGE),
@@ -376,6 +383,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "MutatingWebhookConfiguration": (Column("Webhooks", "integer", _count("webhooks")), AGE),
     "ValidatingWebhookConfiguration": (Column("Webhooks", "integer", _count("webhooks")), AGE),
     "Lease": (_path("Holder", "spec.holderIdentity", default=""), AGE),
+    "APIService": (Column("Service", "string", _backend), AGE),
     "RuntimeClass": (_path("Handler", "handler", default=""), AGE),
     "PriorityClass": (
         Column("Value", "integer", lambda obj, _: obj.get("value", 0)),

@@ -27,9 +27,12 @@ _NAMED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 }
 _PACKAGES: Final[Mapping[str, str]] = {
     "meta": f"{_MACHINERY}.apis.meta.v1",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
 }
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "apiregistration.APIServiceCondition": ("type", "status"),
+    "apiregistration.APIServiceSpec": ("groupPriorityMinimum", "versionPriority"),
     "batch.JobCondition": ("type", "status"),
     "batch.JobSpec": ("template",),
     "apps.DeploymentSpec": ("selector", "template"),

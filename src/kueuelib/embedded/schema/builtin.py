@@ -122,6 +122,10 @@ BUILTIN: Final[Mapping[tuple[str, str], SchemaNode]] = {
             conditions=listed(struct(type_=TEXT), "type", replaced=True), acceptedNames=OPEN
         ),
     ),
+    ("apiregistration.k8s.io", "APIService"): _kind(
+        spec=struct(service=OPEN),
+        status=struct(conditions=listed(struct(type_=TEXT), "type")),
+    ),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _kind(webhooks=_WEBHOOKS),
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _kind(webhooks=_WEBHOOKS),
     ("coordination.k8s.io", "Lease"): _kind(spec=OPEN),

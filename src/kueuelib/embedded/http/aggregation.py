@@ -1,0 +1,260 @@
+"""APIs that other servers serve, under this server's address: what an APIService says.
+
+The caller is authenticated and authorized here. Then the request is handed on, with the caller's
+name in headers, and with a client certificate by which the other server knows this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.embedded import tls
+from kueuelib.embedded.admission.hook_client import ServiceResolver
+from kueuelib.embedded.admission.plugin import Caller, Reader
+from kueuelib.embedded.admission.services import Services
+from kueuelib.embedded.builtins.fields import section
+from kueuelib.embedded.conversion import HookFailed
+from kueuelib.embedded.registry.registry import version_rank
+from kueuelib.errors import Unavailable
+
+API_SERVICES: Final = Resource(
+    "apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False
+)
+COMMON_NAME: Final = "front-proxy-client"
+TRUST: Final = ObjectKey("kube-system", "extension-apiserver-authentication")
+SECONDS: Final = 60.0
+"""After which a request that gets no answer is given up."""
+_USER, _GROUP, _UID, _EXTRA = "X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-"
+_IN_NAMES = "!#$&'*+-.^_`|~"
+"""What may stand in the name of a header besides letters and digits."""
+_HANDED_ON = ("Accept", "Content-Type", "User-Agent")
+_HANDED_BACK = ("Content-Type", "Cache-Control", "Warning", "Retry-After")
+
+
+class FrontProxy:
+    """The certificate by which other servers know this one; a new one at every start.
+
+    Args:
+        now: seconds since the epoch.
+    """
+
+    def __init__(self, now: float) -> None:
+        authority = tls.Authority(now, "kueuelib-front-proxy-ca")
+        self._certificate, self._key = authority.issue(COMMON_NAME)
+        self._authority = authority.pem
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Makes a client's context show the certificate."""
+        # OpenSSL reads certificate chains from files only.
+        with tempfile.TemporaryDirectory(prefix="kueuelib-") as folder:
+            path = Path(folder, "proxy.pem")
+            path.touch(mode=0o600)
+            path.write_bytes(self._key + self._certificate)
+            context.load_cert_chain(path)
+
+    def config_map(self, client_ca: bytes) -> Obj:
+        """What tells other servers how to know this one.
+
+        Args:
+            client_ca: who signs the certificates of clients.
+        """
+        data = {
+            "client-ca-file": client_ca.decode(),
+            "requestheader-client-ca-file": self._authority.decode(),
+            "requestheader-allowed-names": json.dumps([COMMON_NAME]),
+            "requestheader-username-headers": json.dumps([_USER]),
+            "requestheader-group-headers": json.dumps([_GROUP]),
+            "requestheader-uid-headers": json.dumps([_UID]),
+            "requestheader-extra-headers-prefix": json.dumps([_EXTRA]),
+        }
+        meta = {"name": TRUST.name, "namespace": TRUST.namespace}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+class Aggregation:
+    """Hands requests on to the servers that APIServices name.
+
+    Args:
+        reader: reads APIServices.
+        services: finds the addresses of Services.
+        proxy: the certificate to show.
+    """
+
+    def __init__(self, reader: Reader, services: Services, proxy: FrontProxy) -> None:
+        self._reader = reader
+        self._services = services
+        self._proxy = proxy
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def find(self, group: str, version: str) -> Mapping[str, Any] | None:
+        """The spec of the APIService of a group and version; None when nobody else serves it."""
+        if not group or not version:
+            return None
+        found = self._reader.get(API_SERVICES, ObjectKey("", f"{version}.{group}"))
+        spec = {} if found is None else section(found, "spec")
+        return spec if spec.get("service") else None
+
+    def versions(self) -> dict[str, list[str]]:
+        """The versions that others serve by group, both in the order of their priorities."""
+        specs = sorted(self._specs(), key=lambda spec: version_rank(spec["version"]), reverse=True)
+        specs.sort(key=_rank)
+        found: dict[str, list[str]] = {}
+        for spec in specs:
+            found.setdefault(spec["group"], []).append(spec["version"])
+        return found
+
+    def _specs(self) -> Iterator[Mapping[str, Any]]:
+        for obj in self._reader.items(API_SERVICES):
+            spec = section(obj, "spec")
+            if spec.get("service"):
+                yield spec
+
+    async def forward(
+        self, request: web.BaseRequest, caller: Caller, spec: Mapping[str, Any]
+    ) -> web.StreamResponse:
+        """Hands a request on, and its answer back as it comes.
+
+        Raises:
+            Unavailable: the other server does not answer.
+        """
+        headers = _headers(request, caller)
+        try:
+            async with asyncio.timeout(SECONDS):
+                answer = await self._call(request.method, request.raw_path, headers, spec, request)
+        except (TimeoutError, HookFailed, aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            raise _unavailable(error) from error
+        async with answer:
+            known = {name: answer.headers[name] for name in _HANDED_BACK if name in answer.headers}
+            response = web.StreamResponse(status=answer.status, headers=known)
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+    async def resources(self, group: str, version: str, caller: Caller) -> list[Obj]:
+        """The resources of a group and version as the other server tells them.
+
+        Raises:
+            Unavailable: it does not tell them.
+        """
+        spec = self.find(group, version)
+        assert spec is not None, "it was found among the versions"
+        headers = [("Accept", "application/json"), *_identity(caller)]
+        try:
+            async with asyncio.timeout(SECONDS):
+                path = f"/apis/{group}/{version}"
+                async with await self._call("GET", path, headers, spec) as answer:
+                    body = orjson.loads(await answer.read())
+        except (
+            TimeoutError,
+            HookFailed,
+            aiohttp.ClientError,
+            ssl.SSLError,
+            OSError,
+            orjson.JSONDecodeError,
+        ) as error:
+            raise _unavailable(error) from error
+        found = body.get("resources") if isinstance(body, dict) else None
+        if not isinstance(found, list):
+            raise _unavailable(ValueError("it answered without resources"))
+        return found
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        spec: Mapping[str, Any],
+        request: web.BaseRequest | None = None,
+    ) -> aiohttp.ClientResponse:
+        service = spec["service"]
+        port = service.get("port") or 443
+        self._services.address(service.get("namespace") or "", service.get("name") or "", port)
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=ServiceResolver(self._services), use_dns_cache=False
+            )
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
+        host = f"{service['name']}.{service['namespace']}.svc"
+        body = await request.read() if request is not None and request.can_read_body else None
+        return await self._session.request(
+            method,
+            f"https://{host}:{port}{path}",
+            data=body,
+            headers=headers,
+            ssl=self._context(spec),
+            timeout=aiohttp.ClientTimeout(total=None),
+            allow_redirects=False,
+        )
+
+    def _context(self, spec: Mapping[str, Any]) -> ssl.SSLContext:
+        unchecked = bool(spec.get("insecureSkipTLSVerify"))
+        bundle = "" if unchecked else spec.get("caBundle") or ""
+        key = f"{unchecked}/{bundle}"
+        found = self._contexts.get(key)
+        if found is None:
+            try:
+                pem = base64.b64decode(bundle).decode() if bundle else None
+                found = ssl.create_default_context(cadata=pem)
+            except (binascii.Error, UnicodeDecodeError, ssl.SSLError, ValueError) as error:
+                raise HookFailed(f"unable to load root certificates: {error}") from error
+            if unchecked:
+                found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+            self._proxy.load(found)
+            self._contexts = {key: found, **self._contexts}
+        return found
+
+
+def _rank(spec: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Higher priorities first."""
+    return (
+        -int(spec.get("groupPriorityMinimum") or 0),
+        spec["group"],
+        -int(spec.get("versionPriority") or 0),
+    )
+
+
+def _identity(caller: Caller) -> list[tuple[str, str]]:
+    found = [(_USER, caller.user)]
+    found += [(_GROUP, group) for group in caller.groups]
+    if caller.uid:
+        found.append((_UID, caller.uid))
+    found += [
+        (f"{_EXTRA}{quote(key, safe=_IN_NAMES)}", value)
+        for key, values in caller.extra.items()
+        for value in values
+    ]
+    return found
+
+
+def _headers(request: web.BaseRequest, caller: Caller) -> list[tuple[str, str]]:
+    """What the other server is told; credentials stay here."""
+    kept = [(name, request.headers[name]) for name in _HANDED_ON if name in request.headers]
+    return [*kept, *_identity(caller)]
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    why = str(error) or type(error).__name__
+    return Unavailable(f"the server is currently unable to handle the request: {why}")

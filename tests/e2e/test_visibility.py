@@ -1,0 +1,155 @@
+"""The visibility API through the API server that aggregates it, as the docs say to set it up."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from rest import JOBS, Obj, Rest, eventually, job, queues, urgent
+
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes, free_port
+
+API = "/apis/visibility.kueue.x-k8s.io"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
+OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
+PLURALS = {
+    "APIService": "/apis/apiregistration.k8s.io/v1/apiservices",
+    "Service": "/api/v1/namespaces/kueue-system/services",
+    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "RoleBinding": f"{RBAC}/namespaces/kube-system/rolebindings",
+}
+PAGE = Path(__file__).parents[2] / "docs" / "visibility.md"
+kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+
+
+def manifests() -> list[Obj]:
+    """Those of the page."""
+    text = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
+    return list(yaml.safe_load_all(text))
+
+
+def refused(rest: Rest, path: str) -> tuple[int, str]:
+    with pytest.raises(httpx.HTTPStatusError) as raised:
+        rest.get(path)
+    answer = raised.value.response
+    return answer.status_code, answer.text
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Rest]]:
+    """Two CPUs, both in use by `first`, while `second` and `third` wait."""
+    port = free_port()
+    with Processes(tmp_path_factory.mktemp("visibility")) as processes:
+        where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
+        cluster = LocalCluster(processes, settings=where)
+        args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
+        services = ["--service", f"kueue-system/visibility-server=127.0.0.1:{port}"]
+        processes.start("apiserver", "apiserver", *args, "--authorization", "rbac", *services)
+        processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
+        cluster.install()
+        with Rest(cluster.kubeconfig) as rest:
+            for obj in manifests():
+                rest.create(PLURALS[obj["kind"]], obj)
+            cluster.start_manager()
+            cluster.wait_for_manager()
+            queues(rest, cpu=2)
+            rest.create(JOBS, job("first", seconds=6000, pods=2))
+            eventually(lambda: not rest.get(f"{JOBS}/first")["spec"]["suspend"])
+            rest.create(JOBS, job("third", seconds=6000, pods=2))
+            rest.create(JOBS, urgent(rest, job("second", seconds=6000, pods=2)))
+            eventually(lambda: len(rest.get(OF_QUEUE)["items"]) == 2)
+            yield cluster, rest
+
+
+def test_what_waits_is_listed_in_order(seen: tuple[LocalCluster, Rest]) -> None:
+    _, rest = seen
+    for path in (OF_QUEUE, OF_LOCAL):
+        body = rest.get(path)
+        assert body["kind"] == "PendingWorkloadsSummary"
+        rows = [
+            (
+                one["metadata"]["ownerReferences"][0]["name"],
+                one["positionInClusterQueue"],
+                one["positionInLocalQueue"],
+            )
+            for one in body["items"]
+        ]
+        assert rows == [("second", 0, 0), ("third", 1, 1)]
+    (only,) = rest.get(f"{OF_QUEUE}?offset=1&limit=1")["items"]
+    assert only["positionInClusterQueue"] == 1
+    code, text = refused(rest, OF_QUEUE.replace("team", "absent"))
+    assert (code, '"absent\\" not found' in text) == (404, True)
+
+
+def test_a_tenant_sees_the_queues_of_the_own_namespace_only(
+    seen: tuple[LocalCluster, Rest], tmp_path: Path
+) -> None:
+    cluster, rest = seen
+    account = {"metadata": {"name": "tenant"}}
+    rest.create("/api/v1/namespaces/default/serviceaccounts", account)
+    rule = {
+        "apiGroups": ["visibility.kueue.x-k8s.io"],
+        "resources": ["localqueues/pendingworkloads"],
+        "verbs": ["get"],
+    }
+    rest.create(f"{RBAC}/namespaces/default/roles", {**account, "rules": [rule]})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
+    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": "default"}
+    binding = {**account, "roleRef": ref, "subjects": [subject]}
+    rest.create(f"{RBAC}/namespaces/default/rolebindings", binding)
+    path = "/api/v1/namespaces/default/serviceaccounts/tenant/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = rest.create(path, asked)["status"]["token"]
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    (tmp_path / "kc").write_text(yaml.safe_dump(config))
+    with Rest(tmp_path / "kc") as tenant:
+        assert len(tenant.get(OF_LOCAL)["items"]) == 2
+        for other in (OF_QUEUE, OF_LOCAL.replace("/default/", "/kube-system/")):
+            code, text = refused(tenant, other)
+            assert (code, "cannot get resource" in text) == (403, True)
+
+
+def test_discovery_has_the_group_in_both_forms(seen: tuple[LocalCluster, Rest]) -> None:
+    _, rest = seen
+    names = [one["name"] for one in rest.get("/apis")["groups"]]
+    assert names[-1] == "visibility.kueue.x-k8s.io"
+    group = rest.get(API)
+    assert [one["version"] for one in group["versions"]] == ["v1beta2", "v1beta1"]
+    resources = {one["name"] for one in rest.get(f"{API}/v1beta2")["resources"]}
+    assert "localqueues/pendingworkloads" in resources
+
+
+@kubectl
+@pytest.mark.kubectl
+def test_kubectl_gets_it_raw_and_lists_the_kinds(seen: tuple[LocalCluster, Rest]) -> None:
+    cluster, _ = seen
+
+    def run(*args: str) -> str:
+        return subprocess.run(
+            ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *args],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+
+    assert "PendingWorkloadsSummary" in run("get", "--raw", OF_QUEUE)
+    assert "kueue-system/visibility-server" in run("get", "apiservices")
+    assert "clusterqueues" in run("api-resources", "--verbs=", "--cached=false")
+
+
+def test_an_api_that_is_away_is_told_as_such(seen: tuple[LocalCluster, Rest]) -> None:
+    cluster, rest = seen
+    cluster.processes.stop("manager")
+    code, text = refused(rest, OF_QUEUE)
+    assert code == 503
+    assert "the server is currently unable to handle the request" in text
+    assert API.removeprefix("/apis/") in [one["name"] for one in rest.get("/apis")["groups"]]
+    assert rest.get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
