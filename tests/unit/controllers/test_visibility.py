@@ -16,7 +16,13 @@ import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.controllers.visibility.delegation import Caller, FrontProxy, front_proxy, proxied
+from kueuelib.controllers.visibility.delegation import (
+    Caller,
+    Delegation,
+    FrontProxy,
+    front_proxy,
+    proxied,
+)
 from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.controllers.visibility.summary import Page, page_of, summary
 from kueuelib.embedded.server import ApiServer
@@ -298,3 +304,21 @@ async def test_discovery_tells_what_an_api_server_merges_into_its_own(place: Pla
     for path in ("/openapi/v2", "/openapi/v3", "/version"):
         assert (await place.get(path, token))[0] == 200
     assert await place.get("/healthz") == (200, "ok")
+
+
+async def test_without_rights_to_the_authority_headers_are_not_believed(place: Place) -> None:
+    key = ObjectKey("kube-system", "extension-apiserver-authentication")
+    nobody = place.server.add_user("nobody")
+    config = orjson.dumps(place.server.kubeconfig(nobody))
+    path = Path(place._folder, "nobody")
+    await asyncio.to_thread(path.write_bytes, config)
+    async with await connect(path) as client:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        found = Delegation(client, context)
+        await found.learn()
+        assert (found.proxy, context.verify_mode) == (FrontProxy(), ssl.CERT_NONE)
+    broken = {"data": {"requestheader-client-ca-file": "rubbish"}}
+    await place.client.patch(CONFIG_MAPS, key, broken, PatchType.MERGE)
+    found = Delegation(place.client, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    await found.learn()
+    assert found.proxy == FrontProxy()

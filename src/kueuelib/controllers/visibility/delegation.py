@@ -167,22 +167,22 @@ class Delegation:
         self.proxy = FrontProxy()
         self._client = client
         self._tls = tls
+        self._problem = ""
         self._log = get_logger("visibility")
 
     async def learn(self) -> None:
         """Reads how the API server is known; without rights to it only tokens are accepted."""
         try:
             found = front_proxy(await self._client.get(CONFIG_MAPS, TRUST))
-        except (ApiError, TransportError) as error:
-            self._log.warning("requests through the API server are refused", error=str(error))
-            return
-        if found == self.proxy or not found.authority:
-            return
-        try:
+            if found == self.proxy or not found.authority:
+                return
             self._tls.load_verify_locations(cadata=found.authority)
-        except (ssl.SSLError, ValueError) as error:
-            self._log.warning("the API server's authority cannot be read", error=str(error))
+        except (ApiError, TransportError, ssl.SSLError, ValueError) as error:
+            if str(error) != self._problem:  # it is looked at every minute
+                self._problem = str(error)
+                self._log.warning("the API server cannot be known", error=self._problem)
             return
+        self._problem = ""
         self._tls.verify_mode = ssl.CERT_OPTIONAL
         self.proxy = found
 
