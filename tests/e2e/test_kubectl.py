@@ -78,7 +78,10 @@ metadata: {name: vision}
 spec:
   cohortName: research
   fairSharing: {weight: 3}
-  flavorFungibility: {preference: PreemptionOverBorrowing}
+  flavorFungibility:
+    whenCanBorrow: TryNextFlavor
+    whenCanPreempt: TryNextFlavor
+    preference: PreemptionOverBorrowing
   admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}
 """
 

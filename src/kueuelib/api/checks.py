@@ -15,6 +15,7 @@ from kueuelib.api.kinds import (
     WORKLOAD_PRIORITY_CLASSES,
 )
 from kueuelib.api.meta import Condition, KubeObject
+from kueuelib.api.patterns import DNS_LABEL, KIND, QUALIFIED, SUBDOMAIN
 from kueuelib.api.struct import NOTHING, Struct, wire
 from kueuelib.api.words import AFTER_CHECK_PASSED_OR_ON_DEMAND, ANYTIME, CONDITIONS
 
@@ -26,9 +27,9 @@ IDENTICAL_SCHEDULING_REQUIREMENTS = "IdenticalWorkloadSchedulingRequirements"
 class ParametersReference(Struct):
     """The object that configures a check."""
 
-    api_group: str = attrs.field(metadata=wire(required=True))
-    kind: str = attrs.field(metadata=wire(required=True))
-    name: str = attrs.field(metadata=wire(required=True))
+    api_group: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
+    kind: str = attrs.field(metadata=wire(required=True, **KIND))
+    name: str = attrs.field(metadata=wire(required=True, **DNS_LABEL))
 
 
 @attrs.frozen
@@ -43,7 +44,9 @@ class AdmissionCheckSpec(Struct):
             the check has passed or asks for it.
     """
 
-    controller_name: str = attrs.field(default="", metadata=wire(required=True, always=True))
+    controller_name: str = attrs.field(
+        default="", metadata=wire(required=True, always=True, minLength=1, maxLength=253)
+    )
     retry_delay_minutes: int = attrs.field(
         default=15, metadata=wire(always=True, default=15, minimum=0, format="int64")
     )
@@ -69,7 +72,7 @@ class AdmissionCheck(KubeObject):
 
     resource = ADMISSION_CHECKS
 
-    spec: AdmissionCheckSpec = attrs.field(factory=AdmissionCheckSpec)
+    spec: AdmissionCheckSpec = attrs.field(factory=AdmissionCheckSpec, metadata=wire(required=True))
     status: AdmissionCheckStatus = attrs.field(factory=AdmissionCheckStatus)
 
 
@@ -85,7 +88,7 @@ class WorkloadPriorityClass(KubeObject):
     resource = WORKLOAD_PRIORITY_CLASSES
 
     value: int = attrs.field(default=0, metadata=wire(required=True, always=True))
-    description: str = ""
+    description: str = attrs.field(default="", metadata=wire(maxLength=2048))
 
 
 @attrs.frozen
@@ -119,15 +122,7 @@ class ProvisioningNodeSelector(Struct):
             ProvisioningRequest that holds the value.
     """
 
-    key: str = attrs.field(
-        metadata=wire(
-            required=True,
-            minLength=1,
-            maxLength=317,
-            pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-        )
-    )
+    key: str = attrs.field(metadata=wire(required=True, **QUALIFIED))
     value_from_provisioning_class_detail: str = attrs.field(
         metadata=wire(required=True, minLength=1, maxLength=32768)
     )
@@ -142,7 +137,7 @@ class ProvisioningPodSetUpdates(Struct):
     """
 
     node_selector: tuple[ProvisioningNodeSelector, ...] = attrs.field(
-        default=(), metadata=wire(maxItems=8)
+        default=(), metadata=wire(keys=("key",), maxItems=8)
     )
 
 
@@ -160,20 +155,16 @@ class ProvisioningRequestConfigSpec(Struct):
             those with equal requirements for a node; empty: none.
     """
 
-    provisioning_class_name: str = attrs.field(
-        metadata=wire(
-            required=True,
-            maxLength=253,
-            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-        )
-    )
+    provisioning_class_name: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
     parameters: Mapping[str, str] = attrs.field(
         default=NOTHING, metadata=wire(maxProperties=100, items={"maxLength": 255})
     )
     managed_resources: tuple[str, ...] = attrs.field(
         default=(), metadata=wire(kind="set", maxItems=100)
     )
-    retry_strategy: ProvisioningRetryStrategy | None = None
+    retry_strategy: ProvisioningRetryStrategy | None = attrs.field(
+        default=None, metadata=wire(default={})
+    )
     pod_set_updates: ProvisioningPodSetUpdates | None = None
     pod_set_merge_policy: str = attrs.field(
         default="",
@@ -188,5 +179,6 @@ class ProvisioningRequestConfig(KubeObject):
     resource = PROVISIONING_REQUEST_CONFIGS
 
     spec: ProvisioningRequestConfigSpec = attrs.field(
-        factory=lambda: ProvisioningRequestConfigSpec(""), metadata=wire(always=True)
+        factory=lambda: ProvisioningRequestConfigSpec(""),
+        metadata=wire(required=True, always=True),
     )

@@ -6,7 +6,7 @@ import attrs
 
 from kueuelib.api.kinds import COHORTS
 from kueuelib.api.meta import KubeObject
-from kueuelib.api.names import SUBDOMAIN_LIMIT
+from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
 from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
 from kueuelib.api.struct import Struct, wire
 from kueuelib.api.words import GROUP_LIMIT
@@ -24,7 +24,7 @@ class CohortSpec(Struct):
         fair_sharing: the weight of the Cohort below its parent.
     """
 
-    parent_name: str = attrs.field(default="", metadata=wire(maxLength=SUBDOMAIN_LIMIT))
+    parent_name: str = attrs.field(default="", metadata=wire(**OPTIONAL_SUBDOMAIN))
     resource_groups: tuple[ResourceGroup, ...] = attrs.field(
         default=(), metadata=wire(kind="atomic", maxItems=GROUP_LIMIT)
     )

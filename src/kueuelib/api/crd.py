@@ -13,8 +13,10 @@ from typing import Any, Final
 import attrs
 import orjson
 
+from kueuelib.api.crd_rules import KEYWORDS, rules_of
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.kueue import (
+    LIST_LIMIT,
     MAY_STOP_SEARCH,
     TRY_NEXT_FLAVOR,
     AdmissionCheck,
@@ -28,6 +30,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLASS_SOURCE
+from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
 from kueuelib.api.schema import object_schema
 
 CONVERSION_PATH: Final = "/convert"
@@ -139,6 +142,11 @@ def _version(definition: _Definition, version: str) -> Obj:
     columns = [_column(column, version) for column in definition.columns]
     if version == V1BETA1 and definition.to_v1beta1 is not None:
         definition.to_v1beta1(schema["properties"])
+    kind = definition.cls.resource.kind
+    for path, keywords in KEYWORDS.get(kind, {}).items():
+        _node(schema, path).update(keywords)
+    for rule in rules_of(kind, version):
+        _node(schema, rule.at).setdefault("x-kubernetes-validations", []).append(rule.raw)
     found: Obj = {
         "name": version,
         "served": True,
@@ -152,6 +160,18 @@ def _version(definition: _Definition, version: str) -> Obj:
     if version == V1BETA2 and definition.selectable:
         found["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
     return found
+
+
+def _node(schema: Obj, path: str) -> Obj:
+    """The schema at a path; `[]` stands for the items of a list, `{}` for the values of a map."""
+    for step in path.replace("[]", ".[]").replace("{}", ".{}").split("."):
+        if step == "[]":
+            schema = schema["items"]
+        elif step == "{}":
+            schema = schema["additionalProperties"]
+        elif step:
+            schema = schema["properties"][step]
+    return schema
 
 
 _PATHS_OF_V1BETA1: Final = {".spec.cohortName": ".spec.cohort"}
@@ -177,7 +197,8 @@ def _cluster_queue_v1beta1(properties: Obj) -> None:
     spec["properties"] = fields = _renamed(spec["properties"], {"cohortName": "cohort"})
     fields["admissionChecks"] = {
         "type": "array",
-        "items": {"type": "string"},
+        "maxItems": LIST_LIMIT,
+        "items": {"type": "string", "minLength": 1, "maxLength": 316},
         "description": "Checks that hold for all flavors; use this or admissionChecksStrategy.",
     }
     rules = fields["flavorFungibility"]["properties"]
@@ -202,6 +223,7 @@ def _workload_v1beta1(properties: Obj) -> None:
     del fields["priorityClassRef"]
     fields["priorityClassName"] = {
         "type": "string",
+        **OPTIONAL_SUBDOMAIN,
         "description": "The class that the priority came from.",
     }
     fields["priorityClassSource"] = {

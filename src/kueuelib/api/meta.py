@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
+from kueuelib.api.patterns import QUALIFIED
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
 
 Obj = dict[str, Any]
@@ -213,7 +214,9 @@ class Condition(Struct):
         observed_generation: the generation of the object that was looked at.
     """
 
-    type: str = attrs.field(metadata=wire(required=True, always=True, maxLength=316))
+    type: str = attrs.field(
+        metadata=wire(required=True, always=True, **{**QUALIFIED, "maxLength": 316})
+    )
     status: str = attrs.field(
         metadata=wire(required=True, always=True, enum=["True", "False", "Unknown"])
     )

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from kueuelib.api.kinds import KUEUE
+from kueuelib.api.patterns import LABEL_LIMIT, SUBDOMAIN_LIMIT
 
 # ---- labels
 QUEUE_LABEL: Final = f"{KUEUE}/queue-name"
@@ -112,9 +113,6 @@ _SUBDOMAIN: Final = re.compile(rf"{_LABEL_TEXT}(\.{_LABEL_TEXT})*", re.ASCII)
 _LABEL: Final = re.compile(_LABEL_TEXT, re.ASCII)
 _LABEL_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _QUALIFIED: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-
-SUBDOMAIN_LIMIT: Final = 253
-LABEL_LIMIT: Final = 63
 
 
 def is_dns1123_subdomain(text: str) -> bool:

@@ -7,9 +7,10 @@ family of suffixes it was written in. There is no float anywhere.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -22,6 +23,12 @@ PATTERN: Final = (
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """What an API schema says of a quantity's text; a little wider than what can be parsed."""
+
+NOT_NEGATIVE: Final[Mapping[str, Any]] = {
+    "minimum": 0,
+    "pattern": PATTERN.replace(r"^(\+|-)?", r"^\+?", 1),
+}
+"""Keywords of the schema of a quantity that is 0 or more, as a number and as text."""
 
 MAX_AMOUNT: Final = 2**63 - 1
 """The largest amount that is written to the API."""

@@ -12,6 +12,7 @@ import attrs
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from kueuelib.api.meta import Condition, KubeObject, LabelSelector
+from kueuelib.api.patterns import LABEL_VALUE, OPTIONAL_SUBDOMAIN, SUBDOMAIN
 from kueuelib.api.quantity import ZERO, Quantity
 from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
@@ -20,6 +21,7 @@ from kueuelib.api.words import (
     BEST_EFFORT_FIFO,
     BORROWING_OVER_PREEMPTION,
     CONDITIONS,
+    GROUP_LIMIT,
     HOLD,
     HOLD_AND_DRAIN,
     LIST_LIMIT,
@@ -112,9 +114,9 @@ class Preemption(Struct):
 class AdmissionCheckRule(Struct):
     """A check, and the flavors for which it is needed; no flavors mean all."""
 
-    name: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True, minLength=1, maxLength=316))
     on_flavors: tuple[str, ...] = attrs.field(
-        default=(), metadata=wire(kind="set", maxItems=LIST_LIMIT)
+        default=(), metadata=wire(kind="set", maxItems=LIST_LIMIT, items=SUBDOMAIN)
     )
 
 
@@ -162,9 +164,9 @@ class ClusterQueueSpec(Struct):
     """
 
     resource_groups: tuple[ResourceGroup, ...] = attrs.field(
-        default=(), metadata=wire(kind="atomic", maxItems=LIST_LIMIT)
+        default=(), metadata=wire(kind="atomic", maxItems=GROUP_LIMIT)
     )
-    cohort_name: str = ""
+    cohort_name: str = attrs.field(default="", metadata=wire(**OPTIONAL_SUBDOMAIN))
     queueing_strategy: str = attrs.field(
         default=BEST_EFFORT_FIFO,
         metadata=wire(always=True, enum=[STRICT_FIFO, BEST_EFFORT_FIFO], default=BEST_EFFORT_FIFO),
@@ -204,7 +206,7 @@ class ResourceUsage(Struct):
 class FlavorUsage(Struct):
     """How much of one flavor is used."""
 
-    name: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
     resources: tuple[ResourceUsage, ...] = attrs.field(
         default=(), metadata=wire(required=True, always=True, keys=("name",), maxItems=LIST_LIMIT)
     )
@@ -259,7 +261,7 @@ class LocalQueueSpec(Struct):
         fair_sharing: the weight of the LocalQueue in admission fair sharing (KEP-4136).
     """
 
-    cluster_queue: str = ""
+    cluster_queue: str = attrs.field(default="", metadata=wire(required=True, **SUBDOMAIN))
     stop_policy: str = attrs.field(
         default=NONE,
         metadata=wire(always=True, enum=[NONE, HOLD, HOLD_AND_DRAIN], default=NONE),
@@ -279,7 +281,7 @@ class LocalResourceUsage(Struct):
 class LocalFlavorUsage(Struct):
     """How much of one flavor is used through a LocalQueue."""
 
-    name: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
     resources: tuple[LocalResourceUsage, ...] = attrs.field(
         default=(), metadata=wire(required=True, always=True, keys=("name",), maxItems=LIST_LIMIT)
     )
@@ -344,7 +346,7 @@ class LocalQueue(KubeObject):
 
     resource = LOCAL_QUEUES
 
-    spec: LocalQueueSpec = attrs.field(factory=LocalQueueSpec)
+    spec: LocalQueueSpec = attrs.field(factory=LocalQueueSpec, metadata=wire(required=True))
     status: LocalQueueStatus = attrs.field(factory=LocalQueueStatus)
 
 
@@ -362,7 +364,7 @@ class ResourceFlavorSpec(Struct):
     """
 
     node_labels: Mapping[str, str] = attrs.field(
-        default=NOTHING, metadata=wire(kind="atomic", maxProperties=8)
+        default=NOTHING, metadata=wire(kind="atomic", maxProperties=8, items=LABEL_VALUE)
     )
     node_taints: tuple[Taint, ...] = attrs.field(
         default=(), metadata=wire(kind="atomic", maxItems=8)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.api.quantity import ZERO, Quantity
+from kueuelib.api.patterns import QUALIFIED, SUBDOMAIN
+from kueuelib.api.quantity import NOT_NEGATIVE, ZERO, Quantity
 from kueuelib.api.struct import Struct, wire
 from kueuelib.api.words import LIST_LIMIT
 
@@ -25,16 +26,18 @@ class ResourceQuota(Struct):
     """
 
     name: str = attrs.field(metadata=wire(required=True))
-    nominal_quota: Quantity = attrs.field(default=ZERO, metadata=wire(required=True, always=True))
-    borrowing_limit: Quantity | None = None
-    lending_limit: Quantity | None = None
+    nominal_quota: Quantity = attrs.field(
+        default=ZERO, metadata=wire(required=True, always=True, **NOT_NEGATIVE)
+    )
+    borrowing_limit: Quantity | None = attrs.field(default=None, metadata=wire(**NOT_NEGATIVE))
+    lending_limit: Quantity | None = attrs.field(default=None, metadata=wire(**NOT_NEGATIVE))
 
 
 @attrs.frozen
 class FlavorQuotas(Struct):
     """The quotas of one flavor, in the order of the covered resources."""
 
-    name: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
     resources: tuple[ResourceQuota, ...] = attrs.field(
         default=(),
         metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
@@ -51,7 +54,15 @@ class ResourceGroup(Struct):
     """
 
     covered_resources: tuple[str, ...] = attrs.field(
-        default=(), metadata=wire(required=True, always=True, minItems=1, maxItems=LIST_LIMIT)
+        default=(),
+        metadata=wire(
+            required=True,
+            always=True,
+            kind="set",
+            minItems=1,
+            maxItems=LIST_LIMIT,
+            items=QUALIFIED,
+        ),
     )
     flavors: tuple[FlavorQuotas, ...] = attrs.field(
         default=(),
@@ -68,7 +79,9 @@ class FairSharing(Struct):
             after all others while it borrows.
     """
 
-    weight: Quantity = attrs.field(default=ONE, metadata=wire(always=True, default=1))
+    weight: Quantity = attrs.field(
+        default=ONE, metadata=wire(always=True, default=1, **NOT_NEGATIVE)
+    )
 
 
 @attrs.frozen

@@ -12,6 +12,7 @@ import attrs
 from kueuelib.api.core import PodTemplateSpec, Toleration
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Condition, KubeObject
+from kueuelib.api.patterns import DNS_LABEL, OPTIONAL_SUBDOMAIN, SUBDOMAIN
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
 from kueuelib.api.words import (
@@ -42,7 +43,9 @@ class PriorityClassRef(Struct):
     kind: str = attrs.field(
         default="", metadata=wire(enum=["WorkloadPriorityClass", "PriorityClass", ""])
     )
-    name: str = attrs.field(default="", metadata=wire(required=True, always=True))
+    name: str = attrs.field(
+        default="", metadata=wire(required=True, always=True, **OPTIONAL_SUBDOMAIN)
+    )
 
 
 @attrs.frozen
@@ -56,7 +59,9 @@ class PodSet(Struct):
         min_count: the fewest that are worth starting; absent: all of them.
     """
 
-    name: str = attrs.field(default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET))
+    name: str = attrs.field(
+        default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET, **DNS_LABEL)
+    )
     template: PodTemplateSpec = attrs.field(
         factory=PodTemplateSpec, metadata=wire(required=True, always=True)
     )
@@ -84,7 +89,7 @@ class WorkloadSpec(Struct):
             required=True, always=True, keys=("name",), minItems=1, maxItems=POD_SET_LIMIT
         ),
     )
-    queue_name: str = ""
+    queue_name: str = attrs.field(default="", metadata=wire(**OPTIONAL_SUBDOMAIN))
     priority_class_ref: PriorityClassRef | None = None
     priority: int | None = None
     active: bool = attrs.field(default=True, metadata=wire(always=True, default=True))
@@ -102,8 +107,10 @@ class PodSetAssignment(Struct):
         count: how many pods it is for; absent: as many as the pod set says.
     """
 
-    name: str = attrs.field(default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET))
-    flavors: Mapping[str, str] = NOTHING
+    name: str = attrs.field(
+        default=MAIN_POD_SET, metadata=wire(always=True, default=MAIN_POD_SET, **DNS_LABEL)
+    )
+    flavors: Mapping[str, str] = attrs.field(default=NOTHING, metadata=wire(items=SUBDOMAIN))
     resource_usage: Mapping[str, Quantity] = NOTHING
     count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
 
@@ -112,9 +119,10 @@ class PodSetAssignment(Struct):
 class Admission(Struct):
     """The quota that a workload holds."""
 
-    cluster_queue: str = attrs.field(metadata=wire(required=True))
+    cluster_queue: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
     pod_set_assignments: tuple[PodSetAssignment, ...] = attrs.field(
-        default=(), metadata=wire(required=True, always=True, keys=("name",))
+        default=(),
+        metadata=wire(required=True, always=True, keys=("name",), maxItems=POD_SET_LIMIT),
     )
 
 
@@ -135,7 +143,7 @@ class RequeueState(Struct):
 class ReclaimablePod(Struct):
     """Pods that are done with their quota, although the workload is not finished."""
 
-    name: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True, **DNS_LABEL))
     count: int = attrs.field(default=0, metadata=wire(required=True, always=True, minimum=0))
 
 
@@ -143,11 +151,13 @@ class ReclaimablePod(Struct):
 class PodSetUpdate(Struct):
     """What a check adds to the pods of a pod set."""
 
-    name: str = attrs.field(metadata=wire(required=True))
+    name: str = attrs.field(metadata=wire(required=True, **DNS_LABEL))
     labels: Mapping[str, str] = NOTHING
     annotations: Mapping[str, str] = NOTHING
     node_selector: Mapping[str, str] = NOTHING
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic", maxItems=8)
+    )
 
 
 @attrs.frozen
@@ -165,7 +175,7 @@ class AdmissionCheckState(Struct):
         retry_count: how often the check was retried.
     """
 
-    name: str = attrs.field(metadata=wire(required=True, maxLength=316))
+    name: str = attrs.field(metadata=wire(required=True, minLength=1, maxLength=316))
     state: str = attrs.field(
         default=CHECK_PENDING,
         metadata=wire(
@@ -180,7 +190,7 @@ class AdmissionCheckState(Struct):
     )
     reason: str = attrs.field(default="", metadata=wire(maxLength=1024))
     pod_set_updates: tuple[PodSetUpdate, ...] = attrs.field(
-        default=(), metadata=wire(kind="atomic")
+        default=(), metadata=wire(kind="atomic", maxItems=POD_SET_LIMIT)
     )
     requeue_after_seconds: int | None = attrs.field(default=None, metadata=wire(minimum=0))
     retry_count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
@@ -203,7 +213,7 @@ class WorkloadStatus(Struct):
     admission: Admission | None = None
     requeue_state: RequeueState | None = None
     reclaimable_pods: tuple[ReclaimablePod, ...] = attrs.field(
-        default=(), metadata=wire(keys=("name",))
+        default=(), metadata=wire(keys=("name",), maxItems=POD_SET_LIMIT)
     )
     admission_checks: tuple[AdmissionCheckState, ...] = attrs.field(
         default=(), metadata=wire(keys=("name",), maxItems=LIST_LIMIT)
@@ -219,5 +229,5 @@ class Workload(KubeObject):
 
     resource = WORKLOADS
 
-    spec: WorkloadSpec = attrs.field(factory=WorkloadSpec)
+    spec: WorkloadSpec = attrs.field(factory=WorkloadSpec, metadata=wire(required=True))
     status: WorkloadStatus = attrs.field(factory=WorkloadStatus)

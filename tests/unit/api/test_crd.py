@@ -12,7 +12,7 @@ KEYWORDS = {
     *("type", "format", "description", "properties", "required", "items", "additionalProperties"),
     *("default", "enum", "pattern", "minimum", "minLength", "maxLength", "minItems", "maxItems"),
     *("maxProperties", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"),
-    *("x-kubernetes-map-type", "x-kubernetes-preserve-unknown-fields"),
+    *("x-kubernetes-map-type", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
 }
 
 
@@ -149,7 +149,7 @@ def test_printer_columns(kind, version, columns):
 @pytest.mark.parametrize(
     ("kind", "path", "keyword", "value"),
     [
-        ("ClusterQueue", "spec.resourceGroups", "maxItems", 64),
+        ("ClusterQueue", "spec.resourceGroups", "maxItems", 16),
         ("ClusterQueue", "spec.resourceGroups[].flavors", "maxItems", 64),
         ("ClusterQueue", "spec.resourceGroups[].flavors", "x-kubernetes-list-map-keys", ["name"]),
         ("ClusterQueue", "spec.resourceGroups[].coveredResources", "minItems", 1),

@@ -67,8 +67,10 @@ async def test_objects_are_defaulted_and_denied(world: World) -> None:
         await world.cluster_queue()
         found = await world.get(kinds.CLUSTER_QUEUES, "cq")
         assert found["metadata"]["finalizers"] == [IN_USE_FINALIZER]
-        with pytest.raises(ApiError, match=r"spec\.cohortName") as denied:
-            await world.cluster_queue("other", cohortName="_bad")
+        row = {"name": "cpu", "nominalQuota": "1", "lendingLimit": "2"}
+        group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [row]}]}
+        with pytest.raises(ApiError, match=r"lendingLimit.*must be less than") as denied:
+            await world.cluster_queue("other", cohortName="all", resourceGroups=[group])
         assert denied.value.code == 403
         await world.local_queue()
         with pytest.raises(ApiError, match=r"spec\.clusterQueue"):
@@ -87,10 +89,9 @@ async def test_a_cohort_is_denied_with_the_field_and_the_fix(world: World, versi
         await world.create(cohorts, "team", good)
         with pytest.raises(ApiError) as denied:
             await world.patch(cohorts, "team", {"spec": {"parentName": None}})
-        assert denied.value.code == 403
-        assert "vcohort.kb.io" in str(denied.value)
-        assert "lendingLimit" in str(denied.value)
-        assert "must be absent when the Cohort has no parentName" in str(denied.value)
+        assert denied.value.code == 422
+        assert "spec.resourceGroups: " in str(denied.value)
+        assert "lendingLimit need a parent: set parentName" in str(denied.value)
         with pytest.raises(ApiError, match="must be 0 or greater than 1n"):
             await world.create(cohorts, "other", {"fairSharing": {"weight": "1n"}})
 

@@ -9,13 +9,12 @@ from typing import Any, Final
 import orjson
 
 from kueuelib.api.names import (
-    LABEL_LIMIT,
-    SUBDOMAIN_LIMIT,
     is_dns1035_label,
     is_dns1123_label,
     is_dns1123_subdomain,
     is_qualified_name,
 )
+from kueuelib.api.patterns import LABEL_LIMIT, SUBDOMAIN_LIMIT
 from kueuelib.errors import FieldError
 
 IMMUTABLE: Final = "field is immutable"

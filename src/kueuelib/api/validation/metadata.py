@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from kueuelib.api.conditions import CONDITION_MESSAGE_LIMIT
 from kueuelib.api.core import NO_EXECUTE, TAINT_EFFECTS
-from kueuelib.api.names import LABEL_LIMIT, is_label_value
+from kueuelib.api.names import is_label_value
+from kueuelib.api.patterns import LABEL_LIMIT
 from kueuelib.api.validation.fields import (
     LABEL_VALUE_RULE,
     NOT_NEGATIVE,

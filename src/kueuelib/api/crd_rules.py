@@ -1,0 +1,468 @@
+"""The rules of the CRDs in CEL, and keywords where two kinds share a class but not its limits.
+
+They hold while no manager runs. Every message says what to change. A rule is written in the words
+of `v1beta2`; `rules_of` gives those of a version. The API server refuses rules by an
+estimate of their cost, so amounts of quota are not compared here: a text without a maximal length
+counts as megabytes. `kueuelib.api.validation` has that rule and all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.core import TAINT_EFFECTS
+from kueuelib.api.kinds import V1BETA1, V1BETA2
+from kueuelib.api.meta import Obj
+from kueuelib.api.patterns import (
+    LABEL_VALUE,
+    OPTIONAL_QUALIFIED,
+    QUALIFIED,
+)
+from kueuelib.api.words import LIST_LIMIT
+
+FORBIDDEN: Final = "FieldValueForbidden"
+REQUIRED: Final = "FieldValueRequired"
+
+
+@attrs.frozen
+class Rule:
+    """One rule of a schema.
+
+    Attributes:
+        at: the place in the schema, for example `spec.podSets[]`; empty for the whole object.
+        cel: what must hold.
+        message: what is wrong, and what to do about it.
+        field: the field below the place that is wrong, for example `.minCount`.
+        reason: of the field error.
+        version: the only version that has the rule; empty for both.
+    """
+
+    at: str
+    cel: str
+    message: str
+    field: str = ""
+    reason: str = "FieldValueInvalid"
+    version: str = ""
+
+    @property
+    def raw(self) -> Obj:
+        """The entry of `x-kubernetes-validations`."""
+        found = {"rule": self.cel, "message": self.message, "reason": self.reason}
+        return {**found, "fieldPath": self.field} if self.field else found
+
+
+def rules_of(kind: str, version: str) -> Iterator[Rule]:
+    """The rules of a kind in one version."""
+    for rule in RULES.get(kind, ()):
+        if rule.version in ("", version):
+            yield rule if version == V1BETA2 else _as_v1beta1(rule)
+
+
+def _as_v1beta1(rule: Rule) -> Rule:
+    return attrs.evolve(
+        rule,
+        cel=rule.cel.replace("self.cohortName", "self.cohort"),
+        message=rule.message.replace("cohortName", "cohort"),
+    )
+
+
+# ---- parts of expressions
+
+
+def _has(path: str) -> str:
+    """Whether every step of a path below `self` or `oldSelf` is there."""
+    root, *steps = path.split(".")
+    tests = []
+    for step in steps:
+        root = f"{root}.{step}"
+        tests.append(f"has({root})")
+    return " && ".join(tests)
+
+
+def _value(path: str, default: str) -> str:
+    """A field, or its default where it or a parent is absent."""
+    return f"({_has(path)} ? {path} : {default})"
+
+
+def _same(path: str, default: str) -> str:
+    return f"{_value(f'self.{path}', default)} == {_value(f'oldSelf.{path}', default)}"
+
+
+def _reserved(root: str) -> str:
+    return (
+        f"({_has(f'{root}.status.conditions')} && {root}.status.conditions.exists(c, "
+        "c.type == 'QuotaReserved' && c.status == 'True'))"
+    )
+
+
+_HELD: Final = _reserved("oldSelf")
+_HOLDS: Final = _reserved("self")
+_ASSIGNMENTS: Final = "self.status.admission.podSetAssignments"
+_RECLAIMABLE: Final = "status.reclaimablePods"
+_CHECKS: Final = "self.status.admissionChecks"
+
+
+# ---- shared
+
+
+def _quotas(parent: str, *, limits: str) -> tuple[Rule, ...]:
+    every = "self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r, "
+    return (
+        Rule(
+            "spec",
+            f"(has(self.{parent}) && self.{parent} != '') || !has(self.resourceGroups) || {every}"
+            "!has(r.borrowingLimit) && !has(r.lendingLimit))))",
+            f"borrowingLimit and lendingLimit need {limits}: set {parent}, or remove the limits",
+            ".resourceGroups",
+        ),
+        Rule(
+            "spec.resourceGroups",
+            "self.all(g, g.coveredResources.all(n, self.exists_one(h, n in h.coveredResources)))",
+            "a resource may be covered by one group only: remove it from the others",
+        ),
+        Rule(
+            "spec.resourceGroups",
+            "[self.map(g, g.flavors.map(f, f.name))].all(groups, "
+            "groups.all(g, g.all(n, groups.exists_one(h, n in h))))",
+            "a flavor may be in one group only: remove it from the others",
+        ),
+        Rule(
+            "spec.resourceGroups[]",
+            "self.flavors.all(f, f.resources.map(r, r.name) == self.coveredResources)",
+            "the resources of every flavor must be the coveredResources, in the same order",
+            ".flavors",
+        ),
+        Rule(
+            "spec.fairSharing.weight",
+            "quantity(string(self)).compareTo(quantity('1n')) != 0",
+            "must be 0 or greater than 1n",
+        ),
+    )
+
+
+_TOLERATIONS: Final = (
+    (
+        "(has(t.key) && t.key != '') || (has(t.operator) && t.operator == 'Exists')",
+        "a toleration without a key matches every taint: set operator to Exists, or set a key",
+    ),
+    (
+        "!has(t.tolerationSeconds) || (has(t.effect) && t.effect == 'NoExecute')",
+        "tolerationSeconds needs the effect NoExecute: set it, or remove tolerationSeconds",
+    ),
+    (
+        "!has(t.operator) || t.operator != 'Exists' || !has(t.value) || t.value == ''",
+        "the operator Exists takes no value: remove the value, or set operator to Equal",
+    ),
+)
+
+
+def _tolerations(at: str) -> tuple[Rule, ...]:
+    return tuple(Rule(at, f"self.all(t, {cel})", message) for cel, message in _TOLERATIONS)
+
+
+def _label_keys(at: str) -> Rule:
+    """The schema of a map says nothing about its keys."""
+    name = "^([-a-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+    return Rule(at, f"self.all(k, k.matches('{name}'))", "the keys must be label keys")
+
+
+# ---- the kinds
+
+_WEIGHT_AND_QUEUE: Final = (
+    Rule(
+        "spec",
+        _same("clusterQueue", "''"),
+        "field is immutable: create another LocalQueue instead",
+        ".clusterQueue",
+    ),
+    Rule(
+        "spec.fairSharing.weight",
+        "quantity(string(self)).compareTo(quantity('1n')) != 0",
+        "must be 0 or greater than 1n",
+    ),
+)
+
+_CLUSTER_QUEUE: Final = (
+    *_quotas("cohortName", limits="a cohort"),
+    Rule(
+        "spec.resourceGroups",
+        f"self.map(g, size(g.flavors)).sum() <= {LIST_LIMIT}",
+        f"at most {LIST_LIMIT} flavors in all groups together: the status lists no more",
+    ),
+    Rule(
+        "spec.preemption",
+        "self.reclaimWithinCohort != 'Never' || !has(self.borrowWithinCohort) || "
+        "self.borrowWithinCohort.policy == 'Never'",
+        "borrowWithinCohort needs reclaimWithinCohort: set it to LowerPriority or Any, or set "
+        "borrowWithinCohort.policy to Never",
+    ),
+    Rule(
+        "spec.flavorFungibility",
+        "!has(self.preference) || "
+        "(self.whenCanBorrow == 'TryNextFlavor' && self.whenCanPreempt == 'TryNextFlavor')",
+        "preference compares all flavors: set whenCanBorrow and whenCanPreempt to TryNextFlavor, "
+        "or remove preference",
+        ".preference",
+    ),
+    Rule(
+        "spec.namespaceSelector",
+        "!has(self.matchExpressions) || self.matchExpressions.all(e, "
+        "(e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",
+        "In and NotIn need values, Exists and DoesNotExist take none",
+        ".matchExpressions",
+    ),
+    Rule(
+        "spec",
+        "!has(self.admissionChecks) || size(self.admissionChecks) == 0 || "
+        "!has(self.admissionChecksStrategy)",
+        "set admissionChecks or admissionChecksStrategy, not both",
+        ".admissionChecksStrategy",
+        FORBIDDEN,
+        V1BETA1,
+    ),
+    _label_keys("spec.namespaceSelector.matchLabels"),
+)
+
+_FLAVOR: Final = (
+    _label_keys("spec.nodeLabels"),
+    Rule(
+        "spec.nodeTaints",
+        "self.all(t, self.exists_one(u, u.key == t.key && u.effect == t.effect))",
+        "two taints have the same key and effect: remove one",
+    ),
+    *_tolerations("spec.tolerations"),
+)
+
+_CHECK: Final = (
+    Rule(
+        "spec.controllerName",
+        "self == oldSelf",
+        "field is immutable: create another AdmissionCheck instead",
+    ),
+)
+
+_POD_SETS: Final = (
+    Rule(
+        "spec.podSets",
+        "size(self.filter(p, has(p.minCount))) <= 1",
+        "at most one pod set can use minCount: remove the others",
+    ),
+    Rule(
+        "spec.podSets[]",
+        "!has(self.minCount) || self.minCount <= self.count",
+        "minCount must be less than or equal to count",
+        ".minCount",
+        FORBIDDEN,
+    ),
+    *(
+        Rule(
+            f"spec.podSets[].template.spec.{field}[]",
+            "!has(self.resources) || !has(self.resources.requests) || "
+            "!('pods' in self.resources.requests)",
+            "the resource pods counts the pods: remove it from the requests",
+            ".resources.requests",
+        )
+        for field in ("initContainers", "containers")
+    ),
+)
+
+_PRIORITY: Final = (
+    Rule(
+        "spec",
+        "!has(self.priorityClassRef) || self.priorityClassRef.name == '' || has(self.priority)",
+        "set priority to the value of the class",
+        ".priorityClassRef",
+        REQUIRED,
+        V1BETA2,
+    ),
+    Rule(
+        "spec",
+        "!has(self.priorityClassName) || self.priorityClassName == '' || has(self.priority)",
+        "set priority to the value of the class",
+        ".priorityClassName",
+        REQUIRED,
+        V1BETA1,
+    ),
+    *(
+        Rule(
+            "spec.priorityClassRef",
+            f"!has(self.group) || self.group != '{group}' || "
+            f"(has(self.kind) && self.kind == '{kind}')",
+            f"must be {kind} for the group {group}",
+            ".kind",
+            version=V1BETA2,
+        )
+        for group, kind in (
+            ("scheduling.k8s.io", "PriorityClass"),
+            ("kueue.x-k8s.io", "WorkloadPriorityClass"),
+        )
+    ),
+    *(
+        Rule(
+            "",
+            f"!{_HELD} || {_same(f'spec.{path}', default)}",
+            "field is immutable while quota is reserved",
+            ".spec",
+            version=version,
+        )
+        for path, default, version in (
+            ("priorityClassRef.group", "''", V1BETA2),
+            ("priorityClassRef.kind", "''", V1BETA2),
+            ("priorityClassSource", "''", V1BETA1),
+        )
+    ),
+    *(
+        Rule(
+            "",
+            f"!{_HELD} || {_value(f'self.spec.{kind}', quoted)} == {other} || "
+            f"{_same(f'spec.{name}', quoted)}",
+            "the name of the class is immutable while quota is reserved, but for that of a "
+            "WorkloadPriorityClass",
+            ".spec",
+            version=version,
+        )
+        for kind, other, name, version in (
+            (
+                "priorityClassRef.kind",
+                "'WorkloadPriorityClass'",
+                "priorityClassRef.name",
+                V1BETA2,
+            ),
+            (
+                "priorityClassSource",
+                "'kueue.x-k8s.io/workloadpriorityclass'",
+                "priorityClassName",
+                V1BETA1,
+            ),
+        )
+        for quoted in ("''",)
+    ),
+)
+
+_STATUS: Final = (
+    Rule(
+        "",
+        f"!{_HOLDS} || has(self.status.admission)",
+        "must be set while QuotaReserved is True: set QuotaReserved to False to release quota",
+        ".status.admission",
+        REQUIRED,
+    ),
+    Rule(
+        "",
+        f"!({_HOLDS} && has(self.status.admission)) || "
+        f"{_ASSIGNMENTS}.size() == self.spec.podSets.size()",
+        "must have one entry for each pod set",
+        ".status.admission.podSetAssignments",
+    ),
+    Rule(
+        "",
+        f"!({_HOLDS} && has(self.status.admission)) || "
+        f"{_ASSIGNMENTS}.all(a, self.spec.podSets.exists(p, p.name == a.name))",
+        "must name pod sets of the spec",
+        ".status.admission.podSetAssignments",
+    ),
+    Rule(
+        "status.admission.clusterQueue",
+        "self == oldSelf",
+        "field is immutable: release the quota first, by removing admission",
+    ),
+    Rule(
+        "",
+        f"!({_has(f'self.{_RECLAIMABLE}')}) || self.{_RECLAIMABLE}.all(r, "
+        "self.spec.podSets.exists(p, p.name == r.name && r.count <= p.count))",
+        "must name pod sets of the spec, with a count up to that of the pod set",
+        f".{_RECLAIMABLE}",
+    ),
+    Rule(
+        "",
+        f"!({_HELD} && {_HOLDS} && {_has(f'oldSelf.{_RECLAIMABLE}')}) || "
+        f"({_has(f'self.{_RECLAIMABLE}')} ? oldSelf.{_RECLAIMABLE}.all(o, "
+        f"self.{_RECLAIMABLE}.exists(r, r.name == o.name && r.count >= o.count)) : "
+        f"size(oldSelf.{_RECLAIMABLE}) == 0)",
+        "counts must not shrink, and entries must stay, while quota is reserved",
+        f".{_RECLAIMABLE}",
+    ),
+    Rule(
+        "",
+        f"!({_has(_CHECKS)}) || {_CHECKS}.all(c, !has(c.podSetUpdates) || "
+        "size(c.podSetUpdates) == 0 || (size(c.podSetUpdates) == size(self.spec.podSets) && "
+        "c.podSetUpdates.all(u, self.spec.podSets.exists(p, p.name == u.name))))",
+        "podSetUpdates must be empty, or have one entry for each pod set",
+        ".status.admissionChecks",
+    ),
+    *_tolerations("status.admissionChecks[].podSetUpdates[].tolerations"),
+)
+
+_FIXED: Final = (
+    *(
+        Rule(
+            "",
+            f"!({_HELD} && {_HOLDS}) || {_same(f'spec.{field}', default)}",
+            "field is immutable while quota is reserved: deactivate the Workload first",
+            f".spec.{field}",
+        )
+        for field, default in (("queueName", "''"), ("maximumExecutionTimeSeconds", "0"))
+    ),
+    *(
+        Rule(
+            "",
+            f"!{_HELD} || self.spec.podSets.map(p, {value}) == "
+            f"oldSelf.spec.podSets.map(p, {value})",
+            f"{what} of pod sets are immutable while quota is reserved: deactivate the Workload "
+            "first",
+            ".spec.podSets",
+        )
+        for what, value in (
+            ("names", "p.name"),
+            ("counts", "p.count"),
+            ("the minCounts", "has(p.minCount) ? p.minCount : -1"),
+        )
+    ),
+)
+
+RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    "ClusterQueue": _CLUSTER_QUEUE,
+    "Cohort": _quotas("parentName", limits="a parent"),
+    "LocalQueue": _WEIGHT_AND_QUEUE,
+    "ResourceFlavor": _FLAVOR,
+    "AdmissionCheck": _CHECK,
+    "Workload": (*_POD_SETS, *_PRIORITY, *_STATUS, *_FIXED),
+}
+"""The rules of each kind, in the words of `v1beta2`."""
+
+
+# ---- keywords
+
+_EFFECTS: Final = list(TAINT_EFFECTS)
+
+
+def _toleration_keywords(at: str) -> Mapping[str, Mapping[str, Any]]:
+    return {
+        f"{at}.key": OPTIONAL_QUALIFIED,
+        f"{at}.operator": {"enum": ["Equal", "Exists", ""]},
+        f"{at}.value": LABEL_VALUE,
+        f"{at}.effect": {"enum": [*_EFFECTS, ""]},
+    }
+
+
+_EXPRESSION: Final = "spec.namespaceSelector.matchExpressions[]"
+
+KEYWORDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    "ClusterQueue": {
+        "spec.namespaceSelector.matchLabels{}": LABEL_VALUE,
+        f"{_EXPRESSION}.key": QUALIFIED,
+        f"{_EXPRESSION}.operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+        f"{_EXPRESSION}.values[]": LABEL_VALUE,
+    },
+    "ResourceFlavor": {
+        "spec.nodeTaints[].key": QUALIFIED,
+        "spec.nodeTaints[].value": LABEL_VALUE,
+        "spec.nodeTaints[].effect": {"enum": _EFFECTS},
+        **_toleration_keywords("spec.tolerations[]"),
+    },
+    "Workload": _toleration_keywords("status.admissionChecks[].podSetUpdates[].tolerations[]"),
+}
+"""What schemas of shared classes say only at these places."""
