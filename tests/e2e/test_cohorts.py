@@ -118,10 +118,10 @@ def test_a_tree_is_applied_used_broken_and_repaired(kubectl: Kubectl) -> None:
 
     eventually(lambda: shares() == [0, 500, 1000])  # of 4 CPUs, and of the 1 that may come in
 
-    # the webhook knows the rules that the schema cannot say
+    # the schema knows which fields belong together
     orphan = '{"spec": {"parentName": null}}'
     refused = kubectl("patch", "co/research", "--type=merge", "-p", orphan, code=1)
-    assert "must be absent when the Cohort has no parentName" in refused
+    assert "need a parent: set parentName, or remove the limits" in refused
 
     # a limit of the Cohort holds a second Job up
     kubectl("apply", "-f", "-", stdin=JOB.replace("NAME", "second"))

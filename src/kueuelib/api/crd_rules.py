@@ -289,16 +289,18 @@ _PRIORITY: Final = (
     *(
         Rule(
             "spec.priorityClassRef",
-            f"!has(self.group) || self.group != '{group}' || "
-            f"(has(self.kind) && self.kind == '{kind}')",
-            f"must be {kind} for the group {group}",
+            f"{_value('self.group', quoted)} != '{group}' || "
+            f"{_value('self.kind', quoted)} == '{kind}'",
+            f"must be {kind or 'empty'} for the group {group or 'that is empty'}",
             ".kind",
             version=V1BETA2,
         )
         for group, kind in (
             ("scheduling.k8s.io", "PriorityClass"),
             ("kueue.x-k8s.io", "WorkloadPriorityClass"),
+            ("", ""),
         )
+        for quoted in ("''",)
     ),
     *(
         Rule(
@@ -448,6 +450,7 @@ def _toleration_keywords(at: str) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
+_UPDATES: Final = "status.admissionChecks[].podSetUpdates[]"
 _EXPRESSION: Final = "spec.namespaceSelector.matchExpressions[]"
 
 KEYWORDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
@@ -463,6 +466,10 @@ KEYWORDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "spec.nodeTaints[].effect": {"enum": _EFFECTS},
         **_toleration_keywords("spec.tolerations[]"),
     },
-    "Workload": _toleration_keywords("status.admissionChecks[].podSetUpdates[].tolerations[]"),
+    "Workload": {
+        f"{_UPDATES}.labels{{}}": LABEL_VALUE,
+        f"{_UPDATES}.nodeSelector{{}}": LABEL_VALUE,
+        **_toleration_keywords(f"{_UPDATES}.tolerations[]"),
+    },
 }
 """What schemas of shared classes say only at these places."""

@@ -234,6 +234,7 @@ ONE_VERSION: list[tuple[str, str, dict[str, Any], str, str]] = [
         f"{REF}.kind",
         "must be PriorityClass",
     ),
+    ("Workload", "v1beta2", {f"{REF}.group": ""}, f"{REF}.kind", "must be empty"),
 ]
 
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
