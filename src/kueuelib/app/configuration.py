@@ -190,6 +190,11 @@ class QueueVisibility:
     update_interval_seconds: int = 5
     cluster_queues: QueueVisibilityLimit | None = None
 
+    @property
+    def lists(self) -> bool:
+        """Whether a list is asked for; without a limit it has 10 entries."""
+        return self.cluster_queues is None or self.cluster_queues.max_count != 0
+
 
 @attrs.frozen
 class VisibilityServer:

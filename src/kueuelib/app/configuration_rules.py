@@ -68,8 +68,8 @@ def check(found: Configuration, source: str) -> None:
         check_admission_fair_sharing(found.admission_fair_sharing, source)
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
-    if found.queue_visibility and found.queue_visibility.cluster_queues:
-        raise _missing(source, "queueVisibility.clusterQueues")
+    if found.queue_visibility and found.queue_visibility.lists:
+        raise _missing(source, "queueVisibility without clusterQueues.maxCount: 0")
     if found.visibility_server and not 0 < found.visibility_server.bind_port < 65536:
         raise ConfigError(
             source,

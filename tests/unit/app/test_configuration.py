@@ -127,6 +127,11 @@ integrations:
             ["unknown key admissionFairSharing.usageHalfLife", "usageHalfLifeTime"],
         ),
         ({"multiKueue": {"origin": "a"}}, ["multiKueue is not available"]),
+        ({"queueVisibility": {"updateIntervalSeconds": 9}}, ["queueVisibility without cluster"]),
+        (
+            {"queueVisibility": {"clusterQueues": {"maxCount": 5}}},
+            ["queueVisibility without cluster"],
+        ),
         ({"controller": {"groupKindConcurrency": {"Pod": 0}}}, ["[Pod] is 0"]),
         (
             {"integrations": {"podOptions": {"podSelector": {"matchExpressions": [{"key": "a"}]}}}},
@@ -139,6 +144,11 @@ def test_a_mistake_names_the_file_the_key_and_the_fix(content: Any, want: list[s
         parse(**content)
     for text in ["config.yaml", *want]:
         assert text in str(error.value)
+
+
+def test_a_list_of_waiting_workloads_may_be_turned_off() -> None:
+    off = {"updateIntervalSeconds": 5, "clusterQueues": {"maxCount": 0}}
+    assert parse(queueVisibility=off).queue_visibility is not None
 
 
 # ---- v1beta2
