@@ -36,11 +36,14 @@ FAILED = ("controller_runtime_reconcile_errors_total", "controller_runtime_recon
 
 async def test_no_reconciliation_fails(world: World) -> None:
     await world.queues(cpu="1000")
+    await world.flavor("calm")  # mutants hold no quota of it
+    await world.cluster_queue("calm", flavor="calm")
+    await world.local_queue("calm", "calm")
     async with world.running():
         stored: Counter[str] = Counter()
         for number in range(COUNT):
             stored[await _send(world, Random(number), number)] += 1
-        await world.workload("last")
+        await world.workload("last", queue="calm")
         await world.is_("last", "Admitted")
         assert stored["refused"] > COUNT / 10
         assert sum(stored.values()) - stored["refused"] > COUNT / 8
