@@ -17,6 +17,7 @@ from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import CRDS, KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.app.configuration import InternalCertManagement
+from kueuelib.app.deployment import Deployed
 from kueuelib.controllers.manifests import (
     WEBHOOK_SERVICE,
     cluster_role,
@@ -45,6 +46,11 @@ JOBS_ROLE = "kueue-jobs-role"
 
 _PLURALS = {
     "Namespace": "namespaces",
+    "ConfigMap": "configmaps",
+    "Deployment": "deployments",
+    "NetworkPolicy": "networkpolicies",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ServiceMonitor": "servicemonitors",
     "ServiceAccount": "serviceaccounts",
     "Service": "services",
     "ClusterRole": "clusterroles",
@@ -64,10 +70,12 @@ class Plan:
     Attributes:
         namespace: of the manager.
         webhook_url: `https://host:port`, or None for the Service in the cluster.
+        deployed: the manager's pods; None when it runs elsewhere.
     """
 
     namespace: str
     webhook_url: str | None = None
+    deployed: Deployed | None = None
 
     @property
     def client_config(self) -> ClientConfig:
@@ -109,9 +117,13 @@ class Plan:
         jobs = webhook_entries(builtin_registry().integrations, settings)
         return webhook_configurations([*queueing_entries(), *jobs], self.client_config)
 
+    def pods(self) -> list[Obj]:
+        """The manager's Deployment and what surrounds it, last: it needs all of the others."""
+        return [] if self.deployed is None else self.deployed.manifests(self.namespace)
+
     def manifests(self) -> list[Obj]:
         """All of it, in the order in which it is written."""
-        return [*self.foundation(), *self.definitions(), *self.webhooks()]
+        return [*self.foundation(), *self.definitions(), *self.webhooks(), *self.pods()]
 
 
 def checked_url(text: str | None) -> str | None:
@@ -159,8 +171,10 @@ async def install(client: Client, plan: Plan, deadline: float) -> list[str]:
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: the kinds were not served in time.
+        ConfigError: the kinds were not served in time, or the cluster lacks a kind that was asked
+            for; then nothing is written.
     """
+    pods = [(obj, await _is_served(client, obj)) for obj in plan.pods()]
     written = [await _apply(client, obj) for obj in plan.foundation()]
     secret = ObjectKey(plan.namespace, InternalCertManagement().webhook_secret_name)
     certificates = await ensure_certificates(client, secret, plan.names)
@@ -169,7 +183,32 @@ async def install(client: Client, plan: Plan, deadline: float) -> list[str]:
     written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.definitions()]
     await _served(client, deadline)
     written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.webhooks()]
+    for obj, served in pods:
+        written.append(await _apply(client, obj) if served else _skipped(obj))
     return written
+
+
+async def _is_served(client: Client, obj: Obj) -> bool:
+    """Whether the cluster has the kind of an object.
+
+    Raises:
+        ConfigError: it lacks a kind that was asked for.
+    """
+    kind = resource_of(obj)
+    if kind.kind in await client.served_kinds(kind.group, kind.version):
+        return True
+    if kind.kind == "ServiceMonitor":
+        raise ConfigError(
+            "--service-monitor",
+            f"the cluster does not serve {kind.api_version}",
+            "install the Prometheus operator, or leave the option out",
+        )
+    return False
+
+
+def _skipped(obj: Obj) -> str:
+    where = f"{obj['kind'].lower()}/{obj['metadata']['name']}"
+    return f"{where} left out: the cluster does not serve {obj['apiVersion']}"
 
 
 def resource_of(obj: Obj) -> Resource:

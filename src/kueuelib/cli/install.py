@@ -6,11 +6,74 @@ import sys
 from pathlib import Path
 
 import anyio
+import attrs
 
 from kueuelib.api.crd import to_yaml
+from kueuelib.app.configuration import load_configuration
+from kueuelib.app.deployment import Deployed, check_configuration
 from kueuelib.app.installation import Plan, checked_url, install
+from kueuelib.app.packages import write_chart, write_kustomize
+from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connect import connect, wait_for_server
+
+
+@attrs.frozen
+class Options:
+    """What the command line says about the manager's pods.
+
+    Attributes:
+        image: None for the usual one.
+        replicas: how many pods.
+        config: the configuration file; None for the usual one.
+        service_monitor: whether to write a ServiceMonitor.
+    """
+
+    image: str | None = None
+    replicas: int = 2
+    config: Path | None = None
+    service_monitor: bool = False
+
+    def deployed(self, namespace: str, webhook_url: str | None) -> Deployed | None:
+        """The manager's pods; None when it runs elsewhere.
+
+        Raises:
+            ConfigError: the configuration cannot work, or there are to be no pods.
+        """
+        if webhook_url is not None:
+            if self != Options():
+                raise ConfigError(
+                    "--webhook-url",
+                    "the manager runs outside of the cluster, without a Deployment",
+                    "leave out --image, --replicas, --config and --service-monitor",
+                )
+            return None
+        found = Deployed(replicas=self.replicas, service_monitor=self.service_monitor)
+        if self.image is not None:
+            found = attrs.evolve(found, image=self.image)
+        if self.config is not None:
+            check_configuration(load_configuration(self.config), self.config, namespace, found)
+            found = attrs.evolve(found, config=self.config.read_text())
+        return found
+
+
+def write_packages(options: Options, namespace: str, chart: Path | None, base: Path | None) -> None:
+    """Writes a Helm chart, a kustomize base, or both, and says which files.
+
+    Raises:
+        ConfigError: the configuration cannot work, or a folder cannot be written.
+    """
+    deployed = options.deployed(namespace, None)
+    assert deployed is not None  # there is no URL
+    try:
+        files = write_chart(chart, deployed) if chart else []
+        files += write_kustomize(base, Plan(namespace, deployed=deployed)) if base else []
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(
+            str(error.filename), problem, "give a folder that can be written"
+        ) from error
+    sys.stdout.writelines(f"{path} written\n" for path in files)
 
 
 def run(
@@ -18,6 +81,7 @@ def run(
     webhook_url: str | None,
     namespace: str,
     server_timeout: float,
+    options: Options,
     *,
     print_only: bool,
 ) -> None:
@@ -27,7 +91,7 @@ def run(
         ConfigError: what was given cannot work, or the kinds are not served in time.
         ApiError: the server refused something.
     """
-    plan = Plan(namespace, checked_url(webhook_url))
+    plan = Plan(namespace, checked_url(webhook_url), options.deployed(namespace, webhook_url))
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in plan.manifests()))
         return

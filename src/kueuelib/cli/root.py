@@ -213,19 +213,41 @@ def dump(kubeconfig: Path | None, server_timeout: float) -> int:
 @click.option(
     "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
 )
+@click.option("--image", help="Of the manager's Deployment; default: kueuelib:VERSION.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Pods of the manager: one decides, the others wait warm.",
+)
+@click.option("--config", type=FILE, help="The manager's configuration, for its ConfigMap.")
+@click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
+@click.option("--chart", type=FILE, help="Write a Helm chart into this folder, change nothing.")
+@click.option("--kustomize", type=FILE, help="Write a kustomize base into this folder.")
 @_server_timeout
 def install(
     kubeconfig: Path | None,
     webhook_url: str | None,
     namespace: str,
+    image: str | None,
+    replicas: int,
+    config: Path | None,
+    service_monitor: bool,
     print_only: bool,
+    chart: Path | None,
+    kustomize: Path | None,
     server_timeout: float,
 ) -> int:
-    """Create or update the CRDs, RBAC and webhooks; may be run again at any time."""
-    from kueuelib.cli.install import run
+    """Create or update the manager and all it needs; may be run again at any time."""
+    from kueuelib.cli.install import Options, run, write_packages
 
-    run(kubeconfig, webhook_url, namespace, server_timeout, print_only=print_only)
+    options = Options(image, replicas, config, service_monitor)
+    if chart or kustomize:
+        write_packages(options, namespace, chart, kustomize)
+        return 0
+    run(kubeconfig, webhook_url, namespace, server_timeout, options, print_only=print_only)
     return 0
 
 

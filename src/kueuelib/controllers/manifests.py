@@ -22,7 +22,7 @@ CERTIFICATES_ROLE = "kueue-certificates-role"
 READ = ("get", "list", "watch")
 WRITE = ("create", "update", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
-_APP = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
+APP = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
 _ADMIN = {f"rbac.{KUEUE}/batch-admin": "true"}
 _USER = {f"rbac.{KUEUE}/batch-user": "true"}
 
@@ -37,7 +37,7 @@ def manager_manifests(namespace: str) -> list[Obj]:
         {
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {"name": namespace, "labels": dict(_APP)},
+            "metadata": {"name": namespace, "labels": dict(APP)},
         },
         {
             "apiVersion": "v1",
@@ -109,7 +109,7 @@ def webhook_service(namespace: str) -> Obj:
         "metadata": _meta(WEBHOOK_SERVICE, namespace),
         "spec": {
             "ports": [{"port": 443, "protocol": "TCP", "targetPort": WEBHOOK_PORT}],
-            "selector": dict(_APP),
+            "selector": dict(APP),
         },
     }
 
@@ -119,7 +119,7 @@ def cluster_role(name: str, rules: Sequence[Obj], labels: dict[str, str] | None 
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": {**_APP, **(labels or {})}},
+        "metadata": {"name": name, "labels": {**APP, **(labels or {})}},
         "rules": list(rules),
     }
 
@@ -147,7 +147,7 @@ def _role(name: str, namespace: str, rules: Sequence[Obj]) -> Obj:
 
 
 def _binding(kind: str, role: str, name: str, account_namespace: str, namespace: str) -> Obj:
-    metadata = _meta(name, namespace) if namespace else {"name": name, "labels": dict(_APP)}
+    metadata = _meta(name, namespace) if namespace else {"name": name, "labels": dict(APP)}
     subject = {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": account_namespace}
     return {
         "apiVersion": f"{_RBAC}/v1",
@@ -159,7 +159,7 @@ def _binding(kind: str, role: str, name: str, account_namespace: str, namespace:
 
 
 def _meta(name: str, namespace: str) -> Obj:
-    return {"name": name, "namespace": namespace, "labels": dict(_APP)}
+    return {"name": name, "namespace": namespace, "labels": dict(APP)}
 
 
 def _rule(group: str, resources: Iterable[str], *verbs: Iterable[str]) -> Obj:

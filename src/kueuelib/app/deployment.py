@@ -1,0 +1,238 @@
+"""The manager as a Deployment, and what surrounds its pods, as raw objects.
+
+Two replicas run: one has the Lease and decides, the other serves webhooks too and keeps its caches
+warm, so that it takes over within a few seconds.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.app.configuration import KIND, Configuration
+from kueuelib.app.configuration_versions import V1BETA2
+from kueuelib.controllers.manifests import APP, SERVICE_ACCOUNT, WEBHOOK_PORT
+from kueuelib.errors import ConfigError
+
+NAME = SERVICE_ACCOUNT
+METRICS_PORT = 8080
+HEALTH_PORT = 8081
+METRICS_SERVICE = "kueue-controller-manager-metrics-service"
+CONFIG_MAP = "kueue-manager-config"
+CONFIG_FILE = "controller_manager_config.yaml"
+USER = 65532
+"""The user of the image, who owns nothing in it."""
+CONFIGURATION = (
+    f"apiVersion: {V1BETA2}\nkind: {KIND}\nintegrations:\n  frameworks: [batch/job, pod]\n"
+)
+"""The configuration when none is given."""
+RESOURCES: Obj = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
+
+
+@attrs.frozen
+class Deployed:
+    """A manager that runs in the cluster.
+
+    Attributes:
+        image: with kueuelib in it.
+        replicas: how many pods; one of them decides.
+        config: the text of the configuration file.
+        resources: what a pod asks for, and its limits.
+        service_monitor: whether a ServiceMonitor of the Prometheus operator is written.
+    """
+
+    image: str = attrs.field(factory=lambda: f"kueuelib:{version('kueuelib')}")
+    replicas: int = 2
+    config: str = CONFIGURATION
+    resources: Obj = attrs.field(factory=lambda: RESOURCES)
+    service_monitor: bool = False
+
+    def manifests(self, namespace: str) -> list[Obj]:
+        """Everything, in the order in which it has to be created."""
+        monitors = [_service_monitor(namespace)] if self.service_monitor else []
+        return [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": _meta(CONFIG_MAP, namespace),
+                "data": {CONFIG_FILE: self.config},
+            },
+            _metrics_service(namespace),
+            _network_policy(namespace),
+            _disruption_budget(namespace),
+            self._deployment(namespace),
+            *monitors,
+        ]
+
+    def _deployment(self, namespace: str) -> Obj:
+        pod = {
+            "serviceAccountName": SERVICE_ACCOUNT,
+            "containers": [self._container()],
+            "volumes": [
+                {"name": "config", "configMap": {"name": CONFIG_MAP}},
+                {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+            ],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "terminationGracePeriodSeconds": 30,
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "kubernetes.io/hostname",
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": dict(APP)},
+                }
+            ],
+        }
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": _meta(NAME, namespace),
+            "spec": {
+                "replicas": self.replicas,
+                "selector": {"matchLabels": dict(APP)},
+                "strategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
+                },
+                "template": {"metadata": {"labels": dict(APP)}, "spec": pod},
+            },
+        }
+
+    def _container(self) -> Obj:
+        ports = {"webhook-server": WEBHOOK_PORT, "health": HEALTH_PORT, "metrics": METRICS_PORT}
+        return {
+            "name": "manager",
+            "image": self.image,
+            "args": ["manager", "--config", f"/etc/kueue/{CONFIG_FILE}"],
+            "ports": [
+                {"name": name, "containerPort": port, "protocol": "TCP"}
+                for name, port in ports.items()
+            ],
+            "startupProbe": {**_probe("/healthz"), "periodSeconds": 2, "failureThreshold": 60},
+            "livenessProbe": {**_probe("/healthz"), "periodSeconds": 20},
+            "readinessProbe": {**_probe("/readyz"), "periodSeconds": 10},
+            "resources": self.resources,
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            },
+            "volumeMounts": [
+                {"name": "config", "mountPath": "/etc/kueue", "readOnly": True},
+                {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in the container
+            ],
+        }
+
+
+def check_configuration(
+    configuration: Configuration, source: Path, namespace: str, deployed: Deployed
+) -> None:
+    """Refuses a configuration that does not fit the manifests.
+
+    Args:
+        configuration: what the file says.
+        source: the file, for errors.
+        namespace: of the manager.
+        deployed: its pods.
+
+    Raises:
+        ConfigError: the key is named.
+    """
+    expected = {
+        "webhook.port": (configuration.webhook.port, WEBHOOK_PORT),
+        "webhook.host": (configuration.webhook.host, ""),
+        "metrics.bindAddress": (configuration.metrics.bind_address, f":{METRICS_PORT}"),
+        "health.healthProbeBindAddress": (
+            configuration.health.health_probe_bind_address,
+            f":{HEALTH_PORT}",
+        ),
+        "health.livenessEndpointName": (configuration.health.liveness_endpoint_name, "/healthz"),
+        "health.readinessEndpointName": (configuration.health.readiness_endpoint_name, "/readyz"),
+        "namespace": (configuration.namespace or namespace, namespace),
+    }
+    for key, (found, wanted) in expected.items():
+        if found != wanted:
+            raise ConfigError(
+                str(source),
+                f"{key} is {found!r}, but the manifests say {wanted!r}",
+                "leave the key out",
+            )
+    if deployed.replicas > 1 and not configuration.leader_election.leader_elect:
+        raise ConfigError(
+            str(source),
+            f"leaderElection.leaderElect is false with {deployed.replicas} replicas, which would "
+            "all decide",
+            "remove the key, or give --replicas 1",
+        )
+
+
+def _probe(path: str) -> Obj:
+    return {"httpGet": {"path": path, "port": "health"}, "timeoutSeconds": 5}
+
+
+def _metrics_service(namespace: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _meta(METRICS_SERVICE, namespace),
+        "spec": {
+            "ports": [
+                {
+                    "name": "metrics",
+                    "port": METRICS_PORT,
+                    "protocol": "TCP",
+                    "targetPort": "metrics",
+                }
+            ],
+            "selector": dict(APP),
+        },
+    }
+
+
+def _network_policy(namespace: str) -> Obj:
+    """The manager is asked for webhooks, metrics and probes, and for nothing else."""
+    ports = (WEBHOOK_PORT, METRICS_PORT, HEALTH_PORT)
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _meta(NAME, namespace),
+        "spec": {
+            "podSelector": {"matchLabels": dict(APP)},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}],
+        },
+    }
+
+
+def _disruption_budget(namespace: str) -> Obj:
+    """One pod at a time may be drained; with a single replica a drain is not held up."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _meta(NAME, namespace),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(APP)}},
+    }
+
+
+def _service_monitor(namespace: str) -> Obj:
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": _meta("kueue-controller-manager-metrics-monitor", namespace),
+        "spec": {
+            "endpoints": [{"path": "/metrics", "port": "metrics", "scheme": "http"}],
+            "selector": {"matchLabels": dict(APP)},
+        },
+    }
+
+
+def _meta(name: str, namespace: str) -> Obj:
+    return {"name": name, "namespace": namespace, "labels": dict(APP)}

@@ -1,0 +1,156 @@
+"""A Helm chart and a kustomize base, made of the objects that `kueuelib install` writes.
+
+The templates of the chart only put values into places: `{{ toJson .Values.image }}`, and one
+condition around the ServiceMonitor.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from kueuelib.api.crd import to_yaml
+from kueuelib.api.meta import Obj
+from kueuelib.app.deployment import Deployed
+from kueuelib.app.installation import Plan
+
+_KEEP: Final = {"helm.sh/resource-policy": "keep"}
+_PLACE: Final = re.compile(r"'@(\w+)@'")
+_FILES: Final[Mapping[str, str]] = {
+    "Namespace": "namespace",
+    "CustomResourceDefinition": "crds",
+    "MutatingWebhookConfiguration": "webhooks",
+    "ValidatingWebhookConfiguration": "webhooks",
+    "ConfigMap": "manager",
+    "Service": "manager",
+    "NetworkPolicy": "manager",
+    "PodDisruptionBudget": "manager",
+    "Deployment": "manager",
+    "ServiceMonitor": "monitor",
+}
+"""The file of each kind; everything else is about permissions."""
+_VALUES: Final[Mapping[str, Obj]] = {
+    "image": {"type": "string", "minLength": 1, "description": "With kueuelib in it."},
+    "replicas": {
+        "type": "integer",
+        "minimum": 1,
+        "description": "Pods: one decides, the others wait warm.",
+    },
+    "config": {
+        "type": "string",
+        "minLength": 1,
+        "description": "The configuration file (config.kueue.x-k8s.io), without ports.",
+    },
+    "resources": {"type": "object", "description": "Requests and limits of a pod."},
+    "serviceMonitor": {
+        "type": "boolean",
+        "description": "Whether to write a ServiceMonitor for the Prometheus operator.",
+    },
+}
+
+
+def write_chart(folder: Path, deployed: Deployed) -> list[Path]:
+    """Writes a Helm chart.
+
+    Args:
+        folder: becomes the chart; it is created when it is missing.
+        deployed: the defaults of the values.
+
+    Returns:
+        The files.
+    """
+    files = {f"templates/{name}.yaml": text for name, text in _templates().items()}
+    release = version("kueuelib")
+    chart = {
+        "apiVersion": "v2",
+        "name": "kueuelib",
+        "description": "Queues Jobs and Pods until there is quota for them.",
+        "type": "application",
+        "version": release,
+        "appVersion": release,
+    }
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "additionalProperties": False,
+        "required": [*_VALUES],
+        "properties": _VALUES,
+    }
+    files["Chart.yaml"] = to_yaml(chart)
+    files["values.yaml"] = to_yaml(values_of(deployed))
+    files["values.schema.json"] = json.dumps(schema, indent=2) + "\n"
+    return _write(folder, files)
+
+
+def write_kustomize(folder: Path, plan: Plan) -> list[Path]:
+    """Writes a kustomize base, and returns its files."""
+    files = {f"{name}.yaml": _documents(objects) for name, objects in _by_file(plan).items()}
+    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    files["kustomization.yaml"] = to_yaml({**head, "resources": [*files]})
+    return _write(folder, files)
+
+
+def values_of(deployed: Deployed) -> Obj:
+    """The values of the chart that give these pods."""
+    return {
+        "image": deployed.image,
+        "replicas": deployed.replicas,
+        "config": deployed.config,
+        "resources": deployed.resources,
+        "serviceMonitor": deployed.service_monitor,
+    }
+
+
+def _templates() -> dict[str, str]:
+    marked = Deployed(image="@image@", config="@config@", service_monitor=True)
+    found = {}
+    for name, objects in _by_file(Plan("@namespace@", deployed=marked)).items():
+        if name == "namespace":
+            continue  # helm makes it: --create-namespace
+        text = _PLACE.sub(_value, _documents(_marked(obj) for obj in objects))
+        if name == "monitor":
+            text = f"{{{{- if .Values.serviceMonitor }}}}\n{text}{{{{- end }}}}\n"
+        found[name] = text
+    return found
+
+
+def _value(place: re.Match[str]) -> str:
+    path = ".Release.Namespace" if place[1] == "namespace" else f".Values.{place[1]}"
+    return f"{{{{ toJson {path} }}}}"
+
+
+def _marked(obj: Obj) -> Obj:
+    """The object with marks where values go that are no texts; CRDs stay when a release goes."""
+    obj = copy.deepcopy(obj)
+    if obj["kind"] == "Deployment":
+        obj["spec"]["replicas"] = "@replicas@"
+        obj["spec"]["template"]["spec"]["containers"][0]["resources"] = "@resources@"
+    if obj["kind"] == "CustomResourceDefinition":
+        obj["metadata"]["annotations"] = dict(_KEEP)
+    return obj
+
+
+def _by_file(plan: Plan) -> dict[str, list[Obj]]:
+    found: dict[str, list[Obj]] = {}
+    for obj in plan.manifests():
+        found.setdefault(_FILES.get(obj["kind"], "permissions"), []).append(obj)
+    return found
+
+
+def _documents(objects: Iterable[Any]) -> str:
+    return "---\n".join(to_yaml(obj) for obj in objects)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> list[Path]:
+    written = []
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written

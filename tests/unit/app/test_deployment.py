@@ -1,0 +1,179 @@
+"""The manager's pods: what their manifests promise, and which configuration fits them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kueuelib.api.meta import Obj
+from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.deployment import CONFIGURATION, USER, Deployed
+from kueuelib.app.installation import Plan, resource_of
+from kueuelib.cli.root import app
+from kueuelib.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+APP = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
+
+
+def plan(namespace: str = "queues", **fields: Any) -> list[Obj]:
+    return Plan(namespace, deployed=Deployed(**fields)).manifests()
+
+
+def only(objects: list[Obj], kind: str) -> Obj:
+    (found,) = (obj for obj in objects if obj["kind"] == kind)
+    return found
+
+
+def test_the_manifests_are_everything_that_a_manager_needs() -> None:
+    kinds = [obj["kind"] for obj in plan(service_monitor=True)]
+    assert kinds[0] == "Namespace"
+    assert kinds[-1] == "ServiceMonitor"
+    for kind, count in {
+        "Deployment": 1,
+        "PodDisruptionBudget": 1,
+        "NetworkPolicy": 1,
+        "ConfigMap": 1,
+        "Service": 2,
+        "CustomResourceDefinition": 8,
+        "MutatingWebhookConfiguration": 1,
+        "ValidatingWebhookConfiguration": 1,
+        "ServiceAccount": 1,
+    }.items():
+        assert kinds.count(kind) == count
+    assert "ServiceMonitor" not in [obj["kind"] for obj in plan()]
+    for obj in plan(service_monitor=True):
+        assert resource_of(obj).kind == obj["kind"]
+        assert obj["metadata"].get("namespace", "queues") == "queues"
+
+
+def test_two_replicas_run_and_a_drain_takes_one_at_a_time() -> None:
+    found = plan()
+    deployment = only(found, "Deployment")
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["selector"]["matchLabels"] == APP
+    assert deployment["spec"]["template"]["metadata"]["labels"] == APP
+    budget = only(found, "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, APP)
+    assert only(plan(replicas=1), "Deployment")["spec"]["replicas"] == 1
+
+
+def test_the_pods_may_do_as_little_as_possible() -> None:
+    pod = only(plan(), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_what_is_asked_for_is_served_where_it_is_asked() -> None:
+    """Probes, Services, the network policy and the configuration name the same ports."""
+    found = plan(service_monitor=True)
+    pod = only(found, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    defaults = parse_configuration(yaml.safe_load(CONFIGURATION), "default")
+    assert ports == {
+        "webhook-server": defaults.webhook.port,
+        "health": int(defaults.health.health_probe_bind_address.removeprefix(":")),
+        "metrics": int(defaults.metrics.bind_address.removeprefix(":")),
+    }
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] == "health"
+    allowed = only(found, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert {port["port"] for port in allowed} == {*ports.values()}
+    for service in (obj for obj in found if obj["kind"] == "Service"):
+        assert service["spec"]["selector"] == APP
+        (port,) = service["spec"]["ports"]
+        assert port["targetPort"] in {*ports, *ports.values()}
+    (endpoint,) = only(found, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["port"] == "metrics"
+
+
+def test_the_configuration_of_the_pods_is_the_one_that_was_given() -> None:
+    found = plan(config="apiVersion: x\n")
+    (container,) = only(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+    path = container["args"][container["args"].index("--config") + 1]
+    (mount,) = (one for one in container["volumeMounts"] if path.startswith(one["mountPath"]))
+    name = path.removeprefix(f"{mount['mountPath']}/")
+    assert only(found, "ConfigMap")["data"] == {name: "apiVersion: x\n"}
+
+
+def test_the_image_runs_as_the_user_of_the_pods_and_is_made_of_wheels() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.search(rf"^USER {USER}:{USER}$", text, re.MULTILINE)
+    assert re.search(r'^ENTRYPOINT \["kueuelib"\]$', text, re.MULTILINE)
+    (install,) = re.findall(r"pip install[^\n]*(?:\\\n[^\n]*)*", text)
+    assert "--no-index" in install
+    assert "--only-binary :all:" in install
+    pod = only(plan(), "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == USER
+
+
+# ---- the command
+
+
+def printed(*args: str) -> list[Obj]:
+    done = CliRunner().invoke(app, ["install", "--print", *args])
+    assert done.exit_code == 0, done.output
+    return [obj for obj in yaml.safe_load_all(done.output) if obj]
+
+
+def written(folder: Path, **content: Any) -> str:
+    head = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({**head, **content}))
+    return str(path)
+
+
+def test_what_is_printed_is_the_plan(tmp_path: Path) -> None:
+    config = written(tmp_path, manageJobsWithoutQueueName=True)
+    text = Path(config).read_text()
+    args = ("--namespace", "q", "--image", "i:1", "--replicas", "3", "--service-monitor")
+    deployed = Deployed("i:1", 3, text, service_monitor=True)
+    assert printed(*args, "--config", config) == Plan("q", deployed=deployed).manifests()
+
+
+def test_a_manager_elsewhere_has_no_pods() -> None:
+    url = "https://127.0.0.1:9443"
+    assert "Deployment" not in [obj["kind"] for obj in printed("--webhook-url", url)]
+    refused = CliRunner().invoke(
+        app, ["install", "--print", "--webhook-url", url, "--image", "i"], standalone_mode=False
+    )
+    assert isinstance(refused.exception, ConfigError)
+    assert "leave out --image" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        ({"metrics": {"bindAddress": ":8443"}}, "metrics.bindAddress is ':8443'"),
+        ({"webhook": {"port": 443}}, "webhook.port is 443, but the manifests say 9443"),
+        ({"health": {"healthProbeBindAddress": "0"}}, "health.healthProbeBindAddress is '0'"),
+        ({"namespace": "other"}, "namespace is 'other', but the manifests say 'kueue-system'"),
+        ({"leaderElection": {"leaderElect": False}}, "give --replicas 1"),
+        ({"typo": 1}, "unknown key typo"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(
+    tmp_path: Path, content: dict[str, Any], want: str
+) -> None:
+    args = ["install", "--print", "--config", written(tmp_path, **content)]
+    refused = CliRunner().invoke(app, args, standalone_mode=False)
+    assert isinstance(refused.exception, ConfigError)
+    assert want in str(refused.exception)
+    assert "config.yaml" in str(refused.exception)
+
+
+def test_the_default_configuration_is_a_good_one() -> None:
+    found = parse_configuration(yaml.safe_load(CONFIGURATION), "default")
+    assert found.integrations.frameworks == ("batch/job", "pod")
+    assert found.leader_election == Configuration().leader_election
