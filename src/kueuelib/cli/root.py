@@ -253,6 +253,27 @@ def install(
 
 @app.command()
 @_kubeconfig
+@click.option(
+    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
+)
+@click.option("--force", is_flag=True, help="Also while Workloads hold quota.")
+@click.option("--keep-crds", is_flag=True, help="Keep the CRDs with all queues and Workloads.")
+@_server_timeout
+def uninstall(
+    kubeconfig: Path | None, namespace: str, force: bool, keep_crds: bool, server_timeout: float
+) -> int:
+    """Remove the manager and all that was installed, unless Workloads hold quota.
+
+    What waits stays as it is: Jobs suspended, Pods gated. Stop a manager that runs elsewhere first.
+    """
+    from kueuelib.cli.uninstall import run
+
+    run(kubeconfig, namespace, server_timeout, force=force, keep_kinds=keep_crds)
+    return 0
+
+
+@app.command()
+@_kubeconfig
 @click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io).")
 @click.option(
     "--record",

@@ -33,7 +33,7 @@ print([name for name in {HEAVY!r} if name in sys.modules])
 
 
 def test_every_command_explains_itself() -> None:
-    for command in ("demo", "apiserver", "install", "manager", "crds"):
+    for command in ("demo", "apiserver", "install", "uninstall", "manager", "crds"):
         done = subprocess.run(
             [sys.executable, "-m", "kueuelib", command, "--help"],
             capture_output=True,

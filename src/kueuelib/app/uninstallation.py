@@ -1,0 +1,195 @@
+"""How everything that `kueuelib install` wrote leaves a cluster again.
+
+First the webhooks go, so that nothing has to wait for a manager that is going too, then its pods,
+then the finalizers that only it would have removed, and last the kinds with their objects.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+from kueuelib.api.crd import all_crds
+from kueuelib.api.kinds import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    CRDS,
+    KUEUE,
+    LOCAL_QUEUES,
+    PODS,
+    RESOURCE_FLAVORS,
+    SECRETS,
+    V1BETA2,
+    WORKLOADS,
+)
+from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.api.names import (
+    FINISHED,
+    IN_USE_FINALIZER,
+    MANAGED_LABEL,
+    POD_FINALIZER,
+    QUOTA_RESERVED,
+)
+from kueuelib.app.configuration import InternalCertManagement
+from kueuelib.app.installation import Plan, resource_of
+from kueuelib.controllers.manifests import APP
+from kueuelib.errors import ConfigError, Conflict, NotFound
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+ATTEMPTS = 5
+"""How often a finalizer is taken off an object that others change meanwhile."""
+_SHOWN = 3
+_GUARDED = (
+    *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS),
+    ADMISSION_CHECKS,
+)
+
+
+@attrs.frozen
+class Removal:
+    """What is to go.
+
+    Attributes:
+        plan: what was installed.
+        force: also while Workloads hold quota.
+        keep_kinds: leave the CRDs and their objects.
+    """
+
+    plan: Plan
+    force: bool = False
+    keep_kinds: bool = False
+
+
+async def uninstall(client: Client, removal: Removal, deadline: float) -> list[str]:
+    """Removes everything but the namespace; what was removed, as text.
+
+    Args:
+        client: with an administrator's rights.
+        removal: what is to go.
+        deadline: seconds that the cluster has to remove the kinds.
+
+    Raises:
+        ApiError: the server refused something.
+        ConfigError: Workloads hold quota, or the kinds did not go in time.
+    """
+    plan = removal.plan
+    served = V1BETA2 in await client.served_versions(KUEUE)
+    if served and not removal.force:
+        await _check_quota(client)
+    told = [await _delete(client, obj) for obj in plan.webhooks()]
+    told += [await _delete(client, obj) for obj in reversed(plan.pods())]
+    await _until_none(lambda: _pods(client, plan.namespace), "look at these pods", deadline)
+    told.append(f"{await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)} Pods released")
+    if served and not removal.keep_kinds:
+        for resource in _GUARDED:
+            await _release(client, resource, IN_USE_FINALIZER)
+        told += [await _delete(client, obj) for obj in plan.definitions()]
+        fix = f"look for finalizers of others on objects of the kinds of {KUEUE}"
+        await _until_none(lambda: _kinds(client), fix, deadline)
+    own = [obj for obj in plan.foundation() if obj["kind"] != "Namespace"]
+    told += [await _delete(client, obj) for obj in reversed(own)]
+    secret = ObjectKey(plan.namespace, InternalCertManagement().webhook_secret_name)
+    told.append(await _delete_key(client, SECRETS, secret))
+    return [line for line in told if line] + [f"namespace/{plan.namespace} kept"]
+
+
+async def _check_quota(client: Client) -> None:
+    """Refuses while quota is held: whatever runs by it would run without.
+
+    Raises:
+        ConfigError: some Workloads are named.
+    """
+    holding = [
+        str(key_of(one))
+        async for one in client.list_all(WORKLOADS)
+        if is_true(one, QUOTA_RESERVED) and not is_true(one, FINISHED)
+    ]
+    if holding:
+        rest = f" and {len(holding) - _SHOWN} more" if len(holding) > _SHOWN else ""
+        raise ConfigError(
+            ", ".join(holding[:_SHOWN]) + rest,
+            "these Workloads hold quota",
+            "stop the ClusterQueues with stopPolicy: HoldAndDrain and wait, or give --force to "
+            "leave what runs to itself",
+        )
+
+
+async def _release(client: Client, resource: Resource, finalizer: str, label: str = "") -> int:
+    """Takes a finalizer off all objects of a kind; off how many."""
+    found = client.list_all(resource, label_selector=label)
+    held = [key_of(one) async for one in found if finalizer in _finalizers(one)]
+    for key in held:
+        await _take_off(client, resource, key, finalizer)
+    return len(held)
+
+
+async def _take_off(client: Client, resource: Resource, key: ObjectKey, finalizer: str) -> None:
+    for attempt in range(ATTEMPTS):
+        try:
+            obj = await client.get(resource, key)
+            left = [one for one in _finalizers(obj) if one != finalizer]
+            version = obj["metadata"]["resourceVersion"]
+            body = {"metadata": {"finalizers": left or None, "resourceVersion": version}}
+            await client.patch(resource, key, body, PatchType.MERGE)
+        except NotFound:
+            return
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _finalizers(obj: Obj) -> list[str]:
+    return obj["metadata"].get("finalizers") or []
+
+
+async def _delete(client: Client, obj: Obj) -> str:
+    return await _delete_key(client, resource_of(obj), key_of(obj))
+
+
+async def _delete_key(client: Client, resource: Resource, key: ObjectKey) -> str:
+    """Deletes an object; says so, or nothing when there is none."""
+    try:
+        await client.delete(resource, key, propagation="Background")
+    except NotFound:
+        return ""
+    return f"{resource.kind.lower()}/{key.name} deleted"
+
+
+async def _pods(client: Client, namespace: str) -> list[str]:
+    """The manager's pods: as long as one runs, it writes its finalizers again."""
+    selector = ",".join(f"{name}={value}" for name, value in APP.items())
+    found = await client.list(PODS, namespace, label_selector=selector)
+    return [one["metadata"]["name"] for one in found.items]
+
+
+async def _kinds(client: Client) -> list[str]:
+    """Our kinds that are still there."""
+    ours = {crd["metadata"]["name"] for crd in all_crds()}
+    found = await client.list(CRDS)
+    return sorted(ours & {one["metadata"]["name"] for one in found.items})
+
+
+async def _until_none(
+    ask: Callable[[], Awaitable[list[str]]],
+    fix: str,
+    deadline: float,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Waits until nothing is left.
+
+    Raises:
+        ConfigError: something was not removed in time.
+    """
+    pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
+    started = clock.monotonic()
+    while left := await ask():
+        if clock.monotonic() - started > deadline:
+            raise ConfigError(", ".join(left), f"not removed after {deadline:.0f} s", fix)
+        await clock.sleep(pauses.next(clock.monotonic(), random.random()))

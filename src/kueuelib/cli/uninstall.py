@@ -1,0 +1,36 @@
+"""`kueuelib uninstall`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from kueuelib.app.deployment import Deployed
+from kueuelib.app.installation import Plan
+from kueuelib.app.uninstallation import Removal, uninstall
+from kueuelib.runtime import logs
+from kueuelib.runtime.connect import connect, wait_for_server
+
+
+def run(
+    kubeconfig: Path | None, namespace: str, server_timeout: float, *, force: bool, keep_kinds: bool
+) -> None:
+    """Removes what `kueuelib install` wrote.
+
+    Raises:
+        ConfigError: Workloads hold quota, or the kinds did not go in time.
+        ApiError: the server refused something.
+    """
+    logs.configure("console", "info")
+    plan = Plan(namespace, deployed=Deployed(service_monitor=True))
+    removal = Removal(plan, force, keep_kinds)
+    for line in anyio.run(_uninstall, kubeconfig, removal, server_timeout):
+        sys.stdout.write(f"{line}\n")
+
+
+async def _uninstall(kubeconfig: Path | None, removal: Removal, patience: float) -> list[str]:
+    async with await connect(kubeconfig, user_agent="kueuelib-uninstall") as client:
+        await wait_for_server(client, patience)
+        return await uninstall(client, removal, patience)

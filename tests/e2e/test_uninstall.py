@@ -1,0 +1,142 @@
+"""`kueuelib install` with the manager's pods, and `kueuelib uninstall`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually
+
+from kueuelib.testing.processes import LocalCluster, Processes
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+SYSTEM = "/apis/apps/v1/namespaces/kueue-system/deployments"
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def kueuelib(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kueuelib", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+
+def uninstall(cluster: LocalCluster, *args: str) -> subprocess.CompletedProcess[str]:
+    return kueuelib("uninstall", "--kubeconfig", cluster.kubeconfig, *args)
+
+
+def fill(rest: Rest) -> None:
+    """Quota for one CPU."""
+    group = {
+        "coveredResources": ["cpu"],
+        "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 1}]}],
+    }
+    head = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
+    for path, kind, name, spec in (
+        (f"{KUEUE}/resourceflavors", "ResourceFlavor", "f", {}),
+        (
+            f"{KUEUE}/clusterqueues",
+            "ClusterQueue",
+            "cq",
+            {"namespaceSelector": {}, "resourceGroups": [group]},
+        ),
+        (f"{KUEUE}/namespaces/default/localqueues", "LocalQueue", "main", {"clusterQueue": "cq"}),
+    ):
+        rest.create(path, {**head, "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def container(cpu: int) -> Obj:
+    return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+
+
+def job(name: str) -> Obj:
+    pod = {"restartPolicy": "Never", "containers": [container(1)]}
+    annotations = {"kueuelib.dev/run-seconds": "600"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {QUEUE: "main"}},
+        "spec": {"template": {"metadata": {"annotations": annotations}, "spec": pod}},
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Any:
+    with Processes(tmp_path) as processes:
+        found = LocalCluster(processes, frameworks=("batch/job", "pod"))
+        found.start()
+        yield found
+
+
+def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -> None:
+    with Rest(cluster.kubeconfig) as rest:
+        fill(rest)
+        rest.create(JOBS, job("runs"))
+        (holder,) = eventually(
+            lambda: [
+                one for one in rest.items(WORKLOADS) if (one.get("status") or {}).get("admission")
+            ]
+        )
+        rest.create(
+            PODS,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "gated", "labels": {QUEUE: "main"}},
+                "spec": {"containers": [container(1)]},
+            },
+        )
+        eventually(lambda: rest.get(f"{PODS}/gated")["metadata"].get("finalizers"))
+        cluster.processes.stop("manager")
+
+        refused = uninstall(cluster)
+        assert refused.returncode == 2
+        assert f"default/{holder['metadata']['name']}: these Workloads hold quota" in refused.stderr
+        assert "--force" in refused.stderr
+        assert len(rest.items(CRDS)) == 8
+        assert rest.items(HOOKS)
+
+        kept = uninstall(cluster, "--force", "--keep-crds")
+        assert kept.returncode == 0, kept.stderr
+        assert "1 Pods released" in kept.stdout
+        assert rest.items(HOOKS) == []
+        assert rest.items(f"{KUEUE}/clusterqueues")
+
+        done = uninstall(cluster, "--force")
+        assert done.returncode == 0, done.stderr
+        assert rest.items(CRDS) == []
+        assert not rest.get(f"{JOBS}/runs")["spec"]["suspend"]
+        assert rest.items("/api/v1/namespaces/kueue-system/secrets") == []
+        rest.delete(f"{PODS}/gated?gracePeriodSeconds=0")
+        eventually(lambda: "gated" not in [one["metadata"]["name"] for one in rest.items(PODS)])
+
+        again = uninstall(cluster)
+        assert again.returncode == 0, again.stderr
+        assert again.stdout.splitlines() == ["0 Pods released", "namespace/kueue-system kept"]
+
+
+def test_the_managers_pods_are_installed_and_removed(cluster: LocalCluster) -> None:
+    """Kinds that a cluster does not serve are left out, unless they were asked for."""
+    cluster.processes.stop("manager")
+    with Rest(cluster.kubeconfig) as rest:
+        wanted = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--service-monitor")
+        assert wanted.returncode == 2
+        assert "does not serve monitoring.coreos.com/v1" in wanted.stderr
+        assert rest.items(SYSTEM) == []
+        done = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--image", "k:1")
+        assert done.returncode == 0, done.stderr
+        assert "poddisruptionbudget/kueue-controller-manager left out" in done.stdout
+        (deployment,) = rest.items(SYSTEM)
+        (one,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert one["image"] == "k:1"
+        again = kueuelib("install", "--kubeconfig", cluster.kubeconfig, "--image", "k:1")
+        assert "created" not in again.stdout
+        assert "configured" not in again.stdout
+        removed = uninstall(cluster)
+        assert removed.returncode == 0, removed.stderr
+        assert "deployment/kueue-controller-manager deleted" in removed.stdout
+        with pytest.raises(httpx.HTTPStatusError, match="404"):
+            rest.get(f"{SYSTEM}/kueue-controller-manager")
