@@ -16,7 +16,7 @@ import attrs
 import yaml
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
-from kueuelib.app.configuration_rules import check
+from kueuelib.app.configuration_rules import check, check_missing
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
@@ -289,6 +289,7 @@ def parse_configuration(content: Any, source: str) -> Configuration:
     if content.pop("kind", None) != KIND:
         raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
     content.pop("metadata", None)
+    check_missing(content, source)
     if version == V1BETA2:
         content = as_v1beta1(content, source)
     found = decode(Configuration, content, "", source)

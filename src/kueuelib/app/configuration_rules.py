@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
@@ -33,7 +34,28 @@ UPSTREAM_FRAMEWORKS = frozenset(
 )
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
 
+MISSING = (
+    "resources",
+    "tls",
+    "metrics.customLabels",
+    "metrics.localQueueMetrics",
+)
+"""Keys of today's Kueue that this build does not have; what it knows and refuses is in `check`."""
+
 _KIND = re.compile(r"[A-Za-z0-9]+\.v[a-z0-9]+\.[a-z0-9.-]+", re.ASCII)
+
+
+def check_missing(content: Mapping[str, Any], source: str) -> None:
+    """Refuses keys of features that this build does not have, before unknown keys are looked for.
+
+    Raises:
+        ConfigError: the key is named.
+    """
+    for path in MISSING:
+        block, _, key = path.rpartition(".")
+        parent = content.get(block) if block else content
+        if isinstance(parent, Mapping) and key in parent:
+            raise _missing(source, path)
 
 
 def check(found: Configuration, source: str) -> None:

@@ -37,7 +37,8 @@ def parse_duration(text: str) -> Duration:
     return Duration(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """The key of a field: `lease_duration` is `leaseDuration`."""
     head, *tail = name.split("_")
     return head + "".join(part.title() for part in tail)
 
@@ -47,7 +48,7 @@ def decode(cls: type[T], content: Any, path: str, source: str) -> T:
     if not isinstance(content, dict):
         raise ConfigError(source, f"{path} must be a mapping", "write its fields below it")
     hints = typing.get_type_hints(cls)
-    fields = {_camel(field.name): field.name for field in attrs.fields(cls)}  # type: ignore[arg-type]
+    fields = {camel(field.name): field.name for field in attrs.fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in content.items():
         where = f"{path}.{key}" if path else str(key)

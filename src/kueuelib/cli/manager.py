@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
 import attrs
 
+from kueuelib.api.crd import to_yaml
 from kueuelib.app.configuration import load_configuration
+from kueuelib.app.configuration_text import as_content
 from kueuelib.app.recording import recorded_configuration
 from kueuelib.app.wiring import Assemble, assemble_manager, run_manager
 from kueuelib.recording.writer import RecordingOptions
@@ -22,16 +25,21 @@ def run(
     log_level: str,
     server_timeout: float,
     recording: RecordingOptions | None = None,
+    *,
+    print_config: bool,
 ) -> int:
-    """Runs the manager until SIGTERM or SIGINT; the exit code.
+    """Runs the manager until SIGTERM or SIGINT, or prints what it would run with; the exit code.
 
     With `recording`, what it is told and decides is written to a file.
 
     Raises:
         ConfigError: what was given cannot work.
     """
-    logs.configure(log_format, log_level)
     configuration = load_configuration(config)
+    if print_config:
+        sys.stdout.write(to_yaml(as_content(configuration)))
+        return 0
+    logs.configure(log_format, log_level)
     source = str(config) if config else "default configuration"
     assemble: Assemble | None = None
     if recording is not None:

@@ -283,6 +283,7 @@ def uninstall(
     help="Record what decisions follow from, for kueuelib replay.",
 )
 @_recorded
+@click.option("--print-config", is_flag=True, help="Print the configuration with its defaults.")
 @_logging
 @_server_timeout
 def manager(
@@ -292,6 +293,7 @@ def manager(
     record_size: float,
     record_files: int,
     hash_names: bool,
+    print_config: bool,
     log_format: str,
     log_level: str,
     server_timeout: float,
@@ -305,7 +307,15 @@ def manager(
 
         size = int(record_size * MEBI)
         recording = RecordingOptions(recorded, {}, MANAGER, size, record_files, hash_names)
-    return run(kubeconfig, config, log_format, log_level, server_timeout, recording)
+    return run(
+        kubeconfig,
+        config,
+        log_format,
+        log_level,
+        server_timeout,
+        recording,
+        print_config=print_config,
+    )
 
 
 @app.command()

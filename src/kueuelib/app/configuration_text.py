@@ -1,0 +1,60 @@
+"""A configuration as a `v1beta2` file with every key, which is read as the same configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.app.configuration import KIND, Configuration
+from kueuelib.app.configuration_versions import V1BETA2
+from kueuelib.app.decoding import Duration, camel
+from kueuelib.scheduler.settings import BOTH_STRATEGIES
+
+_UNITS: Final = (("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000))
+
+
+def as_content(configuration: Configuration) -> dict[str, Any]:
+    """The content of a file, with defaults filled in; what is off is left out."""
+    content = {"apiVersion": V1BETA2, "kind": KIND, **_plain(configuration)}
+    content.pop("queueVisibility", None)  # not in this version, and without effect
+    for name in ("waitForPodsReady", "fairSharing"):  # there, the block itself turns them on
+        block = content.get(name)
+        if block is not None and not block.pop("enable"):
+            del content[name]
+    if "waitForPodsReady" in content:
+        waiting = configuration.wait_for_pods_ready
+        content["waitForPodsReady"]["blockAdmission"] = waiting is not None and waiting.blocks
+    if "fairSharing" in content and not content["fairSharing"]["preemptionStrategies"]:
+        content["fairSharing"]["preemptionStrategies"] = list(BOTH_STRATEGIES)
+    return content
+
+
+def format_duration(seconds: float) -> str:
+    """A Go duration, for example `1m30s`; exact to the nanosecond."""
+    left = round(seconds * 1e9)
+    parts = []
+    for unit, size in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    if left:
+        parts.append(f"{left}ns")
+    return "".join(parts) or "0s"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Duration):
+        return format_duration(value)
+    if attrs.has(type(value)):
+        found = {
+            camel(field.name): _plain(getattr(value, field.name))
+            for field in attrs.fields(type(value))
+        }
+        return {key: one for key, one in found.items() if one is not None}
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value

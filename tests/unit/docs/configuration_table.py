@@ -1,0 +1,98 @@
+"""The table of docs/configuration.md: `python tests/unit/docs/configuration_table.py > FILE`."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import MISSING
+from kueuelib.app.configuration_text import format_duration
+from kueuelib.app.decoding import Duration, camel
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+ONLY_V1BETA1 = ("waitForPodsReady.enable", "fairSharing.enable", "queueVisibility")
+REFUSED: dict[str, tuple[str, Any]] = {
+    "webhook.certDir": ("refused", "/certs"),
+    "pprofBindAddress": ("refused", ":1"),
+    "internalCertManagement.enable": ("`false` is refused", False),
+    "leaderElection.resourceLock": ("anything else is refused", "endpoints"),
+    "featureGates": ("`true` is refused", {"A": True}),
+    "queueVisibility.updateIntervalSeconds": ("refused, but for the next key", 5),
+    "queueVisibility.clusterQueues.maxCount": ("anything but 0 is refused", 5),
+    "multiKueue.gcInterval": ("refused", "1m"),
+    "multiKueue.origin": ("refused", "a"),
+}
+"""What becomes of keys that are not honoured, and a value that shows it."""
+
+HEAD = """# Configuration
+
+Every key of the file that `kueuelib manager --config` reads, a `Configuration` of
+`config.kueue.x-k8s.io/v1beta1` or `v1beta2`. [kueuelib manager](commands.md#kueuelib-manager) says
+what the keys mean. This table is generated.
+
+`kueuelib manager --print-config --config FILE` prints the configuration with all defaults, in
+`v1beta2`, and ends. In `v1beta2`, the blocks `waitForPodsReady` and `fairSharing` turn their
+feature on by being there, and `waitForPodsReady.blockAdmission` is false unless it is set. A key
+that is refused is an error at the start, with exit code 2, like every key that is not in the table.
+
+| Key | Versions | Default | |
+| --- | --- | --- | --- |
+"""
+
+
+def keys(cls: type, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys below a class, with their defaults."""
+    hints = typing.get_type_hints(cls)
+    for field in attrs.fields(cls):
+        here = f"{path}.{camel(field.name)}" if path else camel(field.name)
+        inner = _class_of(hints[field.name])
+        if inner is not None:
+            yield from keys(inner, here)
+        else:
+            yield here, _default(field)
+
+
+def _class_of(hint: Any) -> type | None:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (hint,) = (one for one in typing.get_args(hint) if one is not types.NoneType)
+    return hint if isinstance(hint, type) and attrs.has(hint) else None
+
+
+def _default(field: Any) -> Any:
+    return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default
+
+
+def shown(value: Any) -> str:
+    """A default as it is written."""
+    if value is None or value == "" or (isinstance(value, Mapping | tuple) and not value):
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, Duration):
+        return f"`{format_duration(value)}`"
+    return f"`[{', '.join(value)}]`" if isinstance(value, tuple) else f"`{value}`"
+
+
+def page() -> str:
+    """The whole page."""
+    rows = []
+    for path, default in keys(Configuration):
+        versions = "v1beta1" if path.startswith(ONLY_V1BETA1) else "both"
+        fate = REFUSED[path][0] if path in REFUSED else "honoured"
+        rows.append((path, versions, shown(default), fate))
+    rows += [(path, "both", "none", "refused") for path in MISSING]
+    return HEAD + "".join(
+        f"| `{path}` | {versions} | {default} | {fate} |\n"
+        for path, versions, default, fate in sorted(rows)
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
