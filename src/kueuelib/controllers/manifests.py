@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
@@ -19,7 +21,8 @@ MANAGER_ROLE = "kueue-manager-role"
 LEADER_ROLE = "kueue-leader-election-role"
 CERTIFICATES_ROLE = "kueue-certificates-role"
 
-READ = ("get", "list", "watch")
+WATCH = ("list", "watch")
+READ = ("get", *WATCH)
 WRITE = ("create", "update", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
 APP = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "controller"}
@@ -48,7 +51,7 @@ def manager_manifests(namespace: str) -> list[Obj]:
         _binding("ClusterRole", MANAGER_ROLE, "kueue-manager-rolebinding", namespace, ""),
         _role(LEADER_ROLE, namespace, leader_election_rules()),
         _binding("Role", LEADER_ROLE, "kueue-leader-election-rolebinding", namespace, namespace),
-        _role(CERTIFICATES_ROLE, namespace, [_rule("", ["secrets"], READ, WRITE)]),
+        _role(CERTIFICATES_ROLE, namespace, certificate_rules()),
         _binding("Role", CERTIFICATES_ROLE, "kueue-certificates-rolebinding", namespace, namespace),
         *user_roles(),
         webhook_service(namespace),
@@ -57,33 +60,43 @@ def manager_manifests(namespace: str) -> list[Obj]:
 
 def manager_rules() -> list[Obj]:
     """What the queueing controllers may do in the whole cluster; integrations add their own."""
-    objects = ["admissionchecks", "clusterqueues", "localqueues", "workloads"]
     hooks = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
+    own_hooks = [MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION]
+    crds = "customresourcedefinitions"
+    converted = [
+        crd["metadata"]["name"]
+        for crd in all_crds()
+        if crd["spec"]["conversion"]["strategy"] == "Webhook"
+    ]
+    watched = ("admissionchecks", "clusterqueues", "cohorts", "localqueues", "workloads")
     return [
-        _rule("", ["events"], ["create", "patch", "update", "watch"]),
-        _rule("", ["limitranges", "namespaces"], READ),
-        _rule("", ["podtemplates"], READ, WRITE),
-        _rule("admissionregistration.k8s.io", hooks, READ, ["update", "patch"]),
-        _rule("apiextensions.k8s.io", ["customresourcedefinitions"], READ, ["update", "patch"]),
-        _rule("autoscaling.x-k8s.io", ["provisioningrequests"], READ, WRITE),
-        _rule(KUEUE, objects, READ, WRITE),
-        _rule(KUEUE, ["cohorts", "provisioningrequestconfigs"], READ),
-        _rule(
-            KUEUE, [f"{name}/status" for name in (*objects, "cohorts")], ["get", "update", "patch"]
-        ),
-        _rule(KUEUE, [f"{name}/finalizers" for name in (*objects, "resourceflavors")], ["update"]),
-        _rule(KUEUE, ["resourceflavors"], READ, ["update", "patch", "delete"]),
-        _rule("node.k8s.io", ["runtimeclasses"], READ),
+        _rule("", ["events"], ["create", "patch"]),
+        _rule("", ["limitranges", "namespaces"], WATCH),
+        _rule("", ["podtemplates"], ["get", "create"]),
+        {
+            **_rule("admissionregistration.k8s.io", hooks, ["get", "update"]),
+            "resourceNames": own_hooks,
+        },
+        _rule("apiextensions.k8s.io", [crds], READ),
+        {**_rule("apiextensions.k8s.io", [crds], ["update"]), "resourceNames": converted},
+        _rule("autoscaling.x-k8s.io", ["provisioningrequests"], READ, ["create", "delete"]),
+        _rule("autoscaling.x-k8s.io", ["provisioningrequests/finalizers"], ["update"]),
+        _rule(KUEUE, [*watched, "provisioningrequestconfigs", "resourceflavors"], WATCH),
+        _rule(KUEUE, ["admissionchecks", "clusterqueues", "resourceflavors"], ["patch"]),
+        _rule(KUEUE, ["admissionchecks"], ["get"]),
+        _rule(KUEUE, [f"{name}/status" for name in watched], ["patch"]),
+        _rule("node.k8s.io", ["runtimeclasses"], WATCH),
     ]
 
 
 def leader_election_rules() -> list[Obj]:
-    """What electing a leader takes, in the manager's namespace."""
-    return [
-        _rule("coordination.k8s.io", ["leases"], READ, WRITE),
-        _rule("", ["configmaps"], READ, WRITE),
-        _rule("", ["events"], ["create", "patch"]),
-    ]
+    """What electing a leader takes, and seeing the signs of life of checks, in its namespace."""
+    return [_rule("coordination.k8s.io", ["leases"], ["get", "list", "create", "update"])]
+
+
+def certificate_rules() -> list[Obj]:
+    """What keeping the certificate of the webhooks takes, in the manager's namespace."""
+    return [_rule("", ["secrets"], ["get", "create", "update"])]
 
 
 def user_roles() -> list[Obj]:

@@ -17,7 +17,8 @@ from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 
-READ = ("get", "list", "watch")
+WATCH = ("list", "watch")
+READ = ("get", *WATCH)
 
 
 @attrs.frozen
@@ -108,9 +109,9 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
     for integration in integrations:
         group, plural = integration.resource.group, integration.resource.plural
         found += [
-            _rule(group, plural, *READ, "update", "patch", "delete"),
-            _rule(group, f"{plural}/status", "get", "update", "patch"),
-            _rule(group, f"{plural}/finalizers", "get", "update", "patch"),
+            _rule(group, plural, *WATCH, "patch", "delete"),
+            _rule(group, f"{plural}/status", "patch"),
+            _rule(group, f"{plural}/finalizers", "update"),
             *(() if integration.rules is None else integration.rules()),
         ]
     return tuple(found)
@@ -120,13 +121,13 @@ def shared_rbac_rules() -> tuple[Obj, ...]:
     """What every process that queues jobs needs besides, also one that runs beside the manager."""
     kueue = "kueue.x-k8s.io"
     return (
-        _rule(kueue, "workloads", *READ, "create", "update", "patch", "delete"),
-        _rule(kueue, "workloads/status", "get", "update", "patch"),
+        _rule(kueue, "workloads", *READ, "create", "patch", "delete"),
+        _rule(kueue, "workloads/status", "patch"),
         _rule(kueue, "workloads/finalizers", "update"),
         _rule(kueue, "resourceflavors", *READ),
-        _rule(kueue, "workloadpriorityclasses", *READ),
-        _rule("scheduling.k8s.io", "priorityclasses", *READ),
-        _rule("", "namespaces", *READ),
+        _rule(kueue, "workloadpriorityclasses", *WATCH),
+        _rule("scheduling.k8s.io", "priorityclasses", *WATCH),
+        _rule("", "namespaces", *WATCH),
         _rule("", "events", "create", "patch"),
         *owner_rules(),
     )

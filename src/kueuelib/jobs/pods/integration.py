@@ -18,7 +18,7 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
 )
 from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.manifests import READ, WebhookEntry, webhook_path
+from kueuelib.jobs.manifests import WATCH, WebhookEntry, webhook_path
 from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
@@ -161,8 +161,8 @@ def _entry_of_notes(settings: JobSettings, labels: list[Obj]) -> WebhookEntry:
 def rules() -> tuple[Obj, ...]:
     """What the reconciler may do beyond what every integration may."""
     return (
-        _rule(LIMIT_RANGES, *READ),
-        _rule(RUNTIME_CLASSES, *READ),
+        _rule(LIMIT_RANGES, *WATCH),
+        _rule(RUNTIME_CLASSES, *WATCH),
     )
 
 

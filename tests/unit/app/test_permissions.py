@@ -1,0 +1,405 @@
+"""The manager works with the rights that are installed, and each of them is used by something."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from kueuelib.api import kinds
+from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
+from kueuelib.app.configuration import parse_configuration
+from kueuelib.app.installation import Plan, install
+from kueuelib.app.wiring import lives_of
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.embedded.access.attributes import Attributes, Decision
+from kueuelib.embedded.access.rbac import Rbac
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.server import ApiServer
+from kueuelib.errors import NotFound
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.connect import connect
+from kueuelib.runtime.lives import Life, live_until
+from kueuelib.testing.processes import free_port
+
+NAMESPACE = "kueue-system"
+WAIT = 120.0
+QUEUE, GROUP, TOTAL = (
+    f"kueue.x-k8s.io/{name}" for name in ("queue-name", "pod-group-name", "pod-group-total-count")
+)
+REQUESTS = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", namespaced=True
+)
+Right = tuple[str, str, str]
+"""Group, resource with subresource, verb."""
+
+
+class World:
+    """A server that asks for permissions, an administrator, and what the manager asked for."""
+
+    def __init__(self, client: Client, url: str) -> None:
+        self.client = client
+        self.url = url
+        self.used: set[Right] = set()
+        self.denied: set[Right] = set()
+        self.running: Callable[[list[str]], contextlib.AbstractAsyncContextManager[None]]
+
+    async def create(self, resource: Resource, name: str, **parts: Any) -> Obj:
+        metadata = {"name": name, **parts.pop("metadata", {})}
+        if resource.namespaced:
+            metadata.setdefault("namespace", "default")
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return await self.client.create(resource, {**head, "metadata": metadata, **parts})
+
+    async def get(self, resource: Resource, name: str) -> Obj:
+        namespace = "default" if resource.namespaced else ""
+        return await self.client.get(resource, ObjectKey(namespace, name))
+
+    async def delete(self, resource: Resource, name: str) -> None:
+        namespace = "default" if resource.namespaced else ""
+        await self.client.delete(resource, ObjectKey(namespace, name), propagation="Background")
+
+    async def until(self, fn: Callable[[], Awaitable[Any]], what: str) -> Any:
+        async with asyncio.timeout(WAIT):
+            while True:
+                with contextlib.suppress(NotFound, KeyError):
+                    if found := await fn():
+                        return found
+                await asyncio.sleep(0.05)
+
+    async def uses(self, right: Right) -> None:
+        async def so() -> bool:
+            return right in self.used
+
+        await self.until(so, f"{right} is not used")
+
+    async def gone(self, resource: Resource, name: str) -> None:
+        async def away() -> bool:
+            try:
+                await self.get(resource, name)
+            except NotFound:
+                return True
+            return False
+
+        await self.until(away, f"{name} stays")
+
+    async def workload(self, owner: str) -> Obj:
+        """The Workload of an owner."""
+        for one in (await self.client.list(kinds.WORKLOADS, "default")).items:
+            if owner in [ref["name"] for ref in one["metadata"].get("ownerReferences", ())]:
+                return one
+        raise KeyError(owner)
+
+    async def admitted(self, owner: str) -> None:
+        async def so() -> bool:
+            return is_true(await self.workload(owner), "Admitted")
+
+        await self.until(so, f"{owner} is not admitted")
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    made: list[World] = []
+    decide = Rbac.authorize
+
+    def authorize(self: Rbac, caller: Caller, wish: Attributes) -> Decision:
+        found = decide(self, caller, wish)
+        if made and caller.user.endswith(f":{SERVICE_ACCOUNT}") and wish.resource:
+            right = (wish.group, wish.full_resource, wish.verb)
+            (made[0].used if found.allowed else made[0].denied).add(right)
+        return found
+
+    monkeypatch.setattr(Rbac, "authorize", authorize)
+    async with ApiServer(simulate=True, authorization="rbac") as server:
+        admin = tmp_path / "admin"
+        admin.write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(admin) as client:
+            port = free_port()
+            made.append(World(client, f"https://127.0.0.1:{port}"))
+            await install(client, Plan(NAMESPACE, made[0].url), 60.0)
+            account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
+            head = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+            answer = await client.request("POST", account, body={**head, "spec": {}}, verb="create")
+            own = tmp_path / "own"
+            own.write_bytes(orjson.dumps(server.kubeconfig(answer["status"]["token"])))
+            made[0].running = lambda frameworks: manager(own, port, frameworks)
+            yield made[0]
+
+
+@contextlib.asynccontextmanager
+async def manager(kubeconfig: Path, port: int, frameworks: list[str]) -> AsyncIterator[None]:
+    """A manager with everything turned on that needs rights."""
+    content = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        "kind": "Configuration",
+        "namespace": NAMESPACE,
+        "webhook": {"port": port, "host": "127.0.0.1"},
+        "health": {"healthProbeBindAddress": "0"},
+        "metrics": {"bindAddress": "0"},
+        "integrations": {"frameworks": frameworks},
+        "admissionFairSharing": {"usageHalfLifeTime": "1m", "usageSamplingInterval": "1s"},
+        "fairSharing": {"enable": True},
+        "objectRetentionPolicies": {
+            "workloads": {"afterFinished": "0s", "afterDeactivatedByKueue": "0s"}
+        },
+        "waitForPodsReady": {
+            "enable": True,
+            "timeout": "1s",
+            "blockAdmission": False,
+            "requeuingStrategy": {"backoffLimitCount": 0},
+        },
+    }
+    configuration = parse_configuration(content, "test")
+    life = Life()
+    once = lives_of(configuration, "test", kubeconfig)
+    task = asyncio.create_task(live_until(life, once, math.inf))
+    try:
+        async with asyncio.timeout(WAIT):
+            while life.manager is None or not life.manager.ready:
+                assert not task.done(), task
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        life.stop()
+        await task
+
+
+def pod_spec(cpu: str = "1", **more: Any) -> Obj:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {"restartPolicy": "Never", "containers": [container], **more}
+
+
+def granted(objects: Iterable[Obj]) -> set[Right]:
+    """What the roles of the manager say, one by one."""
+    objects = list(objects)
+    bound = {
+        (obj["roleRef"]["kind"], obj["roleRef"]["name"])
+        for obj in objects
+        if obj["kind"].endswith("Binding")
+        and SERVICE_ACCOUNT in [subject["name"] for subject in obj["subjects"]]
+    }
+    return {
+        (group, resource, verb)
+        for obj in objects
+        if (obj["kind"], obj["metadata"]["name"]) in bound
+        for rule in obj["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+async def queue(world: World, name: str, **more: Any) -> None:
+    """A flavor, a ClusterQueue and a LocalQueue of one name."""
+    await world.create(kinds.RESOURCE_FLAVORS, name, spec={})
+    spec = {"namespaceSelector": {}, "resourceGroups": [group(name, "10")], **more}
+    await world.create(kinds.CLUSTER_QUEUES, name, spec=spec)
+    await world.create(kinds.LOCAL_QUEUES, name, spec={"clusterQueue": name})
+
+
+def group(flavor: str, cpu: str) -> Obj:
+    row = {"name": "cpu", "nominalQuota": cpu}
+    return {"coveredResources": ["cpu"], "flavors": [{"name": flavor, "resources": [row]}]}
+
+
+async def queues(world: World) -> None:
+    await world.create(kinds.COHORTS, "all", spec={"resourceGroups": [group("main", "1")]})
+    await queue(
+        world,
+        "main",
+        cohortName="all",
+        preemption={"withinClusterQueue": "LowerPriority"},
+        admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"},
+    )
+
+
+async def job(
+    world: World, name: str, seconds: str = "600", selector: Obj | None = None, **metadata: Any
+) -> None:
+    await world.create(
+        kinds.JOBS,
+        name,
+        metadata={"labels": {QUEUE: "main"}, **metadata},
+        spec={
+            "template": {
+                "metadata": {"annotations": {"kueuelib.dev/run-seconds": seconds}},
+                "spec": pod_spec(nodeSelector=selector or {}),
+            }
+        },
+    )
+
+
+async def pod(world: World, name: str, seconds: str = "600", **metadata: Any) -> None:
+    labels = {QUEUE: "main", **metadata.pop("labels", {})}
+    annotations = {"kueuelib.dev/run-seconds": seconds, **metadata.pop("annotations", {})}
+    await world.create(
+        kinds.PODS,
+        name,
+        metadata={"labels": labels, "annotations": annotations, **metadata},
+        spec=pod_spec(),
+    )
+
+
+def owned(kind: str, api_version: str, owner: Obj) -> Obj:
+    """The metadata of what a controller has made."""
+    reference = {"apiVersion": api_version, "kind": kind, "name": owner["metadata"]["name"]}
+    uid = owner["metadata"]["uid"]
+    return {"ownerReferences": [{**reference, "uid": uid, "controller": True}]}
+
+
+async def children(world: World) -> None:
+    """Jobs and Pods of controllers whose own owners decide whether they are queued."""
+    selector = {"matchLabels": {"a": "b"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod_spec(restartPolicy="Always")}
+    scaled = {"replicas": 0, "selector": selector, "template": template}
+    for plural, kind, spec in (
+        ("deployments", "Deployment", scaled),
+        ("replicasets", "ReplicaSet", scaled),
+        ("statefulsets", "StatefulSet", {**scaled, "serviceName": "s"}),
+    ):
+        resource = Resource("apps", "v1", plural, kind, namespaced=True)
+        owner = await world.create(resource, plural, spec=spec)
+        await pod(world, f"of-{plural}", "0", **owned(kind, "apps/v1", owner))
+    crons = Resource("batch", "v1", "cronjobs", "CronJob", namespaced=True)
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": pod_spec()}}}}
+    cron = await world.create(crons, "cron", spec=spec)
+    await job(world, "of-cron", "0", **owned("CronJob", "batch/v1", cron))
+    parent = await world.get(kinds.JOBS, "long")
+    await pod(world, "of-job", "0", **owned("Job", "batch/v1", parent))
+
+
+def request_definition() -> Obj:
+    """The public shape of a ProvisioningRequest, loosely."""
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "group": REQUESTS.group,
+        "scope": "Namespaced",
+        "names": {"plural": REQUESTS.plural, "kind": REQUESTS.kind},
+        "versions": [
+            {
+                "name": REQUESTS.version,
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": loose, "status": loose},
+                    }
+                },
+            }
+        ],
+    }
+
+
+async def nodes_are_requested(world: World) -> None:
+    """A job of a queue with the check for ProvisioningRequests, which is suspended again."""
+    name = f"{REQUESTS.plural}.{REQUESTS.group}"
+    await world.create(kinds.CRDS, name, spec=request_definition())
+    config = {"provisioningClassName": "check-capacity.autoscaling.x-k8s.io"}
+    await world.create(kinds.PROVISIONING_REQUEST_CONFIGS, "nodes", spec=config)
+    parameters = {
+        "apiGroup": "kueue.x-k8s.io",
+        "kind": "ProvisioningRequestConfig",
+        "name": "nodes",
+    }
+    controller = "kueue.x-k8s.io/provisioning-request"
+    await world.create(
+        kinds.ADMISSION_CHECKS,
+        "nodes",
+        spec={"controllerName": controller, "parameters": parameters},
+    )
+    spec = {"admissionChecksStrategy": {"admissionChecks": [{"name": "nodes"}]}}
+    await queue(world, "slow", **spec)
+    await job(world, "slow", labels={QUEUE: "slow"})
+
+    async def asked() -> Any:
+        return (await world.client.list(REQUESTS, "default")).items
+
+    (request,) = await world.until(asked, "nothing is requested")
+    workload = await world.workload("slow")
+    key = ObjectKey("default", workload["metadata"]["name"])
+    off = {"spec": {"active": False}}
+    await world.client.patch(kinds.WORKLOADS, key, off, PatchType.MERGE)
+    await world.gone(REQUESTS, request["metadata"]["name"])
+
+
+async def only_pods(world: World) -> None:
+    """Without Jobs of its own, the manager looks whether the owner of a Pod is one."""
+    await world.create(
+        kinds.JOBS, "foreign", spec={"suspend": True, "template": {"spec": pod_spec()}}
+    )
+    parent = await world.get(kinds.JOBS, "foreign")
+    await pod(world, "of-foreign", "0", **owned("Job", "batch/v1", parent))
+    await world.uses(("batch", "jobs", "get"))
+
+
+async def everything(world: World) -> None:
+    """The life of Jobs, Pods, groups, nodes on request, checks of others, and the end of queues."""
+    await job(world, "short", "0")
+    await job(world, "long")
+    await world.admitted("long")
+    await pod(world, "alone", "0")
+    for number in range(3):
+        labels, notes = {GROUP: "g"}, {TOTAL: "2"}
+        await pod(world, f"g{number}", labels=labels, annotations=notes)
+    await children(world)
+    await world.create(
+        kinds.ADMISSION_CHECKS, "other", spec={"controllerName": "example.com/other"}
+    )
+    await job(world, "stuck", selector={"no": "node"})
+    await nodes_are_requested(world)
+    await world.gone(kinds.JOBS, "stuck")
+    for resource, name in (
+        (kinds.LOCAL_QUEUES, "main"),
+        (kinds.CLUSTER_QUEUES, "slow"),
+        (kinds.RESOURCE_FLAVORS, "slow"),
+        (kinds.ADMISSION_CHECKS, "nodes"),
+    ):
+        await world.delete(resource, name)
+        await world.gone(resource, name)
+    await world.uses(("coordination.k8s.io", "leases", "list"))
+
+
+UNSEEN: dict[Right, str] = {
+    **{
+        (group, f"{plural}/finalizers", "update"): "owner references block the owner's deletion, "
+        "which a cluster with OwnerReferencesPermissionEnforcement asks about"
+        for group, plural in (
+            ("", "pods"),
+            ("batch", "jobs"),
+            ("kueue.x-k8s.io", "workloads"),
+            ("autoscaling.x-k8s.io", "provisioningrequests"),
+        )
+    },
+    **{
+        ("apiextensions.k8s.io", "customresourcedefinitions", verb): "follows the kinds of plug-ins"
+        for verb in ("list", "watch")
+    },
+    ("autoscaling.x-k8s.io", "provisioningrequests", "get"): "after a creation without answer",
+    ("", "events", "patch"): "an event that happens again soon",
+}
+"""Rights that need not be used here, and what they are for."""
+
+
+async def test_the_manager_may_do_what_it_does_and_nothing_more(world: World) -> None:
+    secret = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
+    await world.client.delete(kinds.SECRETS, secret)
+    async with world.running(["pod"]):
+        await queues(world)
+        await only_pods(world)
+    await world.client.patch(kinds.SECRETS, secret, {"data": None}, PatchType.MERGE)
+    rights = granted(Plan(NAMESPACE).foundation())
+    async with world.running(["batch/job", "pod"]):
+        await everything(world)
+        for right in sorted(rights - UNSEEN.keys()):
+            await world.uses(right)
+    assert world.denied == set()
+    assert world.used <= rights
+    assert UNSEEN.keys() <= rights
