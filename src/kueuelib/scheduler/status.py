@@ -131,8 +131,16 @@ def local_queue_status(
 
 
 def _resources(spec: QueueSpec) -> list[tuple[str, list[str]]]:
-    """Flavors in the order of the spec, each with its resources sorted by name."""
-    return [(flavor, sorted(group.resources)) for group in spec.groups for flavor in group.flavors]
+    """Flavors in the order of the spec, each with its resources sorted by name.
+
+    The webhook refuses a flavor in two groups. Where it came in past the webhook, it has one row
+    nevertheless: an API server takes no status with two of one name.
+    """
+    found: dict[str, set[str]] = {}
+    for group in spec.groups:
+        for flavor in group.flavors:
+            found.setdefault(flavor, set()).update(group.resources)
+    return [(flavor, sorted(resources)) for flavor, resources in found.items()]
 
 
 def _usage(spec: QueueSpec, used: Amounts) -> tuple[FlavorUsage, ...]:
