@@ -1,9 +1,13 @@
 """The rules of the CRDs in CEL, and keywords where two kinds share a class but not its limits.
 
 They hold while no manager runs. Every message says what to change. A rule is written in the words
-of `v1beta2`; `rules_of` gives those of a version. The API server refuses rules by an
-estimate of their cost, so amounts of quota are not compared here: a text without a maximal length
-counts as megabytes. `kueuelib.api.validation` has that rule and all others.
+of `v1beta2`; `rules_of` gives those of a version.
+
+Two kinds of rules are left to `kueuelib.api.validation`. The API server refuses rules by an
+estimate of their cost, in which a text without a maximal length counts as megabytes, so amounts of
+quota are not compared here. And a rule about a whole list cannot say which item is wrong, so names
+that occur twice, resources in another order and updates of unknown pod sets are found there, with
+their place.
 """
 
 from __future__ import annotations
@@ -102,7 +106,6 @@ _HELD: Final = _reserved("oldSelf")
 _HOLDS: Final = _reserved("self")
 _ASSIGNMENTS: Final = "self.status.admission.podSetAssignments"
 _RECLAIMABLE: Final = "status.reclaimablePods"
-_CHECKS: Final = "self.status.admissionChecks"
 
 
 # ---- shared
@@ -119,20 +122,9 @@ def _quotas(parent: str, *, limits: str) -> tuple[Rule, ...]:
             ".resourceGroups",
         ),
         Rule(
-            "spec.resourceGroups",
-            "self.all(g, g.coveredResources.all(n, self.exists_one(h, n in h.coveredResources)))",
-            "a resource may be covered by one group only: remove it from the others",
-        ),
-        Rule(
-            "spec.resourceGroups",
-            "[self.map(g, g.flavors.map(f, f.name))].all(groups, "
-            "groups.all(g, g.all(n, groups.exists_one(h, n in h))))",
-            "a flavor may be in one group only: remove it from the others",
-        ),
-        Rule(
             "spec.resourceGroups[]",
-            "self.flavors.all(f, f.resources.map(r, r.name) == self.coveredResources)",
-            "the resources of every flavor must be the coveredResources, in the same order",
+            "self.flavors.all(f, size(f.resources) == size(self.coveredResources))",
+            "every flavor must have the coveredResources, in the same order",
             ".flavors",
         ),
         Rule(
@@ -228,11 +220,6 @@ _CLUSTER_QUEUE: Final = (
 
 _FLAVOR: Final = (
     _label_keys("spec.nodeLabels"),
-    Rule(
-        "spec.nodeTaints",
-        "self.all(t, self.exists_one(u, u.key == t.key && u.effect == t.effect))",
-        "two taints have the same key and effect: remove one",
-    ),
     *_tolerations("spec.tolerations"),
 )
 
@@ -263,7 +250,7 @@ _POD_SETS: Final = (
             "!has(self.resources) || !has(self.resources.requests) || "
             "!('pods' in self.resources.requests)",
             "the resource pods counts the pods: remove it from the requests",
-            ".resources.requests",
+            ".resources.requests['pods']",
         )
         for field in ("initContainers", "containers")
     ),
@@ -386,14 +373,6 @@ _STATUS: Final = (
         f"size(oldSelf.{_RECLAIMABLE}) == 0)",
         "counts must not shrink, and entries must stay, while quota is reserved",
         f".{_RECLAIMABLE}",
-    ),
-    Rule(
-        "",
-        f"!({_has(_CHECKS)}) || {_CHECKS}.all(c, !has(c.podSetUpdates) || "
-        "size(c.podSetUpdates) == 0 || (size(c.podSetUpdates) == size(self.spec.podSets) && "
-        "c.podSetUpdates.all(u, self.spec.podSets.exists(p, p.name == u.name))))",
-        "podSetUpdates must be empty, or have one entry for each pod set",
-        ".status.admissionChecks",
     ),
     *_tolerations("status.admissionChecks[].podSetUpdates[].tolerations"),
 )

@@ -26,6 +26,15 @@ ONLY_IN_THE_WEBHOOK = (
     # amounts: Kubernetes takes a quantity for megabytes of text, and refuses rules about lists
     "ClusterQueue spec.resourceGroups[].flavors[].resources[].lendingLimit",
     "Workload status.admission.podSetAssignments[].resourceUsage[*]",
+    # items of lists, which CEL cannot name: what occurs twice, what is in another order
+    "ClusterQueue spec.resourceGroups[].coveredResources[]",
+    "ClusterQueue spec.resourceGroups[].flavors[].name",
+    "ClusterQueue spec.resourceGroups[].flavors[].resources[].name",
+    "Cohort spec.resourceGroups[].coveredResources[]",
+    "Cohort spec.resourceGroups[].flavors[].name",
+    "Cohort spec.resourceGroups[].flavors[].resources[].name",
+    "ResourceFlavor spec.nodeTaints[]",
+    "Workload status.admissionChecks[].podSetUpdates[].name",
     # compared by meaning: `1` and `1000m`, absent and empty are the same
     "Workload spec.podSets",
     "Workload status.admission",

@@ -55,8 +55,9 @@ generated.
 Both versions are served and `v1beta2` is stored. A field that only one version has under this
 name has its counterpart in the other, with the same meaning. Which values a field may have is in
 the CRDs: patterns, limits, enums, defaults, and rules in CEL that name the field and the fix. The
-webhook adds what CEL cannot say: a `lendingLimit` above the nominal quota, amounts that do not
-divide by the number of pods, and pod templates and admissions that change while quota is held.
+webhook adds what CEL cannot say: a `lendingLimit` above the nominal quota, names that occur twice,
+resources in another order than `coveredResources`, updates of unknown pod sets, amounts that do
+not divide by the number of pods, and pod templates and admissions that change while quota is held.
 
 A pod template keeps all its fields. A field that is **not served** is not stored: `kubectl`
 refuses it as an unknown field, and an API server drops it where the client does not ask for
