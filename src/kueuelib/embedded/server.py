@@ -295,6 +295,7 @@ class ApiServer:
             hooks, self._folder, now=now, plugins=(escalation,), objects=[*default_roles(), own]
         )
         escalation.rbac = Rbac(service.reader, service.commits)
+        service.webhooks.authorizer = escalation.rbac
         return service, escalation.rbac
 
     async def _stop(self) -> None:

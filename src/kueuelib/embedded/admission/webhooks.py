@@ -13,6 +13,7 @@ import orjson
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import failures
+from kueuelib.embedded.access.attributes import AlwaysAllow, Attributes, Authorizer
 from kueuelib.embedded.admission.chain import StoredObjects
 from kueuelib.embedded.admission.hook_client import gather_first_failure
 from kueuelib.embedded.admission.hooks import Hook, compile_hooks
@@ -36,6 +37,8 @@ class WebhookChain:
     def __init__(
         self, hooks: HookCaller, reader: StoredObjects, converter: Converter, commits: Commits
     ) -> None:
+        self.authorizer: Authorizer = AlwaysAllow()
+        """What match conditions ask; a server with RBAC has another one."""
         self._hooks = hooks
         self._reader = reader
         self._converter = converter
@@ -122,12 +125,22 @@ class WebhookChain:
             return False
         if not hook.conditions:
             return True
+        from kueuelib.embedded.cel.authorizing import AuthorizerValue
         from kueuelib.embedded.cel.conditions import ConditionFailed, fulfilled
 
         review = await self._review(kind, request, version, "")
         obj, old = review.pop("object"), review.pop("oldObject")
+        wish = Attributes(
+            "",
+            kind.group,
+            kind.plural,
+            request.subresource,
+            request.key.namespace,
+            request.key.name,
+        )
+        authorizer = AuthorizerValue(self.authorizer, request.caller, wish)
         try:
-            return fulfilled(hook.conditions, obj, old, review)
+            return fulfilled(hook.conditions, obj, old, review, authorizer)
         except ConditionFailed as error:
             if hook.ignore:
                 return False

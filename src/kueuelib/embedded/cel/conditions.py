@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import duplicate, invalid, required
+from kueuelib.embedded.cel.authorizing import AUTHORIZER, AuthorizerValue
 from kueuelib.embedded.cel.budget import OBJECT_SECONDS, Budget, deadline_in
 from kueuelib.embedded.cel.errors import CelError, CompileError
 from kueuelib.embedded.cel.program import Program, compile_expression
-from kueuelib.embedded.cel.types import BOOL, DYN, Type
+from kueuelib.embedded.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
 from kueuelib.errors import FieldError
 
-VARIABLES: Mapping[str, Type] = {"object": DYN, "oldObject": DYN, "request": DYN}
+_KIND: Final = {"group": STRING, "version": STRING, "kind": STRING}
+_RESOURCE: Final = {"group": STRING, "version": STRING, "resource": STRING}
+_USER: Final = {
+    "username": STRING,
+    "uid": STRING,
+    "groups": list_of(STRING),
+    "extra": map_of(STRING, list_of(STRING)),
+}
+_REQUEST: Final = {
+    "kind": Type("kubernetes.GroupVersionKind", fields=_KIND),
+    "resource": Type("kubernetes.GroupVersionResource", fields=_RESOURCE),
+    "subResource": STRING,
+    "requestKind": Type("kubernetes.GroupVersionKind", fields=_KIND),
+    "requestResource": Type("kubernetes.GroupVersionResource", fields=_RESOURCE),
+    "requestSubResource": STRING,
+    "name": STRING,
+    "namespace": STRING,
+    "operation": STRING,
+    "userInfo": Type("kubernetes.UserInfo", fields=_USER),
+    "dryRun": BOOL,
+    "options": DYN,
+}
+VARIABLES: Mapping[str, Type] = {
+    "object": DYN,
+    "oldObject": DYN,
+    "request": Type("kubernetes.AdmissionRequest", fields=_REQUEST),
+    "authorizer": AUTHORIZER,
+}
 MOST = 64
 
 
@@ -39,9 +67,20 @@ def compile_conditions(given: Sequence[Mapping[str, Any]]) -> tuple[Condition, .
 
 
 def fulfilled(
-    conditions: Sequence[Condition], obj: Any, old: Any, request: Mapping[str, Any]
+    conditions: Sequence[Condition],
+    obj: Any,
+    old: Any,
+    request: Mapping[str, Any],
+    authorizer: AuthorizerValue | None = None,
 ) -> bool:
     """Whether all conditions hold; one that does not decides, whatever is wrong with others.
+
+    Args:
+        conditions: of one webhook.
+        obj: the new object, None on deletion.
+        old: the present one, None on creation.
+        request: the rest of an AdmissionRequest.
+        authorizer: the variable of that name.
 
     Raises:
         ConditionFailed: one has no value, and none of the others says no.
@@ -50,7 +89,7 @@ def fulfilled(
     failures: list[str] = []
     for condition in conditions:
         try:
-            if condition.program.run((obj, old, request), budget) is not True:
+            if condition.program.run((obj, old, request, authorizer), budget) is not True:
                 return False
         except CelError as error:
             failures.append(f"expression '{condition.program.source}' resulted in error: {error}")

@@ -8,7 +8,16 @@ from typing import Any
 
 import attrs
 
-from kueuelib.embedded.cel import conversions, lists, network, operators, quantities, texts, times
+from kueuelib.embedded.cel import (
+    authorizing,
+    conversions,
+    lists,
+    network,
+    operators,
+    quantities,
+    texts,
+    times,
+)
 from kueuelib.embedded.cel.budget import Budget
 from kueuelib.embedded.cel.compiler import Compiler
 from kueuelib.embedded.cel.errors import CompileError
@@ -21,7 +30,7 @@ from kueuelib.embedded.cel.types import Type
 def standard_library() -> Library:
     """Every function of Kubernetes' environment."""
     library = Library()
-    for part in (operators, times, conversions, texts, lists, network, quantities):
+    for part in (operators, times, conversions, texts, lists, network, quantities, authorizing):
         part.install(library)
     return library
 

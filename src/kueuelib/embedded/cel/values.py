@@ -154,12 +154,12 @@ _NUMBERS = (int, float)
 def equal(left: Any, right: Any, budget: Budget) -> bool:
     """`left == right` as CEL has it: numbers across types, everything else within its type."""
     kind = type(left)
+    if kind is str:  # most of what an object holds
+        return isinstance(right, str) and bool(left == right)
     if kind is bool or type(right) is bool:
         return kind is type(right) and bool(left == right)
     if isinstance(left, _NUMBERS):
         return isinstance(right, _NUMBERS) and bool(left == right)
-    if isinstance(left, str):
-        return isinstance(right, str) and left == right
     if isinstance(left, list):
         return isinstance(right, list) and _equal_lists(left, right, budget)
     if isinstance(left, dict):
@@ -184,16 +184,21 @@ def _equal_lists(left: list[Any], right: list[Any], budget: Budget) -> bool:
     if isinstance(left, SetList):
         return all(contains(right, each, budget) for each in left)
     budget.spend(len(left) + 1)
-    return all(equal(a, b, budget) for a, b in zip(left, right, strict=True))
+    for a, b in zip(left, right, strict=True):  # noqa: SIM110 - a generator takes twice the time
+        if not equal(a, b, budget):
+            return False
+    return True
 
 
 def _equal_maps(left: dict[Any, Any], right: dict[Any, Any], budget: Budget) -> bool:
     if len(left) != len(right):
         return False
     budget.spend(len(left) + 1)
-    return all(
-        has_key(right, key) and equal(value, right[key], budget) for key, value in left.items()
-    )
+    for key, value in left.items():
+        known = key in right if type(key) is str else has_key(right, key)
+        if not known or not equal(value, right[key], budget):
+            return False
+    return True
 
 
 def contains(values: Iterable[Any], wanted: Any, budget: Budget) -> bool:

@@ -1,0 +1,107 @@
+"""`authorizer`: expressions ask what the user of a request may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Authorizer, Decision
+from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
+from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.types import Type
+
+_PACKAGE: Final = "kubernetes.authorization"
+_PATH: Final = f"{_PACKAGE}.PathCheck"
+_GROUP: Final = f"{_PACKAGE}.GroupCheck"
+_RESOURCE: Final = f"{_PACKAGE}.ResourceCheck"
+_DECISION: Final = f"{_PACKAGE}.Decision"
+AUTHORIZER: Final = Type(f"{_PACKAGE}.Authorizer", fields={"requestResource": Type(_RESOURCE)})
+
+
+@attrs.frozen(eq=False)
+class Check:
+    """A wish that is being put together, for example `authorizer.group('').resource('pods')`."""
+
+    cel_type: str
+    authorizer: Authorizer
+    caller: Caller
+    wish: Attributes
+
+
+@attrs.frozen
+class Decided:
+    """The answer to a wish."""
+
+    decision: Decision
+    cel_type = _DECISION
+
+
+class AuthorizerValue(dict[str, Any]):
+    """The variable; its one field is the check of the request's own resource.
+
+    Args:
+        authorizer: decides.
+        caller: about whom.
+        wish: the request, without a verb; None: it is not about one.
+    """
+
+    cel_type = AUTHORIZER.name
+
+    def __init__(
+        self, authorizer: Authorizer, caller: Caller, wish: Attributes | None = None
+    ) -> None:
+        super().__init__()
+        self.authorizer = authorizer
+        self.caller = caller
+        if wish is not None:
+            self["requestResource"] = Check(_RESOURCE, authorizer, caller, wish)
+
+
+def install(library: Library) -> None:
+    """Adds its methods."""
+    method, whole = library.method, AUTHORIZER.name
+    method("path", f"{whole};string", _PATH, _path)
+    method("group", f"{whole};string", _GROUP, lambda a, text: _started(a, _GROUP, group=text))
+    method("serviceAccount", f"{whole};string;string", whole, _account)
+    method("resource", f"{_GROUP};string", _RESOURCE, _setter("resource"))
+    for field in ("subresource", "namespace", "name"):
+        method(field, f"{_RESOURCE};string", _RESOURCE, _setter(field))
+    for each in (_PATH, _RESOURCE):
+        method("check", f"{each};string", _DECISION, _check)
+    method("allowed", _DECISION, "bool", lambda found: found.decision.allowed)
+    method("reason", _DECISION, "string", lambda found: found.decision.reason)
+    method("errored", _DECISION, "bool", lambda _: False)
+    method("error", _DECISION, "string", lambda _: "")
+
+
+def _started(found: AuthorizerValue, cel_type: str, **wish: str) -> Check:
+    return Check(cel_type, found.authorizer, found.caller, Attributes("", **wish))
+
+
+def _path(found: AuthorizerValue, text: str) -> Check:
+    if not text:
+        raise EvalError("path must not be empty")
+    return _started(found, _PATH, path=text)
+
+
+def _account(found: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
+    groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}", AUTHENTICATED)
+    user = f"system:serviceaccount:{namespace}:{name}"
+    return AuthorizerValue(found.authorizer, Caller(user, groups=groups))
+
+
+def _setter(field: str) -> Callable[[Check, str], Check]:
+    def changed(check: Check, text: str) -> Check:
+        wish = attrs.evolve(check.wish, **{field: text})
+        return attrs.evolve(check, cel_type=_RESOURCE, wish=wish)
+
+    return changed
+
+
+def _check(check: Check, verb: str) -> Decided:
+    wish = attrs.evolve(check.wish, verb=verb)
+    return Decided(check.authorizer.authorize(check.caller, wish))
