@@ -1,8 +1,9 @@
 """`kueuelib apiserver` that counts calls: `counting_server.py KUBECONFIG COUNTS [--simulate]`.
 
 It counts per program, by the first part of the `User-Agent`; on SIGUSR1 it writes that to the file
-COUNTS, as JSON: `{"kueuelib": {"apply workloads/status": 12, ...}, ...}`. The simulated cluster
-works inside the server and makes no calls, so its writes are not counted.
+COUNTS, as JSON: `{"kueuelib": {"apply workloads/status": 12, ...}, ...}`. What the server asks
+webhooks stands under `webhooks`: `{"review pods": 3, ...}`. The simulated cluster works inside the
+server and makes no calls, so its writes are not counted.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import json
 import signal
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from aiohttp import web
 
+from kueuelib.api.meta import Obj
 from kueuelib.embedded import server
+from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.http.face import Face
 from kueuelib.embedded.http.routes import Route, parse
 
@@ -37,6 +42,17 @@ class CountingFace(Face):
         return await super().handle(request)
 
 
+class CountingHooks(HookClient):
+    """Counts what webhooks are asked; conversions do not count."""
+
+    async def call(self, client: Mapping[str, Any], body: Obj, *, seconds: float) -> Obj:
+        review = body["request"]
+        if "resource" in review:
+            parts = (review["resource"]["resource"], review.get("subResource"))
+            COUNTS["webhooks"][f"review {'/'.join(filter(None, parts))}"] += 1
+        return await super().call(client, body, seconds=seconds)
+
+
 def verb_of(request: web.BaseRequest, route: Route) -> str:
     """The Kubernetes verb of a request."""
     if request.method == "PATCH" and "apply-patch" in request.headers.get("Content-Type", ""):
@@ -50,6 +66,7 @@ def verb_of(request: web.BaseRequest, route: Route) -> str:
 
 async def _serve(kubeconfig: Path, counts: Path, simulate: bool) -> None:
     server.Face = CountingFace  # type: ignore[misc]
+    server.HookClient = CountingHooks  # type: ignore[misc]
 
     def write() -> None:
         draft = counts.with_suffix(".draft")

@@ -55,6 +55,8 @@ class Counts:
         world.set_witness(self)
 
     def sent(self, call, now):
+        if call.peer == f"webhook@{MANAGER}":
+            self.made["webhook reviews"] += 1
         if call.owner == MANAGER and call.peer == "server" and call.resource not in PASSING:
             part = f"/{call.subresource}" if call.subresource else ""
             self.calls[f"{call.verb} {call.resource.partition('.')[0]}{part}"] += 1

@@ -21,6 +21,9 @@ AGENT = "bench"
 WRITES = ("create", "update", "patch", "apply", "delete", "deletecollection")
 _VERBS = {"post": "create", "put": "update"}
 _LINE = re.compile(r"^apiserver_request_total\{(.*)\} ([0-9.e+]+)$", re.MULTILINE)
+_REVIEW = re.compile(
+    r"^apiserver_admission_webhook_request_total\{(.*)\} ([0-9.e+]+)$", re.MULTILINE
+)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _OWN_GROUPS = ("kueue.x-k8s.io", "events.k8s.io")
 
@@ -54,7 +57,7 @@ class CountedClient:
 
 
 def from_metrics(text: str) -> Counter[str]:
-    """The calls that kube-apiserver says it received, but those of its own parts.
+    """The calls that kube-apiserver says it received, but those of its own parts, and its reviews.
 
     Args:
         text: what its `/metrics` answers.
@@ -68,6 +71,8 @@ def from_metrics(text: str) -> Counter[str]:
         verb = label["verb"].lower()
         what = "/".join(filter(None, (label["resource"], label["subresource"])))
         found[f"{_VERBS.get(verb, verb)} {what}"] += int(float(number))
+    for labels, number in _REVIEW.findall(text):
+        found[f"review {dict(_LABEL.findall(labels))['name']}"] += int(float(number))
     return found
 
 

@@ -22,6 +22,8 @@ apiserver_request_total{code="201",group="",resource="events",subresource="",sys
 apiserver_request_total{code="201",group="events.k8s.io",resource="events",subresource="",system_client="",verb="POST"} 5
 apiserver_request_total{code="200",group="",resource="pods",subresource="",system_client="",verb="GET"} 9
 apiserver_request_total{code="200",group="",resource="events",subresource="",system_client="kube-apiserver",verb="GET"} 9
+apiserver_admission_webhook_request_total{code="200",name="vworkload.kb.io",operation="UPDATE",rejected="false",type="validating"} 3
+apiserver_admission_webhook_request_total{code="200",name="vworkload.kb.io",operation="CREATE",rejected="false",type="validating"} 4
 """  # noqa: E501 - lines of the server
 
 
@@ -59,7 +61,8 @@ def test_a_recorder_knows_waits_evictions_and_use():
 
 
 def test_calls_are_those_of_the_manager():
-    assert from_metrics(METRICS) == {"apply workloads/status": 9, "create events": 1205}
+    calls = {"apply workloads/status": 9, "create events": 1205}
+    assert from_metrics(METRICS) == calls | {"review vworkload.kb.io": 7}
 
 
 def test_what_is_applied_names_the_version_it_saw():
