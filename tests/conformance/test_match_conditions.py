@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from test_webhooks import HOOKS, MAPS, Hook, config_map, register, rule
 
+from kueuelib.app.installation import Plan
+
 LIST = "namespace('default').check('list').allowed()"
 ACCOUNT = "system:serviceaccount:default:x"
 
@@ -125,3 +127,12 @@ async def test_a_broken_condition_is_invalid(api, hook, given, path):
     assert (made.status, made.body["reason"]) == (422, "Invalid")
     causes = {each["field"] for each in made.body["details"]["causes"]}
     assert causes == {f"webhooks[0].matchConditions{path}"}
+
+
+async def test_our_own_conditions_are_valid(api):
+    plan = Plan("kueue-system", "https://127.0.0.1:9443")
+    for configuration, kind in zip(plan.webhooks(), ("mutating", "validating"), strict=True):
+        path = f"{HOOKS}/{kind}webhookconfigurations"
+        made = await api.post(path, configuration, params={"dryRun": "All"})
+        assert made.status == 201, made
+        assert any("matchConditions" in each for each in made.body["webhooks"])

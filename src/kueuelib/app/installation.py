@@ -22,12 +22,14 @@ from kueuelib.controllers.manifests import (
     WEBHOOK_SERVICE,
     cluster_role,
     manager_manifests,
+    manager_user,
 )
 from kueuelib.controllers.webhooks import (
     ClientConfig,
     by_service,
     by_url,
     queueing_entries,
+    sparing,
     webhook_configurations,
     with_conversion,
 )
@@ -115,7 +117,8 @@ class Plan:
             namespace_selector=excluded, pods=PodSettings(namespace_selector=excluded)
         )
         jobs = webhook_entries(builtin_registry().integrations, settings)
-        return webhook_configurations([*queueing_entries(), *jobs], self.client_config)
+        entries = sparing([*queueing_entries(), *jobs], manager_user(self.namespace))
+        return webhook_configurations(entries, self.client_config)
 
     def pods(self) -> list[Obj]:
         """The manager's Deployment and what surrounds it, last: it needs all of the others."""

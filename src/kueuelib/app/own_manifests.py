@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.own_process import certificate_name, process_name
-from kueuelib.controllers.manifests import SERVICE_ACCOUNT
-from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
+from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url, sparing
 from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.jobs.registry import Integration
@@ -117,7 +117,7 @@ def _webhooks(
     integration: Integration, name: str, namespace: str, config: ClientConfig
 ) -> list[Obj]:
     settings = JobSettings(namespace_selector=system_excluded(namespace))
-    entries = webhook_entries([integration], settings)
+    entries = sparing(webhook_entries([integration], settings), manager_user(namespace, name))
     return [
         {
             "apiVersion": resource.api_version,

@@ -22,6 +22,8 @@ from kueuelib.app.wiring import (
     add_webhooks,
     job_settings,
 )
+from kueuelib.controllers.manifests import manager_user
+from kueuelib.controllers.webhooks import sparing
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.registry import Integration, Registry
 from kueuelib.jobs.setup import setup
@@ -107,7 +109,8 @@ def assembler(integration: Integration) -> Assemble:
         server = add_webhooks(manager, configuration, client, telemetry, (name, name))
         for webhook in wired.webhooks:
             webhook.register(server)
-        entries = webhook_entries([integration], settings)
+        user = manager_user(configuration.manager_namespace, name)
+        entries = sparing(webhook_entries([integration], settings), user)
         keeper = EntryKeeper(client, name, name, entries, _paths(server.paths))
         manager.add(Group.WEBHOOKS, keeper, "webhook entries")
         add_servers(manager, configuration, client, telemetry, server, source)

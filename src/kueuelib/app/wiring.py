@@ -20,9 +20,14 @@ from kueuelib.app.installation import converted_crds
 from kueuelib.app.preemption import load_policy
 from kueuelib.app.servers import add_servers, add_visibility, waiting_probes
 from kueuelib.app.webhooks import register
+from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
-from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.controllers.webhooks import (
+    MUTATING_CONFIGURATION,
+    VALIDATING_CONFIGURATION,
+    sparing,
+)
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.manifests import webhook_entries
 from kueuelib.jobs.plugins import registry_for
@@ -227,7 +232,8 @@ async def assemble_manager(
     trusting = [Trusting(CRDS, name) for name in converted_crds()]
     webhooks = add_webhooks(manager, configuration, client, telemetry, names, trusting)
     register(webhooks, wired.webhooks)
-    entries = webhook_entries(registry.enabled(settings.frameworks), settings)
+    of_jobs = webhook_entries(registry.enabled(settings.frameworks), settings)
+    entries = sparing(of_jobs, manager_user(namespace))
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
     add_servers(manager, configuration, client, telemetry, webhooks, source)

@@ -30,6 +30,11 @@ _ADMIN = {f"rbac.{KUEUE}/batch-admin": "true"}
 _USER = {f"rbac.{KUEUE}/batch-user": "true"}
 
 
+def manager_user(namespace: str, account: str = SERVICE_ACCOUNT) -> str:
+    """The user name of a pod with a ServiceAccount of a namespace, by default the manager's."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
 def manager_manifests(namespace: str) -> list[Obj]:
     """Everything, in the order in which it has to be created.
 

@@ -18,8 +18,19 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.crd import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.validation import RULES, Rules
 from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
+from kueuelib.runtime.webhook.conditions import (
+    IS_NEW,
+    NEW,
+    OLD,
+    changed,
+    condition,
+    new_or_changed,
+    of_others,
+    present,
+)
 from kueuelib.runtime.webhook.server import WebhookServer
 
 MUTATING_CONFIGURATION = "kueue-mutating-webhook-configuration"
@@ -82,6 +93,19 @@ def queueing_entries() -> tuple[QueueingEntry, ...]:
         *(_entry(resource, mutating=True) for resource in _DEFAULTED),
         *(_entry(resource, mutating=False) for resource in _VALIDATED),
     )
+
+
+def sparing(entries: Iterable[Entry], user: str) -> list[QueueingEntry]:
+    """The entries, with one user whose writes are not validated: ours (docs/webhooks.md).
+
+    Objects that the user creates get their defaults nevertheless.
+    """
+    found = []
+    for each in entries:
+        conditions = [of_others(user), *each.entry.get("matchConditions", ())]
+        more = {} if each.mutating else {"matchConditions": conditions}
+        found.append(QueueingEntry(each.mutating, each.path, {**each.entry, **more}))
+    return found
 
 
 def webhook_configurations(entries: Iterable[Entry], client_config: ClientConfig) -> list[Obj]:
@@ -181,6 +205,7 @@ def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS,
+        **_conditions(resource, mutating=mutating),
         "rules": [
             {
                 "apiGroups": [KUEUE],
@@ -192,3 +217,34 @@ def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:
         ],
     }
     return QueueingEntry(mutating, path_of(resource, mutating=mutating), entry)
+
+
+def _conditions(resource: Resource, *, mutating: bool) -> Obj:
+    """What keeps the API server from asking about what no rule looks at."""
+    if resource is not kinds.WORKLOADS:
+        return {} if mutating else {"matchConditions": [new_or_changed("spec")]}
+    found = _NAMELESS if mutating else _CHANGED_WORKLOAD
+    return {"matchConditions": [found]}
+
+
+def _reserved(variable: str) -> str:
+    conditions = "status.conditions"
+    test = f"each.type == '{QUOTA_RESERVED}' && each.status == 'True'"
+    return f"{present(variable, conditions)} && {variable}.{conditions}.exists(each, {test})"
+
+
+_NAMELESS = condition(
+    "nameless-pod-set",
+    f"{present(NEW, 'spec.podSets')} && type({NEW}.spec.podSets) == list && "
+    f"{NEW}.spec.podSets.exists(each, type(each) == map && (!has(each.name) || each.name == ''))",
+)
+"""The schema gives pod sets without a name one, but leaves an empty name as it is."""
+_ADMISSION = "status.admission"
+_CHANGED_WORKLOAD = condition(
+    "new-or-changed",
+    IS_NEW,
+    *(changed(path) for path in ("spec", "status.reclaimablePods", "status.admissionChecks")),
+    f"{changed(_ADMISSION)} && ({present(NEW, _ADMISSION)} || {_reserved(NEW)})",
+    f"{_reserved(NEW)} && !({_reserved(OLD)})",
+)
+"""The schema judges conditions. To release quota is allowed to everybody, at any time."""

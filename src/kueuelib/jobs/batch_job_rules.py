@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS, is_go_bool
@@ -11,6 +11,8 @@ from kueuelib.errors import FieldError
 from kueuelib.jobs.batch_job import pods_count
 from kueuelib.jobs.field_rules import annotation_path, forbidden, invalid
 
+JUDGED: Final = ("spec.parallelism", "spec.completions")
+"""Fields that the rules look at and that may change, besides labels and annotations."""
 _COUNTS = ("parallelism", "completions")
 
 

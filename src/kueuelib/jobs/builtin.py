@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kueuelib.jobs.batch_job import BatchJob
-from kueuelib.jobs.batch_job_rules import validate_batch_job
+from kueuelib.jobs.batch_job_rules import JUDGED, validate_batch_job
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.registry import Integration, Registry
 
-BATCH_JOB = Integration("batch/job", BatchJob, validate_batch_job, allows_prebuilt=True)
+BATCH_JOB = Integration(
+    "batch/job", BatchJob, validate_batch_job, judged=JUDGED, allows_prebuilt=True
+)
 
 
 def builtin_registry() -> Registry:

@@ -14,11 +14,14 @@ import attrs
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import QUEUE_LABEL
-from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.registry import Integration, no_rules
 from kueuelib.jobs.settings import JobSettings
+from kueuelib.runtime.webhook.conditions import new_or_changed
 
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)
+JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
+"""What the rules of every kind of jobs look at."""
 
 
 @attrs.frozen
@@ -100,6 +103,9 @@ def _entry(
         ],
     }
     entry.update(copy.deepcopy(dict(selectors)))
+    judged = () if integration.validate is no_rules else integration.judged
+    if not mutating and judged is not None:
+        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA, *judged)]
     return WebhookEntry(mutating, webhook_path(resource, mutating=mutating), entry)
 
 

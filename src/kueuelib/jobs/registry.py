@@ -67,6 +67,8 @@ class Integration:
         name: as in the configuration, for example `batch/job`.
         job_type: the class of its jobs.
         validate: rules beyond those of every kind.
+        judged: the fields that `validate` looks at besides labels, annotations and owners, for
+            example `spec.parallelism`; None: it may look at any.
         allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
         watched: the label selector of the objects that are watched; empty for all.
         transform: what of them is stored.
@@ -80,6 +82,7 @@ class Integration:
     name: str
     job_type: type[GenericJob]
     validate: Validate = no_rules
+    judged: Sequence[str] | None = None
     allows_prebuilt: bool = False
     watched: str = ""
     transform: Transform = strip

@@ -6,6 +6,7 @@ import pytest
 
 from kueuelib.api.crd import all_crds, crd
 from kueuelib.api.validation import RULES
+from kueuelib.app.installation import Plan
 from kueuelib.controllers.manifests import manager_manifests, manager_rules
 from kueuelib.controllers.webhooks import (
     _validator,
@@ -13,6 +14,7 @@ from kueuelib.controllers.webhooks import (
     by_url,
     queueing_entries,
     serve,
+    sparing,
     webhook_configurations,
     with_conversion,
 )
@@ -90,6 +92,25 @@ def test_configurations_keep_the_names_of_upstream_and_both_versions() -> None:
     by_name = {entry["name"]: entry for entry in validating["webhooks"]}
     assert by_name["vcohort.kb.io"]["rules"][0]["scope"] == "Cluster"
     assert by_name["vworkload.kb.io"]["rules"][0]["resources"] == ["workloads", "workloads/status"]
+
+
+def test_only_validation_spares_a_user_whatever_else_is_spared() -> None:
+    for plain, spared in zip(queueing_entries(), sparing(queueing_entries(), "me"), strict=True):
+        assert (spared.mutating, spared.path) == (plain.mutating, plain.path)
+        if plain.mutating:
+            assert spared.entry == plain.entry
+            continue
+        user, *others = spared.entry["matchConditions"]
+        assert user["expression"] == "request.userInfo.username != 'me'"
+        assert others == plain.entry["matchConditions"]
+
+
+def test_installed_webhooks_spare_the_account_that_is_installed() -> None:
+    _, validating = Plan("queues").webhooks()
+    for entry in validating["webhooks"]:
+        names = {each["name"] for each in entry["matchConditions"]}
+        assert {"of-others", "new-or-changed"} <= names
+        assert "system:serviceaccount:queues:kueue-controller-manager'" in str(entry)
 
 
 def test_a_service_is_an_alternative_to_an_address() -> None:

@@ -18,7 +18,7 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
 )
 from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.manifests import WATCH, WebhookEntry, webhook_path
+from kueuelib.jobs.manifests import JUDGED_METADATA, WATCH, WebhookEntry, webhook_path
 from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
@@ -34,6 +34,7 @@ from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.stores import ByName
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
+from kueuelib.runtime.webhook.conditions import condition, new_or_changed
 
 NAME = "pod"
 MANAGED_PODS = f"{MANAGED}=true"
@@ -138,6 +139,8 @@ def _entry(
             }
         ],
     }
+    if not mutating:
+        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA)]
     return WebhookEntry(mutating, webhook_path(PODS, mutating=mutating), entry)
 
 
@@ -153,7 +156,7 @@ def _entry_of_notes(settings: JobSettings, labels: list[Obj]) -> WebhookEntry:
     more = {
         "failurePolicy": "Ignore",
         "timeoutSeconds": 1,
-        "matchConditions": [{"name": "annotated", "expression": expression}],
+        "matchConditions": [condition("annotated", expression), *made.entry["matchConditions"]],
     }
     return attrs.evolve(made, entry={**made.entry, **more})
 

@@ -212,7 +212,7 @@ def matching(labels, settings=SETTINGS, *, mutating):
         for entry in webhook_entries([POD], settings)
         if entry.mutating is mutating
         and from_label_selector(entry.entry["objectSelector"]).matches(labels)
-        and "matchConditions" not in entry.entry
+        and entry.entry["failurePolicy"] == "Fail"
     ]
 
 
@@ -224,8 +224,7 @@ def test_pods_without_our_labels_never_wait_for_us():
 
 def test_only_a_condition_lets_us_see_annotations_and_nothing_hangs_on_it():
     found = [each.entry for each in webhook_entries([POD], SETTINGS)]
-    (entry,) = [each for each in found if "matchConditions" in each]
-    assert entry["failurePolicy"] == "Ignore"
+    (entry,) = [each for each in found if each["failurePolicy"] == "Ignore"]
     assert "pod-group-total-count" in entry["matchConditions"][0]["expression"]
 
 
