@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
+import yaml
 
+from kueuelib.controllers.manifests import manager_user
 from kueuelib.testing.processes import free_port
 
 from .servers import Server
@@ -21,6 +23,7 @@ from .servers import Server
 OWN = "kueuelib"
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
+ACCOUNT = manager_user("kueue-system")
 CONFIG = """\
 apiVersion: config.kueue.x-k8s.io/v1beta1
 kind: Configuration
@@ -112,7 +115,7 @@ def managing(
             subprocess.run(install, check=True, stdout=log, stderr=log)
         if options.profile:
             command[-2:] = [str(SAMPLER), str(folder / "profile.json")]
-        command += ["manager", *access, "--config", str(config)]
+        command += ["manager", *_under_account(server), "--config", str(config)]
     with (folder / "manager.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -126,6 +129,16 @@ def managing(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _under_account(server: Server) -> list[str]:
+    """The option that lets kueuelib work under its ServiceAccount, as in a cluster."""
+    access = yaml.safe_load(server.kubeconfig.read_text())
+    for entry in access["users"]:
+        entry["user"]["as"] = ACCOUNT
+    path = server.folder / "kubeconfig-manager"
+    path.write_text(yaml.safe_dump(access))
+    return ["--kubeconfig", str(path)]
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
