@@ -180,6 +180,8 @@ def job(index: int) -> Obj:
     name = f"job-{index:05d}"
     labels = {"kueue.x-k8s.io/queue-name": "team"}
     uid = str(uuid.uuid5(_NAMES, name))
+    own = {"controller-uid": uid, "job-name": name}
+    own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
     spec = {
         "parallelism": 4,
         "completions": 4,
@@ -188,7 +190,7 @@ def job(index: int) -> Obj:
         "suspend": False,
         "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}},
         "template": {
-            "metadata": {"labels": {"batch.kubernetes.io/controller-uid": uid}},
+            "metadata": {"labels": own},
             "spec": _template(name),
         },
     }
