@@ -107,7 +107,9 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """One, with the smaller of parallelism and completions."""
-        template = copy.deepcopy(self._template)
+        template = dict(self._template)
+        if template.get("spec"):
+            template["spec"] = dict(template["spec"])  # a start replaces fields, and nothing deeper
         meta = template.get("metadata") or {}
         labels = {
             key: value
