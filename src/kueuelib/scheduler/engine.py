@@ -35,6 +35,7 @@ from kueuelib.scheduler.reasons import (
     Reason,
 )
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.values import changed
 
 SOONEST = 1.0
 """Seconds after which a preemption policy may be asked again at the earliest, so that one that is
@@ -225,7 +226,7 @@ class Engine(Knowledge):
         if not victims:
             return None
         item.preempts()
-        return attrs.evolve(preemption, victims=victims)
+        return changed(preemption, victims=victims)
 
     def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:
         """Marks workloads as leaving; those that were not before."""

@@ -28,6 +28,7 @@ from kueuelib.scheduler.object_reasons import (
     NamespaceUnknown,
 )
 from kueuelib.scheduler.policy import Protected
+from kueuelib.scheduler.values import record
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
@@ -55,7 +56,7 @@ _CONDITION_REASONS = {
 }
 
 
-@attrs.frozen
+@record
 class NoFlavors:
     """No assignment of flavors fits now (spec/scheduling 5.7).
 
@@ -115,7 +116,7 @@ class NoFlavors:
         return _CONDITION_REASONS[max(blocked.severity for blocked in self.pod_sets)]
 
 
-@attrs.frozen
+@record
 class NoLongerFits:
     """Another head of the cohort took the quota in the same cycle."""
 
@@ -129,7 +130,7 @@ class NoLongerFits:
         return "Workload no longer fits after processing another workload"
 
 
-@attrs.frozen
+@record
 class Preempting:
     """Others were told to leave; the workload fits when they are gone (spec/scheduling 6.5).
 
@@ -149,7 +150,7 @@ class Preempting:
         return f"{self.blocked.text}. Pending the preemption of {len(self.victims)} workload(s)"
 
 
-@attrs.frozen
+@record
 class FitsAfterPreemptions:
     """Who leaves for others in the same cycle makes room for this workload as well (4.3).
 

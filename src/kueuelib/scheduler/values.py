@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import attrs
 
@@ -23,3 +23,10 @@ def value(cls: type[C]) -> type[C]:
 def record(cls: type[C]) -> type[C]:
     """The same for values that are compared by what they hold."""
     return attrs.define(unsafe_hash=True)(cls)
+
+
+def changed(found: C, **changes: Any) -> C:
+    """A value like another one but for some attributes; the type checker does not look at these."""
+    evolve: Any = attrs.evolve
+    result: C = evolve(found, **changes)
+    return result

@@ -33,6 +33,7 @@ from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.values import changed
 
 
 class WorkloadFacts:
@@ -342,7 +343,7 @@ class WorkloadFacts:
         if holder.evicted:
             self._leaving.pop(holder.key, None)
         elif holder.key in self._leaving:
-            return attrs.evolve(holder, evicted=True)
+            return changed(holder, evicted=True)
         return holder
 
     def let_go(self, key: ObjectKey, uid: str) -> bool:
@@ -365,18 +366,18 @@ class WorkloadFacts:
             self._mark(holder, evicted=False)
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
-        changed = attrs.evolve(holder, evicted=evicted)
-        self._state.cache.hold(changed)
+        marked = changed(holder, evicted=evicted)
+        self._state.cache.hold(marked)
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
             scope.touch()
-        self._policy_may_differ(holder, changed)
+        self._policy_may_differ(holder, marked)
 
     def _policy_may_differ(self, before: Holder, holder: Holder) -> None:
         """A preemption policy may answer differently about what holds quota."""
         if self._settings.preemption is KUEUE:
             return
-        if attrs.evolve(before, pods_ready=holder.pods_ready) != holder:
+        if changed(before, pods_ready=holder.pods_ready) != holder:
             self._state.note_changed(holder.cluster_queue, from_outside=False)
 
 

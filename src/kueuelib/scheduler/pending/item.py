@@ -10,6 +10,7 @@ import attrs
 
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.reasons import Reason
+from kueuelib.scheduler.values import record
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.pending.lanes import Lane
@@ -44,7 +45,7 @@ Progress = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 """Which flavors were tried: pod set, resource, index of the last one; -1 to start over (5.6)."""
 
 
-@attrs.frozen
+@record
 class Promise:
     """What others leave for: the room that a preemptor gets when they are gone.
 
@@ -62,7 +63,7 @@ def is_unfinished(progress: Progress) -> bool:
     return any(index != -1 for _, indices in progress for _, index in indices)
 
 
-@attrs.frozen
+@record
 class Pass:
     """The tries of a workload that together go through its flavors once.
 
@@ -91,7 +92,7 @@ class Pass:
 
     def after(self, progress: Progress, *, lost: bool) -> Pass:
         """The pass after one more try."""
-        return attrs.evolve(self, seen=(*self.seen, progress), lost=self.lost or lost)
+        return Pass(self.began, self.has_news, (*self.seen, progress), self.lost or lost)
 
 
 @attrs.define(eq=False)

@@ -14,12 +14,13 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.values import record
 
 LOWEST_PRIORITY = -(2**31)
 """No workload has a lower one: the API stores priorities in 32 bits."""
 
 
-@attrs.frozen
+@record
 class Holder:
     """A workload that holds quota in a ClusterQueue (spec/scheduling 2.1).
 

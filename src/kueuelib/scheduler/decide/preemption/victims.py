@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-import attrs
-
 from kueuelib.api import names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
@@ -94,7 +92,7 @@ class Search:
     spared: int = 0
 
 
-@attrs.frozen(eq=False)
+@value
 class Preemption:
     """A workload that waits for others to leave.
 
