@@ -188,8 +188,11 @@ class Engine(Knowledge):
         for admit in plan.admissions:
             item = self._still_stands(admit.key, admit.uid, admit.cluster_queue)
             if item is not None:
-                holder = assumed_holder(item.info, admit.admission, admitted=admit.admitted)
-                self._facts.workloads.assume(holder)
+                self._facts.workloads.assume(
+                    assumed_holder(
+                        item.info, admit.cluster_queue, admit.usage, admitted=admit.admitted
+                    )
+                )
                 admissions.append(admit)
             else:
                 self._queues.retry(admit.key, now=now)

@@ -188,6 +188,7 @@ class Case:
             required_checks=(),
             wait_seconds=3.0,
             borrowing=0,
+            usage={},
         )
         self.submit(Settled((order,), (), Effects()))
 

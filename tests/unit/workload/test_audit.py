@@ -43,7 +43,7 @@ def order(*, leaving: bool) -> What:
         victim = Victim(holder(), Path.IN_CLUSTER_QUEUE)
         other = ObjectKey("ns", "x")
         return Eviction(victim, Preemption(other, "ux", WORKLOAD, "q", {"q": "/q"}, (victim,)))
-    return Admit(KEY, "u1", WORKLOAD, "q", Admission(cluster_queue="q"), True, (), 0.0, 0)
+    return Admit(KEY, "u1", WORKLOAD, "q", Admission(cluster_queue="q"), True, (), 0.0, 0, {})
 
 
 class Case:

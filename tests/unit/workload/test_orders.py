@@ -36,7 +36,7 @@ OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 def admit(uid: str) -> Admit:
     admission = Admission(cluster_queue="q")
-    return Admit(KEY, uid, WORKLOAD, "q", admission, True, (), 0.0, 0)
+    return Admit(KEY, uid, WORKLOAD, "q", admission, True, (), 0.0, 0, {})
 
 
 def wait(uid: str) -> Wait:

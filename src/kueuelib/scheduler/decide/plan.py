@@ -13,6 +13,7 @@ from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
+from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -73,6 +74,7 @@ class Admit:
         required_checks: these checks.
         wait_seconds: how long it waited, since its creation or its last eviction.
         borrowing: how far up the tree it borrows, 0 when it stays within nominal quota.
+        usage: what it is charged for, which is what `admission` says.
     """
 
     key: ObjectKey
@@ -84,6 +86,7 @@ class Admit:
     required_checks: tuple[str, ...]
     wait_seconds: float
     borrowing: int
+    usage: Amounts
 
 
 @record

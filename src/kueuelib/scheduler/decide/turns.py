@@ -275,6 +275,7 @@ def _admit(entry: Entry, now: float) -> Admit:
         required_checks=required,
         wait_seconds=max(0.0, now - _queued_since(workload, now)),
         borrowing=assignment.borrowing,
+        usage=assignment.usage,
     )
 
 

@@ -243,9 +243,10 @@ class WorkloadFacts:
         self._hold(holder)
 
     def _hold(self, holder: Holder) -> None:
-        ready, past = self._state.cache.all_ready, self._state.past_usage
+        cache, past = self._state.cache, self._state.past_usage
+        ready = cache.all_ready
         self._count_until_now(holder.key, holder.local_queue)
-        before = self._state.cache.hold(holder)
+        before = cache.hold(holder)
         if past is not None and not (before is not None and before.admitted):
             past.entered(holder)
         self._state.effects.cluster_queues.add(holder.cluster_queue)
@@ -262,17 +263,20 @@ class WorkloadFacts:
 
     def _count_until_now(self, key: ObjectKey, *local_queues: ObjectKey) -> None:
         """What a workload holds is about to change: counts past usage as it was until now."""
-        past, holder = self._state.past_usage, self._state.cache.holder(key)
+        past = self._state.past_usage
         if past is None:
             return
+        holder = self._state.cache.holder(key)
         for local_queue in (*local_queues, *(() if holder is None else (holder.local_queue,))):
             past.before_change(local_queue)
 
     def _note_charge(self, holder: Holder, charged: list[FlavorResource]) -> None:
         """Who borrows may be preempted by those who may reclaim."""
+        if not charged:
+            return
         name = holder.cluster_queue
         scope, state = self._state.scope(name), self._state.cache.state(name)
-        if not charged or scope is None or state is None:
+        if scope is None or state is None:
             return
         borrowed: list[FlavorResource | None] = []
         lowest = state.priorities.lowest or 0

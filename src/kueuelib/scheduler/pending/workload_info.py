@@ -36,6 +36,7 @@ from kueuelib.scheduler.pending.requests import (
 )
 from kueuelib.scheduler.quota.amounts import (
     PODS,
+    Amounts,
     FlavorResource,
     Requests,
     in_flavors,
@@ -102,6 +103,7 @@ class WorkloadInfo:
         failed_checks: its checks in state Retry or Rejected.
         shape: what its verdict depends on besides the state of its ClusterQueue.
         key: namespace and name.
+        uid: the UID of the Workload.
     """
 
     workload: Workload
@@ -114,14 +116,14 @@ class WorkloadInfo:
     failed_checks: tuple[str, ...]
     shape: Shape
     key: ObjectKey = attrs.field(init=False)
+    uid: str = attrs.field(init=False)
 
     @key.default
     def _key(self) -> ObjectKey:
         return self.workload.key
 
-    @property
-    def uid(self) -> str:
-        """The UID of the Workload."""
+    @uid.default
+    def _uid(self) -> str:
         return self.workload.metadata.uid
 
     def least(self) -> dict[str, int]:
@@ -382,23 +384,26 @@ def holder_of(
     )
 
 
-def assumed_holder(info: WorkloadInfo, admission: Admission, *, admitted: bool) -> Holder:
+def assumed_holder(
+    info: WorkloadInfo, cluster_queue: str, usage: Amounts, *, admitted: bool
+) -> Holder:
     """The charge of a pending Workload that is assumed to hold quota from now on.
 
     Args:
         info: the Workload.
-        admission: the quota that it was given.
+        cluster_queue: where.
+        usage: what it is charged for.
         admitted: whether all its checks have passed.
     """
     workload = info.workload
     return Holder(
         key=info.key,
-        uid=workload.metadata.uid,
-        cluster_queue=admission.cluster_queue,
+        uid=info.uid,
+        cluster_queue=cluster_queue,
         local_queue=info.local_queue,
         priority=info.priority,
         order=info.order,
-        usage=charge(workload, admission),
+        usage=usage,
         reserved_at=None,
         admitted=admitted,
         assumed=True,

@@ -225,17 +225,25 @@ class Cache:
 
     def hold(self, holder: Holder) -> Holder | None:
         """Charges a workload, replacing what it was charged before; the replaced charge."""
-        before = self.release(holder.key)
-        self._holders[holder.key] = holder
-        if not holder.pods_ready:
-            self._not_ready[holder.key] = None
-        if holder.assumed:
-            self._assumed[holder.key] = None
+        key, before = holder.key, self._holders.get(holder.key)
         state = self._queues.get(holder.cluster_queue)
-        if state is not None:
-            state.add(holder)
+        if before == holder:
+            return before
+        if before is not None and state is not None and before.is_charged_like(holder):
+            state.replace(holder)
+            self._not_ready.pop(key, None)
+            self._assumed.pop(key, None)
         else:
-            self._homeless.setdefault(holder.cluster_queue, {})[holder.key] = holder
+            self.release(key)
+            if state is not None:
+                state.add(holder)
+            else:
+                self._homeless.setdefault(holder.cluster_queue, {})[key] = holder
+        self._holders[key] = holder
+        if not holder.pods_ready:
+            self._not_ready[key] = None
+        if holder.assumed:
+            self._assumed[key] = None
         return before
 
     def release(self, key: ObjectKey) -> Holder | None:

@@ -74,8 +74,9 @@ class QueueState:
 
     def thaw(self) -> None:
         """Forgets the frozen part, because something changed."""
-        self._frozen = None
-        self._forest.touch(self.spec.name)
+        if self._frozen is not None:
+            self._frozen = None
+            self._forest.touch(self.spec.name)
 
     def freeze(self) -> FrozenQueue:
         """The frozen part, made anew only after a change."""
@@ -94,23 +95,38 @@ class QueueState:
     def add(self, holder: Holder) -> None:
         """Charges a workload."""
         self._count(holder, 1)
-        self.holders[holder.key] = holder
-        insort(self.ranked, (rank_of(holder), holder))
+        self._list(holder)
         self.priorities.add(holder.priority)
 
     def remove(self, key: ObjectKey) -> Holder:
         """Releases what a workload was charged."""
         holder = self.holders[key]
         self._count(holder, -1)
-        del self.holders[key]
-        del self.ranked[bisect_left(self.ranked, (rank_of(holder),))]
+        self._unlist(key)
         self.priorities.remove(holder.priority)
         return holder
 
-    def _count(self, holder: Holder, sign: int) -> None:
+    def replace(self, holder: Holder) -> None:
+        """Takes over another state of a workload that is charged like the one before."""
+        self._own_lists()
+        self._unlist(holder.key)
+        self._list(holder)
+        self.thaw()
+
+    def _list(self, holder: Holder) -> None:
+        self.holders[holder.key] = holder
+        insort(self.ranked, (rank_of(holder), holder))
+
+    def _unlist(self, key: ObjectKey) -> None:
+        del self.ranked[bisect_left(self.ranked, (rank_of(self.holders.pop(key)),))]
+
+    def _own_lists(self) -> None:
         if self._holders_shared:
             self.holders, self.ranked = dict(self.holders), list(self.ranked)
             self._holders_shared = False
+
+    def _count(self, holder: Holder, sign: int) -> None:
+        self._own_lists()
         self.tally.count(holder, sign)
         self._forest.charge(self.spec.name, holder.usage, sign)
         local = self.local.get(holder.local_queue)

@@ -56,6 +56,16 @@ class Holder:
     admitted_at: float | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
 
+    def is_charged_like(self, other: Holder) -> bool:
+        """Whether all sums count another state of the workload in the same way."""
+        return (
+            self.usage == other.usage
+            and self.cluster_queue == other.cluster_queue
+            and self.local_queue == other.local_queue
+            and self.admitted is other.admitted
+            and self.priority == other.priority
+        )
+
 
 class Rank(NamedTuple):
     """The place of a workload among those that could be preempted (spec/scheduling 6.3).
