@@ -149,6 +149,8 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil every requirement."""
+        if not self.requirements:
+            return not self.nothing
         return not self.nothing and all(each.matches(labels) for each in self.requirements)
 
     def exact(self, key: str) -> str | None:

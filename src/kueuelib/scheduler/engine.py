@@ -251,9 +251,10 @@ class Engine(Knowledge):
             and item.in_flight
             and item.info.uid == uid
             and item.queue.name == cluster_queue
-            and self.activity(cluster_queue).active
         ):
-            return item
+            activity = self._cache.activity(cluster_queue)
+            if activity is not None and activity.active:
+                return item
         return None
 
     def _wait(self, item: Pending, reason: Reason) -> Wait:

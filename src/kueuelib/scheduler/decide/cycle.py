@@ -11,6 +11,8 @@ Nothing is remembered between calls.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from kueuelib.scheduler.decide.nomination import Entry, nominate
 from kueuelib.scheduler.decide.plan import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.preemption.guard import Judge
@@ -42,7 +44,7 @@ def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
     judge = Judge(found.settings.preemption, found.past, now)
     entries: list[Entry] = []
     refused: list[Wait] = []
-    for head in sorted(found.heads, key=lambda head: head.cluster_queue):
+    for head in sorted(found.heads, key=attrgetter("cluster_queue")):
         outcome = nominate(snapshot, head, found.settings, judge)
         if isinstance(outcome, Wait):
             refused.append(outcome)

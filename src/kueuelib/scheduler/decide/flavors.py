@@ -169,14 +169,13 @@ def assign(
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
             blocked.append(PodSetBlocked(pod_set.name, tuple(found.blocked)))
-        resources = sorted(found.flavors)
-        flavors = {name: found.flavors[name] for name in resources}
-        covered = {name: requests[name] for name in resources}
+        flavors = dict(sorted(found.flavors.items()))
+        covered = {name: requests[name] for name in flavors}
         choices.append(PodSetChoice(pod_set.name, count, flavors, covered, mode))
-        worst = min(worst, mode)
-        if resources:
-            indices = [(name, found.tried[name]) for name in resources]
-            tried.append((pod_set.name, tuple(indices)))
+        if mode is not FIT:
+            worst = min(worst, mode)
+        if flavors:
+            tried.append((pod_set.name, tuple(sorted(found.tried.items()))))
         if mode is NO_FIT:
             break
         usage = added(usage, found.usage) if usage else found.usage
@@ -310,7 +309,7 @@ class _PodSetSearch:
         if wanted > capacity:
             exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
             return _Verdict(NO_FIT, 0, exceeded)
-        available = max(0, arithmetic.available(node, pair, used))
+        available = max(0, arithmetic.available_along(node.steps(pair), used))
         borrowing, in_part = arithmetic.level(node, pair, wanted, used)
         if wanted <= available:
             return _Verdict(FIT, borrowing) if borrowing else _FITS

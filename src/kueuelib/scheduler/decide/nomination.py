@@ -151,7 +151,7 @@ def propose(
         found = try_with(counts)
         return found if _is_possible(found) else None
 
-    if only is None and _insists(head) and head.promise is not None:
+    if head.promise is not None and only is None and _insists(head):
         promise = head.promise
         kept = assign(searches, info, promise.counts, fungible=fungible, only=promise.flavors)
         if kept.mode is FIT:
@@ -171,7 +171,7 @@ def asking_of(head: Head) -> Asking:
 
 def _level(head: Head, proposal: Proposal) -> int:
     """How much a head borrows, as far as its turn is concerned; -1 for the very first ones."""
-    if proposal.assignment.mode is FIT and _insists(head):
+    if head.promise is not None and proposal.assignment.mode is FIT and _insists(head):
         return -1
     return proposal.assignment.borrowing
 

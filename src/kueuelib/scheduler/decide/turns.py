@@ -72,8 +72,7 @@ class Turns:
         """Decides one head."""
         taken: list[ObjectKey] = []
         if entry.proposal.victims:
-            keys = [victim.key for victim in entry.proposal.victims]
-            taken = sorted(key for key in keys if key in self._victims)
+            taken = sorted(self._victims.keys() & {victim.key for victim in entry.proposal.victims})
             if taken or self._is_refused(entry):
                 entry = self._look_again(entry)
         assignment, victims = entry.proposal.assignment, entry.proposal.victims
@@ -128,12 +127,16 @@ class Turns:
         return False
 
     def _fits(self, entry: Entry) -> bool:
-        """Whether a head fits when everybody's victims and its own ones are gone."""
-        mark = self._snapshot.mark()
+        """Whether a head fits when everybody's victims and its own ones are gone.
+
+        If it does, its own ones are gone from now on.
+        """
+        snapshot, mark = self._snapshot, self._snapshot.mark()
         for victim in entry.proposal.victims:
-            self._snapshot.take_out(victim.holder)
-        fits = self._snapshot.fits(entry.queue, entry.proposal.assignment.usage)
-        self._snapshot.undo(mark)
+            snapshot.take_out(victim.holder)
+        fits = snapshot.fits(entry.queue, entry.proposal.assignment.usage)
+        if not fits:
+            snapshot.undo(mark)
         return fits
 
     def _fits_beside_victims(self, entry: Entry) -> bool:
@@ -151,6 +154,8 @@ class Turns:
 
     def _comes_later(self, entry: Entry) -> bool:
         """Whether a check has to pass, or to ask, before the victims of a head leave (KEP-993)."""
+        if not entry.queue.spec.checks:
+            return False
         usage = entry.proposal.assignment.usage
         required = entry.queue.spec.checks_for(pair.flavor for pair in usage)
         late = self._snapshot.late_checks.intersection(required)
@@ -161,11 +166,14 @@ class Turns:
 
         They keep what they have, and all of it counts: nobody else is let in on the same room.
         """
+        self._claim(entry)
+        self._admit(entry)
+
+    def _claim(self, entry: Entry) -> None:
+        """The victims of a head, which are gone already, are nobody else's."""
         for victim in entry.proposal.victims:
             self._victims[victim.key] = victim
             self._judge.take(victim.holder)
-            self._snapshot.take_out(victim.holder)
-        self._admit(entry)
 
     def _charge(self, entry: Entry, amounts: Amounts) -> None:
         self._snapshot.add(entry.queue, amounts)
@@ -183,10 +191,7 @@ class Turns:
             entry.proposal.assignment,
             entry.proposal.victims,
         )
-        for victim in victims:
-            self._victims[victim.key] = victim
-            self._judge.take(victim.holder)
-            self._snapshot.take_out(victim.holder)
+        self._claim(entry)
         self._charge(entry, assignment.usage)
         self.preemptions.append(
             Preemption(
@@ -260,7 +265,8 @@ def _promise(entry: Entry) -> Promise:
 def _admit(entry: Entry, now: float) -> Admit:
     info, assignment = entry.head.info, entry.proposal.assignment
     workload = info.workload
-    required = entry.queue.spec.checks_for(pair.flavor for pair in assignment.usage)
+    spec = entry.queue.spec
+    required = spec.checks_for(pair.flavor for pair in assignment.usage) if spec.checks else ()
     admission = Admission(
         cluster_queue=entry.head.cluster_queue,
         pod_set_assignments=tuple(map(_given, assignment.choices)),

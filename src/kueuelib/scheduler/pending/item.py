@@ -108,6 +108,7 @@ class Pending:
         tried: the instant at which its last try began.
         promise: what others were told to leave for, None when nobody was.
         reason: what was told about it last, None when nothing was.
+        lane: its LocalQueue, where past usage may count (KEP-4136).
     """
 
     info: WorkloadInfo
@@ -118,6 +119,11 @@ class Pending:
     tried: int = 0
     promise: Promise | None = None
     reason: Reason | None = None
+    lane: Lane = attrs.field(init=False)
+
+    @lane.default
+    def _lane(self) -> Lane:
+        return self.info.local_queue if self.queue.in_lanes else None
 
     @property
     def place(self) -> Place:
@@ -126,11 +132,6 @@ class Pending:
             return Place.IN_FLIGHT
         parked = self.group is not None and self.group.verdict is not None
         return Place.INADMISSIBLE if parked else Place.HEAP
-
-    @property
-    def lane(self) -> Lane:
-        """Its LocalQueue, where past usage may count (KEP-4136)."""
-        return self.info.local_queue if self.queue.in_lanes else None
 
     @property
     def in_flight(self) -> bool:

@@ -87,8 +87,7 @@ class Lanes:
 
     def firsts(self, *lanes: Lane) -> list[Pending]:
         """The first Workload of each of these lanes, of all when none is given."""
-        found = map(self.first, lanes or tuple(self._rankings))
-        return [item for item in found if item is not None]
+        return list(filter(None, map(self.first, lanes or tuple(self._rankings))))
 
     def _current(self, entry: tuple[QueueOrder, ObjectKey, Lane]) -> Pending | None:
         order, key, lane = entry

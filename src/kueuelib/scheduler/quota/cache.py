@@ -227,7 +227,7 @@ class Cache:
         """Charges a workload, replacing what it was charged before; the replaced charge."""
         key, before = holder.key, self._holders.get(holder.key)
         state = self._queues.get(holder.cluster_queue)
-        if before == holder:
+        if before is not None and before == holder:
             return before
         if before is not None and state is not None and before.is_charged_like(holder):
             state.replace(holder)
@@ -292,11 +292,11 @@ class Cache:
                 tree = self.forest.freeze(cohort, self._part)
                 trees.update(dict.fromkeys(tree.quota.rows, tree))
                 parts.append(tree.members)
-        queues: Mapping[str, FrozenQueue]
-        if len(parts) == 1:
-            queues = parts[0]  # shared as it is: a copy would cost all members of a large tree
-        else:
-            queues = {name: queue for part in parts for name, queue in part.items()}
+        if len(parts) == 1:  # shared as it is: a copy would cost all members of a large tree
+            return Frozen(parts[0], trees, self._flavors, self._late_checks, past_usage or {})
+        queues: dict[str, FrozenQueue] = {}
+        for part in parts:
+            queues.update(part)
         return Frozen(queues, trees, self._flavors, self._late_checks, past_usage or {})
 
     def freeze_tree(self, cohort: str) -> Frozen | None:

@@ -45,6 +45,8 @@ class RequiredCheck:
 def entries_of(workload: Workload) -> tuple[Entry, ...]:
     """What the checks of a workload say."""
     found = workload.status.admission_checks
+    if not found:
+        return ()
     return tuple([Entry(one.name, one.state, one.reason) for one in found])
 
 
@@ -57,8 +59,10 @@ def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[
     return tuple(dict.fromkeys(names))
 
 
-def passed_all(entries: Iterable[Entry], required: Collection[str]) -> bool:
+def passed_all(entries: Collection[Entry], required: Collection[str]) -> bool:
     """Whether every check that is listed is Ready, and none that is required is missing."""
+    if not entries:
+        return not required
     states = {entry.name: entry.state for entry in entries}
     return states.keys() >= {*required} and all(state == CHECK_READY for state in states.values())
 

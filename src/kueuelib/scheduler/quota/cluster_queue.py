@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.quota.activity import ACTIVE
-from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Holder, Priorities, Ranked, rank_of
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
@@ -38,19 +38,16 @@ class Tally:
     def count(self, holder: Holder, sign: int) -> None:
         """Adds or takes away one workload."""
         self.reserving += sign
-        _accumulate(self.reserved, holder.usage, sign)
         if holder.admitted:
             self.admitted += sign
-            _accumulate(self.used, holder.usage, sign)
-
-
-def _accumulate(total: dict[FlavorResource, int], amounts: Amounts, sign: int) -> None:
-    for pair, amount in amounts.items():
-        after = total.get(pair, 0) + sign * amount
-        if after:
-            total[pair] = after
-        else:
-            total.pop(pair, None)
+        totals = (self.reserved, self.used) if holder.admitted else (self.reserved,)
+        for pair, amount in holder.usage.items():
+            for total in totals:
+                after = total.get(pair, 0) + sign * amount
+                if after:
+                    total[pair] = after
+                else:
+                    total.pop(pair, None)
 
 
 class QueueState:

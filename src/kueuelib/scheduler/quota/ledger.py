@@ -126,7 +126,8 @@ class Ledger:
         """Changes what a node uses, and remembers what that changed."""
         if not amount:
             return
-        steps, table = self._steps_of(spot.key, pair), self._used.get(pair)
+        steps = self._steps.get((spot.key, pair)) or self._steps_of(spot.key, pair)
+        table = self._used.get(pair)
         if table is None:
             table = self._used[pair] = Table()
         changed = arithmetic.add_along(steps, amount, table)
@@ -136,11 +137,11 @@ class Ledger:
             stale[key] = here
             here.pairs[pair] = None
             used, parent = table[key], here.parent
-            if parent is not None:
-                _set_borrower(parent, key, pair, borrows=used > nominal)
             if not used:
                 del table[key], here.pairs[pair]
             if parent is not None:
+                if (used > nominal) is not (key in parent.borrowers.get(pair, NOBODY)):
+                    _set_borrower(parent, key, pair, borrows=used > nominal)
                 here = parent
         if not table:
             del self._used[pair]

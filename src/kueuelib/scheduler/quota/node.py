@@ -41,6 +41,7 @@ class QuotaNode:
         divisor: the weight as shares are computed with it.
         lendable: what it could have at most, per resource, as far as that was computed.
         key: what its usage is kept by.
+        place: the names on the way from the root, as messages show them: `/root/cohort/queue`.
     """
 
     name: str
@@ -55,6 +56,7 @@ class QuotaNode:
     key: str = attrs.field(init=False)
     parent: QuotaNode | None = attrs.field(init=False)
     """The cohort above, None for a root."""
+    place: str = attrs.field(init=False)
     _steps: dict[FlavorResource, tuple[Step, ...]] = attrs.field(factory=dict, init=False)
     _potential: dict[FlavorResource, int] = attrs.field(factory=dict, init=False)
 
@@ -70,10 +72,9 @@ class QuotaNode:
     def _parent(self) -> QuotaNode | None:
         return self.ancestors[0] if self.ancestors else None
 
-    @property
-    def place(self) -> str:
-        """The names on the way from the root, as messages show them: `/root/cohort/queue`."""
-        return "".join(f"/{node.name}" for node in reversed(self.path))
+    @place.default
+    def _place(self) -> str:
+        return f"{self.parent.place if self.parent else ''}/{self.name}"
 
     def steps(self, pair: FlavorResource) -> tuple[Step, ...]:
         """The quota of one pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""

@@ -266,7 +266,17 @@ class Snapshot:
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
-        return max(0, arithmetic.available(self.node(queue), pair, self.used(pair)))
+        steps = self.node(queue).steps(pair)
+        return max(0, arithmetic.available_along(steps, self.used(pair)))
+
+    def lacks(self, queue: FrozenQueue, amounts: Amounts) -> dict[FlavorResource, int]:
+        """How much more the ClusterQueue would need, of what is not available now."""
+        steps = self.node(queue).steps
+        lacks = {
+            pair: amount - arithmetic.available_along(steps(pair), self.used(pair))
+            for pair, amount in amounts.items()
+        }
+        return {pair: lack for pair, lack in lacks.items() if lack > 0}
 
     def reclaimable(
         self, queue: FrozenQueue, pairs: Collection[FlavorResource]
@@ -282,13 +292,11 @@ class Snapshot:
             found = []
             waiting = [cohort]
             while waiting:
-                keys = {
-                    key
-                    for pair in pairs
-                    for key in self._children_that_borrow(waiting[-1].key, pair)
-                }
-                waiting.pop()
-                for key in sorted(keys - {below.key}):
+                here, keys = waiting.pop(), {below.key}
+                for pair in pairs:
+                    keys |= self._children_that_borrow(here.key, pair)
+                keys.discard(below.key)
+                for key in sorted(keys):
                     member = tree.members.get(key)
                     if member is None:
                         waiting.append(tree.quota.cohort(cohort_name(key)))
@@ -320,8 +328,8 @@ class Snapshot:
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""
-        node = self.node(queue)
+        steps = self.node(queue).steps
         for pair, amount in amounts.items():
-            if amount > 0 and amount > arithmetic.available(node, pair, self.used(pair)):
+            if amount > 0 and amount > arithmetic.available_along(steps(pair), self.used(pair)):
                 return False
         return True

@@ -122,7 +122,7 @@ class Candidates:
         self._contested = contested
         queue = preemptor.queue
         policy = queue.spec.preemption
-        self._own = [] if policy.within_cluster_queue == NEVER else [queue]
+        self._own = [queue] if _is_in_reach(preemptor, queue, policy.within_cluster_queue) else []
         self._owed: dict[str, _Place] = {}
         self._others: dict[str, _Place] = {}
         if policy.reclaim_within_cohort != NEVER:
@@ -131,6 +131,8 @@ class Candidates:
         """Whether candidates use what a part of the tree owns in which only the preemptor is."""
         self.any_elsewhere = self.any_owed or self._has_any(self._others)
         """Whether other ClusterQueues have candidates."""
+        self.maybe_any = self.any_elsewhere or bool(self._own)
+        """Whether there may be any; the own ClusterQueue is not looked through."""
 
     def _collect(self, needed: Amounts) -> None:
         """Finds the ClusterQueues that borrow, from the nearest ones up.
@@ -140,7 +142,10 @@ class Candidates:
         """
         snapshot, queue = self._snapshot, self._preemptor.queue
         here, rest, owner = snapshot.node(queue), needed, False
-        for above in snapshot.reclaimable(queue, self._contested):
+        levels = tuple(snapshot.reclaimable(queue, self._contested))
+        if not any(above.queues for above in levels):
+            return
+        for above in levels:
             owner = owner or not any(
                 arithmetic.borrows(here, pair, snapshot.used(pair), amount)
                 for pair, amount in rest.items()
@@ -246,11 +251,10 @@ def _granted(
     *,
     leaving: bool,
 ) -> Iterator[Ranked]:
-    priority, queued_at = preemptor.priority, preemptor.queued_at
-    highest = priority if policy == LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
-    lowest = queue.lowest_priority
-    if lowest is None or policy == NEVER or (policy != ANY and lowest > highest):
+    if not _is_in_reach(preemptor, queue, policy):
         return
+    priority, queued_at = preemptor.priority, preemptor.queued_at
+    highest = _highest(preemptor, policy)
     gone, ranked = snapshot.gone, queue.ranked
     border = 0 if ranked[0][0].stays else bisect_left(ranked, ((True,),))
     for index in range(border) if leaving else range(border, len(ranked)):
@@ -263,3 +267,16 @@ def _granted(
                 continue
         if holder.key not in gone and not contested.isdisjoint(holder.usage):
             yield found
+
+
+def _highest(preemptor: Preemptor, policy: str) -> int:
+    """The highest priority that may be preempted, where priorities count."""
+    return preemptor.priority - (policy != LOWER_OR_NEWER_EQUAL_PRIORITY)
+
+
+def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
+    """Whether the lowest priority of a ClusterQueue lets anybody in it be preempted (KEP-83)."""
+    lowest = queue.lowest_priority
+    if lowest is None or policy == NEVER:
+        return False
+    return policy == ANY or lowest <= _highest(preemptor, policy)

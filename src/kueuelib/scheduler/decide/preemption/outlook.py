@@ -42,7 +42,8 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
     """
     snapshot = searches.snapshot
     found = searches.find(frozenset((pair,)), {pair: amount})
-    left = Usage(snapshot.used(pair))
+    used = snapshot.used(pair)
+    left = Usage(used) if found.victims else used
     for victim in found.victims:
         home = snapshot.node_of(home_of(victim))
         arithmetic.add(home, pair, -victim.holder.usage.get(pair, 0), left)
@@ -55,7 +56,7 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
 
 
 def _outlook(found: Search, pair: FlavorResource) -> Outlook:
-    victims = tuple(sorted(victim.key for victim in found.victims))
+    victims = tuple(sorted([victim.key for victim in found.victims]))
     lack = found.lacks.get(pair, 0)
     return Outlook(
         found.candidates, victims, lack, found.named, found.spared, borrowing=found.borrowing

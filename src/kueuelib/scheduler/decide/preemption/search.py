@@ -90,6 +90,8 @@ def _find(
     if preemptor.fair_sharing is not None:
         return find_fairly(snapshot, preemptor, contested, needed, preemptor.fair_sharing)
     candidates = Candidates(snapshot, preemptor, contested, needed)
+    if not candidates.maybe_any:
+        return Search((), 0, snapshot.lacks(preemptor.queue, needed))
     widest: Search | None = None
     for borrowing in _rounds(snapshot, preemptor, contested, candidates):
         found = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
