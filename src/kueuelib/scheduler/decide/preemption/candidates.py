@@ -15,9 +15,10 @@ all (KEP-83).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from heapq import merge
+from itertools import takewhile
 from typing import NamedTuple
 
 from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
@@ -30,6 +31,13 @@ from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FairSharing
 from kueuelib.scheduler.values import value
+
+Borrows = Callable[[FrozenQueue, QuotaNode], bool]
+"""Whether a ClusterQueue, and all on the way to a cohort above it, still borrows."""
+
+
+def _as_it_was(_queue: FrozenQueue, _cohort: QuotaNode) -> bool:
+    return True
 
 
 @value
@@ -162,15 +170,21 @@ class Candidates:
 
     def _has_any(self, places: Mapping[str, _Place]) -> bool:
         return bool(places) and any(
-            next(self._foreign(places, Borrowing.FORBIDDEN, leaving=leaving), None) is not None
+            next(self._foreign(places, Borrowing.FORBIDDEN, _as_it_was, leaving=leaving), None)
             for leaving in (True, False)
         )
 
-    def in_order(self, borrowing: Borrowing) -> Iterator[Candidate]:
-        """The candidates; borrowing ClusterQueues may cease to borrow while they are removed."""
+    def in_order(self, borrowing: Borrowing, borrows: Borrows) -> Iterator[Candidate]:
+        """The candidates, while they are removed one by one.
+
+        Args:
+            borrowing: what the preemptor may do in the end.
+            borrows: whether a ClusterQueue still borrows below a cohort. One that ceased to does
+                not do so again, so its others are not looked at.
+        """
         for leaving in (True, False):
             for places in filter(None, (self._owed, self._others)):
-                yield from self._foreign(places, borrowing, leaving=leaving)
+                yield from self._foreign(places, borrowing, borrows, leaving=leaving)
             yield from self._in_own_queue(leaving=leaving)
 
     def _in_own_queue(self, *, leaving: bool) -> Iterator[Candidate]:
@@ -180,13 +194,24 @@ class Candidates:
                 yield Candidate(holder, queue, Path.IN_CLUSTER_QUEUE, None)
 
     def _foreign(
-        self, places: Mapping[str, _Place], borrowing: Borrowing, *, leaving: bool
+        self,
+        places: Mapping[str, _Place],
+        borrowing: Borrowing,
+        borrows: Borrows,
+        *,
+        leaving: bool,
     ) -> Iterator[Candidate]:
-        policy = self._preemptor.queue.spec.preemption.reclaim_within_cohort
-        streams = [self._allowed(place.queue, policy, leaving=leaving) for place in places.values()]
+        spec, owed = self._preemptor.queue.spec.preemption, places is self._owed
+        if not (owed or spec.borrow_within_cohort or borrowing is Borrowing.FORBIDDEN):
+            return
+        policy = spec.reclaim_within_cohort
+        streams = [
+            _while_borrowing(place, self._allowed(place.queue, policy, leaving=leaving), borrows)
+            for place in places.values()
+        ]
         for _, holder in streams[0] if len(streams) == 1 else merge(*streams):
             place = places[holder.cluster_queue]
-            path = Path.IN_COHORT_RECLAMATION if places is self._owed else self._path(holder)
+            path = Path.IN_COHORT_RECLAMATION if owed else self._path(holder)
             if path is not None or borrowing is Borrowing.FORBIDDEN:
                 yield Candidate(
                     holder, place.queue, path or Path.IN_COHORT_RECLAMATION, place.cohort
@@ -280,3 +305,7 @@ def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
     if lowest is None or policy == NEVER:
         return False
     return policy == ANY or lowest <= _highest(preemptor, policy)
+
+
+def _while_borrowing(place: _Place, found: Iterator[Ranked], borrows: Borrows) -> Iterator[Ranked]:
+    return takewhile(lambda _: borrows(place.queue, place.cohort), found)

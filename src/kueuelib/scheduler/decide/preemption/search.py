@@ -144,7 +144,7 @@ def _round(
     guard = preemptor.guard
     if guard is not None:
         guard.begin()
-    for candidate in candidates.in_order(borrowing):
+    for candidate in candidates.in_order(borrowing, room.borrows):
         border = candidate.cohort
         if border is not None and not room.borrows(candidate.queue, border):
             continue
