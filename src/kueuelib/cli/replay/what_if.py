@@ -88,6 +88,8 @@ def simulate(
             traces=files,
             format="yaml",
             cluster=None,
+            kubeconfig=None,
+            server_timeout=0.0,
             policies=policies,
             config=config,
             output=output,
