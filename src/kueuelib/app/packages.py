@@ -1,7 +1,7 @@
 """A Helm chart and a kustomize base, made of the objects that `kueuelib install` writes.
 
-The templates of the chart only put values into places: `{{ toJson .Values.image }}`, and one
-condition around the ServiceMonitor.
+The templates of the chart only put values into places: `{{ toJson .Values.image }}`, the namespace
+also into longer texts, and one condition around the ServiceMonitor.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def _templates() -> dict[str, str]:
         if name == "namespace":
             continue  # helm makes it: --create-namespace
         text = _PLACE.sub(_value, _documents(_marked(obj) for obj in objects))
+        text = text.replace("@namespace@", "{{ .Release.Namespace }}")  # inside an expression
         if name == "monitor":
             text = f"{{{{- if .Values.serviceMonitor }}}}\n{text}{{{{- end }}}}\n"
         found[name] = text

@@ -31,6 +31,7 @@ CHANGED = Deployed(
     service_monitor=True,
 )
 ACTION = re.compile(r"\{\{ toJson \.(\w+)\.(\w+) \}\}")
+NAMESPACE = "{{ .Release.Namespace }}"
 CONDITION = re.compile(r"\{\{- if \.Values\.(\w+) \}\}\n(.*)\{\{- end \}\}\n", re.DOTALL)
 
 
@@ -41,6 +42,7 @@ def rendered(chart: Path, namespace: str, values: dict[str, Any]) -> list[Obj]:
     for path in sorted((chart / "templates").iterdir()):
         text = path.read_text()
         text = CONDITION.sub(lambda one: one[2] if values[one[1]] else "", text)
+        text = text.replace(NAMESPACE, namespace)
         assert "{{" not in ACTION.sub("", text), path
         text = ACTION.sub(lambda one: json.dumps(known[one[1]][one[2]]), text)
         found += [obj for obj in yaml.safe_load_all(text) if obj]
