@@ -433,7 +433,8 @@ def parts_of(value: Any, found: dict[int, object]) -> dict[int, object]:
         return parts_of(value.__self__, found)
     elif kind.__module__.startswith("kueuelib.scheduler") and not isinstance(value, tuple | Enum):
         frozen = attrs.has(kind) and "frozen" in kind.__setattr__.__name__
-        if frozen or kind.__name__.startswith("Frozen"):
+        hashed = attrs.has(kind) and kind.__hash__ is not object.__hash__  # a record
+        if frozen or hashed or kind.__name__.startswith("Frozen"):
             return found
         slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
         children = [getattr(value, name) for name in slots if name != "__weakref__"]

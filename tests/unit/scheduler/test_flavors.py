@@ -21,6 +21,7 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.queue_spec import Flavor, flavor_of, queue_spec
 from kueuelib.scheduler.quota.snapshot import Snapshot
+from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,
@@ -166,6 +167,15 @@ def test_search_goes_on_behind_the_flavor_that_was_tried() -> None:
     last = assigned(workload, groups, progress=second.progress)
     assert last.choices[0].flavors == {"cpu": "three"}
     assert last.progress == (("main", (("cpu", -1),)),)
+
+
+def test_search_begins_anew_when_the_flavors_behind_are_gone() -> None:
+    progress = (("main", (("cpu", 1),)),)
+    workload = make_workload("w", "q", {"cpu": 1})
+    found = assigned(workload, {"one": {"cpu": 1}}, progress=progress)
+    assert found.choices[0].flavors == {"cpu": "one"}
+    large = assigned(make_workload("w", "q", {"cpu": 2}), {"one": {"cpu": 1}}, progress=progress)
+    assert NoFlavors(large.blocked, large.mode).text
 
 
 def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy() -> None:

@@ -257,6 +257,8 @@ class _PodSetSearch:
         blocked: list[FlavorAttempt] = []
         best: _Option | None = None
         tried = -1
+        if last >= len(group.flavors) - 1:
+            last = -1  # the group has lost flavors since
         for index, name in enumerate(group.flavors):
             if index <= last:
                 continue
