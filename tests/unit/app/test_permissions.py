@@ -340,12 +340,29 @@ async def only_pods(world: World) -> None:
     await world.uses(("batch", "jobs", "get"))
 
 
+async def running_pod_is_stopped(world: World) -> None:
+    """A Pod of its own whose Workload is deactivated while it runs."""
+    await pod(world, "halted")
+    await world.admitted("halted")
+
+    async def runs() -> bool:
+        return (await world.get(kinds.PODS, "halted"))["status"].get("phase") == "Running"
+
+    await world.until(runs, "the pod does not run")
+    workload = await world.workload("halted")
+    key = ObjectKey("default", workload["metadata"]["name"])
+    off = {"spec": {"active": False}}
+    await world.client.patch(kinds.WORKLOADS, key, off, PatchType.MERGE)
+    await world.gone(kinds.PODS, "halted")
+
+
 async def everything(world: World) -> None:
     """The life of Jobs, Pods, groups, nodes on request, checks of others, and the end of queues."""
     await job(world, "short", "0")
     await job(world, "long")
     await world.admitted("long")
     await pod(world, "alone", "0")
+    await running_pod_is_stopped(world)
     for number in range(3):
         labels, notes = {GROUP: "g"}, {TOTAL: "2"}
         await pod(world, f"g{number}", labels=labels, annotations=notes)
@@ -384,6 +401,7 @@ UNSEEN: dict[Right, str] = {
     },
     ("autoscaling.x-k8s.io", "provisioningrequests", "get"): "after a creation without answer",
     ("", "events", "patch"): "an event that happens again soon",
+    ("kueue.x-k8s.io", "admissionchecks", "get"): "after a conflict over its finalizer",
 }
 """Rights that need not be used here, and what they are for."""
 
