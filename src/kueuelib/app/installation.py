@@ -225,15 +225,39 @@ async def _apply(client: Client, obj: Obj) -> str:
     """Writes one object; says what became of it."""
     resource, key = resource_of(obj), key_of(obj)
     try:
-        before = (await client.get(resource, key))["metadata"]["resourceVersion"]
+        found = await client.get(resource, key)
     except NotFound:
         before = ""
+    else:
+        before = found["metadata"]["resourceVersion"]
+        if resource == CRDS and (moved := _moved(found, obj)):
+            await client.patch(resource, key, moved, PatchType.MERGE, field_manager=FIELD_MANAGER)
     after = await client.patch(
         resource, key, obj, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True
     )
     unchanged = after["metadata"]["resourceVersion"] == before
     verb = "unchanged" if unchanged else "configured" if before else "created"
     return f"{resource.kind.lower()}/{obj['metadata']['name']} {verb}"
+
+
+def _moved(found: Obj, wanted: Obj) -> Obj:
+    """A merge patch that takes the other way to the conversion webhook out of a CRD; or empty.
+
+    Somebody else may own it, and then an apply adds ours beside it, which is invalid: a webhook is
+    reached by a URL or by a Service.
+    """
+    theirs, ours = _conversion(found), _conversion(wanted)
+    other = theirs.keys() & {"url", "service"} - ours.keys()
+    if not other or not ours:
+        return {}
+    config = {**dict.fromkeys(other), **ours}
+    return {"spec": {"conversion": {"webhook": {"clientConfig": config}}}}
+
+
+def _conversion(crd: Obj) -> Obj:
+    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
+    config: Obj = webhook.get("clientConfig") or {}
+    return config
 
 
 async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) -> None:

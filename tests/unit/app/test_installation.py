@@ -1,0 +1,40 @@
+"""What an installation makes of a cluster that has something already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from kueuelib.api import kinds
+from kueuelib.api.crd import all_crds
+from kueuelib.api.meta import Obj
+from kueuelib.app.installation import Plan, install
+from kueuelib.controllers.webhooks import by_service, with_conversion
+from kueuelib.embedded.server import ApiServer
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connect import connect
+
+URL = "https://127.0.0.1:9443"
+
+
+async def conversions(client: Client) -> list[Obj]:
+    found = [one["spec"]["conversion"] for one in (await client.list(kinds.CRDS)).items]
+    return [one["webhook"]["clientConfig"] for one in found if one["strategy"] == "Webhook"]
+
+
+async def test_the_way_to_the_conversion_webhook_may_be_somebody_elses(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            for crd in all_crds():
+                other = with_conversion(crd, by_service("kueue-system", "kueue-webhook-service"))
+                await client.create(kinds.CRDS, other)
+            assert {"service"} <= set().union(*await conversions(client))
+            await install(client, Plan("kueue-system", URL), 60.0)
+            after = await conversions(client)
+            assert after
+            assert all(config.keys() == {"url", "caBundle"} for config in after)
+            await install(client, Plan("kueue-system"), 60.0)
+            back = await conversions(client)
+            assert all(config.keys() == {"service", "caBundle"} for config in back)
