@@ -339,7 +339,8 @@ def with_stopped_queue(ward: Ward) -> Iterator[None]:
 @contextmanager
 def with_broken_queue(ward: Ward) -> Iterator[None]:
     with ward.cluster_queue("nonsense"):
-        selector = {"matchExpressions": [{"key": "team", "operator": "Perhaps"}]}
+        too_long = f"{'a' * 254}/team"  # what the schema of the kind cannot say
+        selector = {"matchExpressions": [{"key": too_long, "operator": "Exists"}]}
         path = f"{KUEUE}/clusterqueues/nonsense"
         ward.rest.merge(path, {"spec": {"namespaceSelector": selector}})
         yield
