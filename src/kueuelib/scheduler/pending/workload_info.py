@@ -287,6 +287,10 @@ def holds_quota(workload: Workload) -> bool:
     )
 
 
+_REPORTED = VERDICTS | {"Suspended", "Inadmissible", "Misconfigured"}
+"""Condition reasons that say why a workload waits, in its queue or out of it."""
+
+
 def has_verdict(workload: Workload) -> bool:
     """Whether its condition says how it fared in its queue, and its spec is the same since."""
     found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
@@ -304,7 +308,7 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
         tried: False if it waits for its turn, so that the name of the head is as good.
     """
     found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
-    if found is None or found.is_true:
+    if found is None or found.is_true or found.reason not in _REPORTED:
         return False
     if found.reason == PENDING_EVALUATION and not tried:
         return False
