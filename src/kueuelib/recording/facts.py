@@ -23,7 +23,7 @@ from kueuelib.api.struct import MicroTime, Struct, Time, json_name
 from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Event
-from kueuelib.scheduler.pending.workload_info import is_finished
+from kueuelib.scheduler.pending.workload_info import REPORTED, is_finished
 
 META = ("name", "namespace", "uid", "generation", "creation_timestamp", "deletion_timestamp")
 _KEPT: Mapping[type[Struct], tuple[str, ...]] = {
@@ -126,7 +126,7 @@ def _status(status: WorkloadStatus) -> Obj:
     """Of the messages of conditions only the one that the scheduler compares with its verdict."""
     found: Obj = _converter.unstructure(status)
     for condition in found.get("conditions", ()):
-        if condition["type"] != QUOTA_RESERVED:
+        if condition["type"] != QUOTA_RESERVED or condition.get("reason") not in REPORTED:
             condition.pop("message", None)
     return found
 

@@ -16,7 +16,13 @@ from kueuelib.api.meta import Obj
 
 _STEP = 1000
 _LIMIT = 10**6
-_TOKEN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+_NAME = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"
+_TOKEN = re.compile(_NAME)
+_INTRODUCED = re.compile(
+    rf"(?:\bflavor |\b(?:Cluster|Local)Queue (?!selector)|\bworkload (?={_NAME}/))"
+    rf"({_NAME})(?:/({_NAME}))?"
+)
+"""Where a message that the scheduler compares with its verdict has names."""
 
 _NAMED = ("metadata.name", "metadata.namespace", "metadata.labels.*")
 _FLAVORS = "spec.resourceGroups.*.flavors.*.name"
@@ -114,7 +120,10 @@ class Pseudonyms:
         return "/".join(map(self._name, text.split("/")))
 
     def _text(self, text: str) -> str:
-        """A message in which names that are known are replaced."""
+        """A message with its names replaced, also those of objects that are told of later."""
+        for found in _INTRODUCED.finditer(text):
+            for name in filter(None, found.groups()):
+                self.of(name)
         return _TOKEN.sub(lambda found: self._known.get(found[0], found[0]), text)
 
 

@@ -287,7 +287,7 @@ def holds_quota(workload: Workload) -> bool:
     )
 
 
-_REPORTED = VERDICTS | {"Suspended", "Inadmissible", "Misconfigured"}
+REPORTED = VERDICTS | {"Suspended", "Inadmissible", "Misconfigured"}
 """Condition reasons that say why a workload waits, in its queue or out of it."""
 
 
@@ -308,7 +308,7 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
         tried: False if it waits for its turn, so that the name of the head is as good.
     """
     found = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
-    if found is None or found.is_true or found.reason not in _REPORTED:
+    if found is None or found.is_true or found.reason not in REPORTED:
         return False
     if found.reason == PENDING_EVALUATION and not tried:
         return False
