@@ -20,6 +20,9 @@ GROUP_LABEL: Final = f"{KUEUE}/pod-group-name"
 GROUP_ROLE_LABEL: Final = f"{KUEUE}/pod-group-role"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
+DEFAULT_NAMESPACE: Final = "default"
+"""Where a namespaced object is when neither it nor a kubeconfig names a namespace."""
+
 # ---- annotations
 QUEUE_ANNOTATION: Final = QUEUE_LABEL
 PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import yaml
@@ -71,12 +69,5 @@ async def assemble_recorder(
 class _Silent:
     """Writes no events to a cluster that is only looked at; the feed logs the same."""
 
-    def event(
-        self,
-        obj_or_ref: Mapping[str, Any],
-        type: str,
-        reason: str,
-        message: str,
-        component: str | None = None,
-    ) -> None:
+    def event(self, *_: object, **__: object) -> None:
         """Do nothing."""

@@ -8,7 +8,7 @@ it can; it never stops the feed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -26,6 +26,7 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.workload.states import has_quota, is_held_back
 
 if TYPE_CHECKING:
+    from kueuelib.runtime.events import EventSink
     from kueuelib.scheduler.engine import Engine
 
 COMPONENT = "kueue-scheduler-feed"
@@ -118,21 +119,6 @@ RUNTIME_CLASSES = Source(
 WORKLOADS = Source(_workload_event, events.WorkloadGone, _workload)
 
 
-class Reports(Protocol):
-    """Where a feed reports objects that cannot be read: an `EventRecorder`, for example."""
-
-    def event(
-        self,
-        obj_or_ref: Mapping[str, Any],
-        type: str,
-        reason: str,
-        message: str,
-        component: str | None = None,
-    ) -> None:
-        """Report something about an object; returns at once."""
-        ...
-
-
 class Feed:
     """Tells the engine what happens, and others what that affects.
 
@@ -142,7 +128,7 @@ class Feed:
         clock: tells the time of events.
     """
 
-    def __init__(self, engine: Engine, recorder: Reports, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, engine: Engine, recorder: EventSink, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._engine = engine
         self._recorder = recorder
         self._clock = clock

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import attrs
 
@@ -38,6 +38,7 @@ from kueuelib.jobs.lanes import Lane, stretches
 from kueuelib.jobs.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.controller import Result
+from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.logs import get_logger
 
 REFUSED_RETRY = 60.0
@@ -47,21 +48,6 @@ BEHIND_RETRY = 60.0
 REFUSED = "Refused"
 LANES = 8
 """How many pods of one plan are written at a time."""
-
-
-class Recorder(Protocol):
-    """Reports events; never blocks."""
-
-    def event(
-        self,
-        obj_or_ref: Mapping[str, Any],
-        type: str,
-        reason: str,
-        message: str,
-        component: str | None = None,
-    ) -> None:
-        """Report one event about an object."""
-        ...
 
 
 class Knowledge(Protocol):
@@ -128,7 +114,7 @@ class Executor:
         self,
         client: Client,
         known: Knowledge,
-        recorder: Recorder,
+        recorder: EventSink,
         component: str,
         version: str,
         count: Callable[[str, Sequence[str]], None] = lambda _, __: None,

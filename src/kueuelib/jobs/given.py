@@ -9,11 +9,14 @@ from typing import Any
 import orjson
 
 from kueuelib.api.meta import Obj
-from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL, is_dns1123_subdomain
+from kueuelib.api.names import (
+    DEFAULT_NAMESPACE,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    is_dns1123_subdomain,
+)
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.generic_job import GenericJob
-
-DEFAULT_NAMESPACE = "default"
 
 _TEXTS = ("name", "generateName", "namespace", "uid")
 _MAPS = ("labels", "annotations")

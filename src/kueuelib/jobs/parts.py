@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kueuelib.jobs.executor import Recorder
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
@@ -14,6 +13,7 @@ from kueuelib.jobs.stores import JobStores
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Parts:
     parents: tuple[Integration, ...]
     client: Client
     cache: Cache
-    recorder: Recorder
+    recorder: EventSink
     settings: JobSettings
     version: str
     stores: JobStores

@@ -17,7 +17,7 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.executor import Executor, Recorder
+from kueuelib.jobs.executor import Executor
 from kueuelib.jobs.foreign import ForeignOwners
 from kueuelib.jobs.kinds.abandoned import AbandonedWorkloads
 from kueuelib.jobs.kinds.follower import KindFollower
@@ -47,6 +47,7 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Controller, Reconciler
+from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -69,7 +70,7 @@ class Jobs:
 def setup(
     client: Client,
     cache: Cache,
-    recorder: Recorder,
+    recorder: EventSink,
     settings: JobSettings,
     *,
     version: str = V1BETA2,

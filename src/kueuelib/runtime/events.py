@@ -8,7 +8,7 @@ import socket
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -36,6 +36,20 @@ LOOKS = 10
 """After how many looks an event is written in any case."""
 FLUSH = 3.0
 """Seconds that the recorder has for what is queued when it stops."""
+
+
+class EventSink(Protocol):
+    """Reports what happens to objects: an `EventRecorder`, or what a test puts in its place."""
+
+    def event(
+        self,
+        obj_or_ref: Mapping[str, Any],
+        type: str,
+        reason: str,
+        message: str,
+        component: str | None = None,
+    ) -> None:
+        """Report one event about an object; returns at once."""
 
 
 @attrs.define(eq=False)

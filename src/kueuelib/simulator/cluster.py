@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of
-from kueuelib.api.names import ACTIVE
+from kueuelib.api.names import ACTIVE, DEFAULT_NAMESPACE
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, InvalidObject, InvalidSelector
 from kueuelib.scheduler.explain.world import World
@@ -32,7 +32,6 @@ KINDS = {
 }
 """What the scheduler reads besides Workloads."""
 
-DEFAULT_NAMESPACE = "default"
 T = TypeVar("T", bound=Struct)
 
 

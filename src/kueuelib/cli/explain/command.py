@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 
+from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
@@ -16,8 +17,6 @@ from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connect import connect, wait_for_server
-
-DEFAULT_NAMESPACE = "default"
 
 
 def run(

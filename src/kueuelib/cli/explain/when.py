@@ -10,6 +10,7 @@ import anyio
 import orjson
 
 from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
@@ -19,7 +20,6 @@ from kueuelib.runtime import logs
 from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.simulator.forecast import FEW, HORIZON, Forecast
 
-DEFAULT_NAMESPACE = "default"
 MOST_NAMES = 5
 DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.jobs.commands import NORMAL, WARNING
-from kueuelib.jobs.executor import Recorder
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.kinds.standing import HELD_BACK, Standing, State, Turn
 from kueuelib.runtime.controller import Controller
+from kueuelib.runtime.events import EventSink
 
 NOT_MANAGED = "NotManaged"
 MANAGED = "Managed"
@@ -31,7 +31,7 @@ class KindController:
     """
 
     def __init__(
-        self, follower: KindFollower, make: Callable[[Turn], Controller], recorder: Recorder
+        self, follower: KindFollower, make: Callable[[Turn], Controller], recorder: EventSink
     ) -> None:
         self._follower = follower
         self._make = make
