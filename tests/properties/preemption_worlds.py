@@ -154,6 +154,10 @@ class Replay:
         self.workloads[changed.key] = changed
         self.engine.observe(events.WorkloadSet(changed), self.now)
 
+    def come(self, workload: Workload) -> None:
+        self.workloads[workload.key] = workload
+        self.engine.observe(events.WorkloadSet(workload), self.now)
+
     def leave(self, victim: Victim) -> None:
         evicted = make_condition("Evicted", reason="Preempted", at=self.now)
         preempted = make_condition("Preempted", reason=victim.path.value, at=self.now)

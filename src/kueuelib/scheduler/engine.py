@@ -140,9 +140,10 @@ class Engine(Knowledge):
             self._queues.order_changed()
 
     def reconsider(self) -> None:
-        """Lets the heads of all ClusterQueues be tried again, although nothing changed.
+        """Lets what is in front of each ClusterQueue be tried again, although nothing changed.
 
-        Not needed for progress: what can change a verdict causes a new try by itself.
+        What is parked stays parked. Not needed for progress: what can change a verdict causes a new
+        try by itself.
         """
         self._queues.touch_all()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import attrs
 
+from kueuelib.api.kueue import ANY
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
@@ -28,6 +29,7 @@ from kueuelib.scheduler.object_reasons import (
     NamespaceUnknown,
 )
 from kueuelib.scheduler.policy import Protected
+from kueuelib.scheduler.quota.queue_spec import PreemptionPolicy
 from kueuelib.scheduler.values import record
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
@@ -80,6 +82,16 @@ class NoFlavors:
     def needs_preemption(self) -> bool:
         """Whether others would have to give up quota; False when even that could not help."""
         return self.mode is not Mode.NO_FIT
+
+    def keeps_quota(self, policy: PreemptionPolicy) -> bool:
+        """Whether whoever is refused so keeps what is free of its quota from the heads behind it.
+
+        It need not where it can reclaim that at any time (spec/scheduling 4.3).
+
+        Args:
+            policy: that of its ClusterQueue.
+        """
+        return self.needs_preemption and policy.reclaim_within_cohort != ANY
 
     @property
     def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:

@@ -305,7 +305,7 @@ def test_what_becomes_free_wakes_only_those_who_ask_for_it(cluster: Cluster) -> 
 
 def test_the_turn_of_those_whom_nothing_can_help_passes_to_other_queues(cluster: Cluster) -> None:
     two_flavors(cluster, "a", 0, 3, cohort="x")
-    cluster.queue("b", 3, cohort="x")
+    cluster.queue("b", 3, cohort="x", preemption={"reclaimWithinCohort": "Any"})
     cluster.queue("c", 0, cohort="x")
     cluster.tell(events.WorkloadSet(holding("r", "b", 2)))
     gpus = make_assignment({"gpu": 1}, "g")
@@ -319,6 +319,20 @@ def test_the_turn_of_those_whom_nothing_can_help_passes_to_other_queues(cluster:
     assert cluster.cycle() == ["+other"]
     assert cluster.where("large") is Where.INADMISSIBLE
     assert cluster.cycle() == ["small"]
+
+
+def test_no_turn_passes_that_keeps_free_quota_for_a_later_workload(cluster: Cluster) -> None:
+    """Or another ClusterQueue would borrow what the next one here needs, and keep it."""
+    for name in ("a", "b"):
+        cluster.queue(name, 4, cohort="x")
+    cluster.tell(events.WorkloadSet(holding("r", "a", 2)), events.WorkloadSet(holding("s", "a", 2)))
+    cluster.tell(events.WorkloadSet(holding("t", "b", 4)))
+    for name, queue, gpu in (("large", "a", 4), ("small", "a", 2), ("other", "b", 2)):
+        cluster.submit(name, queue, gpu, created=float(len(name)))
+    assert cluster.rest() == []
+    cluster.tell(events.WorkloadGone(key("r")))
+    assert cluster.cycle() == ["large", "other"]
+    assert cluster.cycle() == ["+small", "other"]
 
 
 def test_no_turn_passes_once_nobody_is_left_to_try(cluster: Cluster) -> None:

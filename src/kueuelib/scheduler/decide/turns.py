@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from kueuelib.api import conditions, names
-from kueuelib.api.kueue import ANY, Admission, PodSetAssignment, Workload
+from kueuelib.api.kueue import Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.blockers import FIT
@@ -217,7 +217,7 @@ class Turns:
             in_vain,
             entry.proposal.protected,
         )
-        if reason.needs_preemption and queue.spec.preemption.reclaim_within_cohort != ANY:
+        if reason.keeps_quota(queue.spec.preemption):
             self._charge(entry, self._reserved(entry))
         self._wait(entry, reason, Requeue.GENERIC, progress=assignment.progress)
 

@@ -28,10 +28,10 @@ class Place(Enum):
 class Requeue(Enum):
     """Why a head comes back without quota (spec/scheduling 3.3).
 
-    `GENERIC` and `FAILED_AFTER_NOMINATION` are the two sides of the rule that StrictFIFO keeps its
-    head while BestEffortFIFO parks it. After `PENDING_PREEMPTION` either strategy keeps it, and in
-    BestEffortFIFO nothing overtakes it any more. The last two park under either strategy, because
-    no change of quota can help: only the namespace's labels, or the workload's own checks.
+    After `GENERIC`, StrictFIFO keeps its head and BestEffortFIFO parks it. After
+    `FAILED_AFTER_NOMINATION` and `PENDING_PREEMPTION` either strategy keeps it, and after the
+    latter nothing overtakes it in BestEffortFIFO any more. The last two park under either strategy,
+    because no change of quota can help: only the namespace's labels, or the workload's own checks.
     """
 
     GENERIC = ""

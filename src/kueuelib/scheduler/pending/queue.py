@@ -221,7 +221,7 @@ class PendingQueue:
         if item is None or item.group is None:
             return None
         is_next, self.heap.last = self.heap.last == item.info.key, item.info.key
-        if not self._is_to_try(item.group):
+        if not self._is_to_try(item.group) and not self._keeps_quota(item.group):
             self._pass_turn(item.group)
             return None
         self.unpark(item.group)
@@ -246,6 +246,10 @@ class PendingQueue:
     def _is_to_try(self, group: Group) -> bool:
         news, verdict = self.scope.news, group.verdict
         return verdict is None or verdict.is_due_in_turn(news, self.spec, self._available)
+
+    def _keeps_quota(self, group: Group) -> bool:
+        verdict = group.verdict
+        return verdict is not None and verdict.keeps_quota(self.spec, self._available)
 
     # --- what is parked
 

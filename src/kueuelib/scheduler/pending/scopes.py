@@ -190,10 +190,10 @@ class Scope:
         return [head for head in heads if head is not None]
 
     def begin_round(self) -> None:
-        """Requeues the doubtful shapes, because nothing else is left to try.
+        """Unparks the doubtful shapes, because nothing else is left to try.
 
         If some remain doubtful, because heads kept meeting at the same flavors, the scope does what
-        a new engine would do: it requeues all shapes, and then the doubtful ones once more. After
+        a new engine would do: it unparks all shapes, and then the doubtful ones once more. After
         that it waits for the next change.
         """
         parked = [(queue, group) for queue in self.waiting.values() for group in queue.parked()]

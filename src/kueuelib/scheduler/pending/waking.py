@@ -3,9 +3,9 @@
 A refused Workload is tried again when something happened since that its verdict names as able to
 change it, and not before. `News` is what happened in a scope, `Verdict` is what a try came to:
 
-- `is_due_in_turn`: quotas changed, or enough became free of what the Workload asks for. All parked
-  Workloads of the scope then get a turn. In its turn a Workload is tried if this still holds, and
-  otherwise its turn passes.
+- `is_due_in_turn`: quotas changed, or enough became free of one thing that the Workload asks for.
+  All that is parked in front of it then gets a turn. In its turn a Workload is tried if this still
+  holds or if it `keeps_quota` from others, and otherwise its turn passes.
 - `is_doubtful`: quota was taken, which may add victims or change a choice of flavors; or the
   verdict never covered all flavors. The Workload is tried when no other Workload of the scope is
   left to try (`Scope.begin_round`).
@@ -22,7 +22,7 @@ from kueuelib.scheduler.object_reasons import ELSEWHERE
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import Reason, waits_alone
+from kueuelib.scheduler.reasons import NoFlavors, Reason, waits_alone
 
 Available = Callable[[str, FlavorResource], int]
 """What a ClusterQueue could use more of a flavor and resource, now."""
@@ -98,6 +98,21 @@ class Verdict:
                 or available(queue.name, pair) >= self.least[pair.resource]
             )
             for pair, when in news.freed.items()
+        )
+
+    def keeps_quota(self, queue: QueueSpec, available: Available) -> bool:
+        """Whether another try keeps others from what is free of the quota of its ClusterQueue.
+
+        For a Workload behind it in its ClusterQueue that may be the difference.
+        """
+        return (
+            isinstance(self.reason, NoFlavors)
+            and self.reason.keeps_quota(queue.preemption)
+            and any(
+                available(queue.name, pair) > 0
+                for pair in queue.limits
+                if pair.resource in self.least
+            )
         )
 
     def is_doubtful(self, news: News, queue: QueueSpec) -> bool:
