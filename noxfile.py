@@ -15,7 +15,10 @@ nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "imports", "tests"]
 
-WORKERS = ("-n", "2", "--dist", "worksteal")
+WORKERS = ("-n", "3", "--dist", "worksteal")
+"""One more than the smallest machine has cores: end-to-end tests wait for processes and clocks."""
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Compile every module once, and not again in each process that a test starts."""
 
 
 @nox.session
@@ -40,13 +43,13 @@ def imports(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Unit, property, conformance, scenario and end-to-end tests."""
-    session.run("pytest", *WORKERS, *session.posargs)
+    session.run("pytest", *WORKERS, *session.posargs, env=BYTECODE)
 
 
 @nox.session
 def unit(session: nox.Session) -> None:
     """Only the fast tests."""
-    session.run("pytest", *WORKERS, "tests/unit", *session.posargs)
+    session.run("pytest", *WORKERS, "tests/unit", *session.posargs, env=BYTECODE)
 
 
 @nox.session
