@@ -13,12 +13,14 @@ from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually, is_true
 from kueuelib.testing.processes import LocalCluster, Processes
 
 QUEUES = Path(__file__).parents[2] / "examples/custom_job/queues.yaml"
-SETTINGS = """
+PODS_READY = """
 waitForPodsReady:
   enable: true
   timeout: 1s
   blockAdmission: true
   requeuingStrategy: {backoffBaseSeconds: 1, backoffLimitCount: 1}
+"""
+RETENTION = """
 objectRetentionPolicies: {workloads: {afterFinished: 1s, afterDeactivatedByKueue: 1s}}
 """
 PATHS = {
@@ -29,9 +31,10 @@ PATHS = {
 
 
 @pytest.fixture
-def rest(tmp_path: Path) -> Iterator[Rest]:
+def rest(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rest]:
+    """Its manager waits for pods, a second each, only where a test is about that."""
     with Processes(tmp_path) as processes:
-        cluster = LocalCluster(processes, settings=SETTINGS)
+        cluster = LocalCluster(processes, settings=getattr(request, "param", "") + RETENTION)
         cluster.start()
         with Rest(cluster.kubeconfig) as found:
             for obj in yaml.safe_load_all(QUEUES.read_text()):
@@ -69,6 +72,7 @@ def jobs(rest: Rest) -> set[str]:
     return {job["metadata"]["name"] for job in rest.items(JOBS)}
 
 
+@pytest.mark.parametrize("rest", [PODS_READY], indirect=True, ids=["ready"])
 def test_pods_that_are_never_ready_give_way_and_are_given_up(rest: Rest) -> None:
     create(rest, "stuck", selector="x")
     eventually(lambda: is_true(workload(rest, "stuck"), "Admitted"))
