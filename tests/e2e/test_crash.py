@@ -42,7 +42,8 @@ class Watchman:
             self._held.pop(name, None)
         else:
             usage = admission["podSetAssignments"][0]["resourceUsage"]["cpu"]
-            self._held[name] = int(usage)
+            over = sum(each["count"] for each in wl["status"].get("reclaimablePods", ()))
+            self._held[name] = int(usage) - over  # each pod has one CPU
         self.worst = max(self.worst, sum(self._held.values()))
 
 
