@@ -1,4 +1,4 @@
-"""Real processes: `kueuelib apiserver`, `install` and `manager`, as a user starts them."""
+"""Processes: `kueuelib apiserver`, `install` and `manager`, as `warm` starts them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from rest import Rest
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 
 @pytest.fixture

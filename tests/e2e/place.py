@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from rest import KUEUE, Obj, Rest, condition, eventually, is_true
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes, free_port
+from kueuelib.testing.processes import LocalCluster, free_port
 
 DOMAIN = "kueue.x-k8s.io"
 QUEUE = f"{DOMAIN}/queue-name"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from rest import JOBS, WORKLOADS, Rest, eventually
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 CONFIGURATION = f"{HOOKS}/kueue-mutating-webhook-configuration"

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from warm import Processes, kueuelib
 
-from kueuelib.testing.processes import LocalCluster, Processes, free_port
+from kueuelib.testing.processes import LocalCluster, free_port
 
 COMMANDS = ["install", "manager"]
-
-
-def kueuelib(*args: object, seconds: float = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kueuelib", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -176,12 +166,6 @@ def test_the_webhook_url_is_checked(server: LocalCluster) -> None:
         "install", "--kubeconfig", server.kubeconfig, "--webhook-url", "http://127.0.0.1:1"
     )
     refused(done, "--webhook-url", "https")
-
-
-def test_a_second_signal_is_not_needed(cluster: LocalCluster) -> None:
-    """SIGTERM ends the manager and the API server with exit code 0."""
-    assert cluster.processes.stop("manager") == 0
-    assert cluster.processes.stop("apiserver") == 0
 
 
 def test_the_manager_survives_a_server_that_goes_away(cluster: LocalCluster) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from rest import eventually
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 pytestmark = [
     pytest.mark.kubectl,

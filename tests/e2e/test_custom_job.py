@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from rest import KUEUE, WORKLOADS, Rest, eventually, is_true
+from warm import Processes
 
-from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes, free_port
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples/custom_job"
 TRAININGS = "/apis/ml.example.com/v1/namespaces/default/trainings"

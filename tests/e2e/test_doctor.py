@@ -7,7 +7,6 @@ import base64
 import copy
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import attrs
 import httpx
 import pytest
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, job, queues
+from warm import Processes, kueuelib
 
 from kueuelib.api.crd import all_crds
 from kueuelib.app.configuration import load_configuration
@@ -26,7 +26,7 @@ from kueuelib.app.doctor.reading import read
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connect import connect
 from kueuelib.testing.background import BackgroundServer
-from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster
 
 DOMAIN = "kueue.x-k8s.io"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -43,13 +43,7 @@ Found = set[tuple[str, str]]
 
 
 def doctor(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kueuelib", "doctor", *args, "--kubeconfig", str(kubeconfig)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return kueuelib("doctor", *args, "--kubeconfig", kubeconfig)
 
 
 class Later:

@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 from rest import Rest, eventually
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes, free_port
+from kueuelib.testing.processes import LocalCluster, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples/01_minimal"
 NAMESPACES = "/api/v1/namespaces"

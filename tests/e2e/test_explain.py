@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 import yaml
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, is_true, job, queues
+from warm import Processes, kueuelib
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 
 class Explain:
@@ -21,14 +21,7 @@ class Explain:
         self._kubeconfig = str(cluster.kubeconfig)
 
     def run(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kueuelib", "explain", *args, "--kubeconfig", self._kubeconfig],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return kueuelib("explain", *args, "--kubeconfig", self._kubeconfig, stdin=stdin)
 
     def json(self, *args: str, stdin: str = "") -> Obj:
         done = self.run(*args, "-o", "json", stdin=stdin)

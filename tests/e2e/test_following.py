@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Rest, eventually
+from warm import Processes
 
 import kueuelib
 from kueuelib import State
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 QUEUES = """
 [{kind: ResourceFlavor, path: resourceflavors, metadata: {name: f}, spec: {}},

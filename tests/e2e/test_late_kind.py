@@ -10,8 +10,9 @@ import httpx
 import pytest
 import yaml
 from rest import KUEUE, WORKLOADS, Obj, Rest, eventually
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes, free_port
+from kueuelib.testing.processes import LocalCluster, free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples/custom_job"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 from rest import Rest, eventually
+from warm import Processes
 
-from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes, free_port
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 AWAY = "the API server has not answered for"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kueue-system/leases"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rest import JOBS, KUEUE, WORKLOADS, Obj, Rest, eventually, job, queues, urgent
+from warm import kueuelib
 
 from kueuelib.api.crd import all_crds
 from kueuelib.testing.background import BackgroundServer
@@ -20,13 +20,7 @@ GROUP = "kueue.x-k8s.io"
 
 
 def pending(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kueuelib", "pending", *args, "--kubeconfig", str(kubeconfig)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return kueuelib("pending", *args, "--kubeconfig", kubeconfig)
 
 
 def items(kubeconfig: Path, *args: str) -> list[Obj]:

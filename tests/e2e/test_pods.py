@@ -10,9 +10,10 @@ import httpx
 import pytest
 import yaml
 from rest import KUEUE, PODS, WORKLOADS, Rest, eventually
+from warm import Processes
 
 from kueuelib.api.meta import is_true
-from kueuelib.testing.processes import LocalCluster, Processes, free_port
+from kueuelib.testing.processes import LocalCluster, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples/pods"
 PATHS = {

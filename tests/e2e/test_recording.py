@@ -14,8 +14,9 @@ import pytest
 import yaml
 from place import Place
 from rest import Rest, eventually, is_true
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 from kueuelib.testing.scenarios import run as run_scenario
 
 COUNT = 24

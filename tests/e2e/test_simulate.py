@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 from rest import KUEUE, Rest
+from warm import Processes
 
 from kueuelib.api.crd import all_crds, to_yaml
-from kueuelib.testing.processes import Processes
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulate"
 

@@ -10,8 +10,7 @@ import httpx
 import pytest
 import yaml
 from rest import Obj, Rest, eventually
-
-from kueuelib.testing.processes import Processes
+from warm import Processes
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from rest import JOBS, KUEUE, WORKLOADS, Rest, eventually, is_true
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 QUEUES = Path(__file__).parents[2] / "examples/custom_job/queues.yaml"
 PODS_READY = """

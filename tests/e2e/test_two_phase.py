@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from rest import JOBS, KUEUE, WORKLOADS, Obj, Rest, condition, eventually, is_true, job
+from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 AFTER, ANYTIME = "AfterCheckPassedOrOnDemand", "Anytime"
 TIME = "2024-01-01T00:00:00Z"

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually
+from warm import Processes, kueuelib
 
-from kueuelib.testing.processes import LocalCluster, Processes
+from kueuelib.testing.processes import LocalCluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 SYSTEM = "/apis/apps/v1/namespaces/kueue-system/deployments"
 QUEUE = "kueue.x-k8s.io/queue-name"
-
-
-def kueuelib(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kueuelib", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
 def uninstall(cluster: LocalCluster, *args: str) -> subprocess.CompletedProcess[str]:

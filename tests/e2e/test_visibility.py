@@ -11,8 +11,9 @@ import httpx
 import pytest
 import yaml
 from rest import JOBS, Obj, Rest, eventually, job, queues, urgent
+from warm import Processes
 
-from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes, free_port
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 API = "/apis/visibility.kueue.x-k8s.io"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
