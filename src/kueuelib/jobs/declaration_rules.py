@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api.meta import Resource
 from kueuelib.api.names import is_dns1123_label, is_dns1123_subdomain
 from kueuelib.jobs.paths import check_path
+from kueuelib.jobs.pod_counts import AtMost, Done
+from kueuelib.jobs.signs import check_sign
 
 if TYPE_CHECKING:
     from kueuelib.jobs.declarative import Pods
@@ -125,19 +127,40 @@ def _check_pods(pods: Pods) -> None:
         raise ValueError("order is of no use without each")
     check_path("template", pods.template)
     _check_count(pods)
-    if pods.succeeded:
-        check_path("succeeded", pods.succeeded)
+    _check_succeeded(pods.succeeded)
+    if pods.when is not None:
+        check_sign("when", pods.when)
+    for argument, made in (("default", pods.default), ("adds", pods.adds)):
+        if made is not None and not callable(made):
+            raise ValueError(f"{argument}={made!r} is not a function of the object")
+    if pods.default is not None and pods.each:
+        raise ValueError("default cannot be combined with each")
+
+
+def _check_succeeded(succeeded: Any) -> None:
+    if isinstance(succeeded, Done):
+        check_path("succeeded", succeeded.each)
+        for path in (succeeded.count, succeeded.name):
+            check_path("succeeded", path)
+        _check_factors("succeeded", succeeded.pods)
+    elif succeeded:
+        check_path("succeeded", succeeded)
+
+
+def _check_factors(argument: str, factors: Any) -> None:
+    for factor in factors:
+        for path in (factor.path, factor.limit) if isinstance(factor, AtMost) else (factor,):
+            check_path(argument, path)
 
 
 def _check_count(pods: Pods) -> None:
     count: Any = pods.count
-    if isinstance(count, str):
-        check_path("count", count)
+    if isinstance(count, str | AtMost):
+        _check_factors("count", (count,))
     elif isinstance(count, tuple):
         if not count:
             raise ValueError("count has no paths")
-        for path in count:
-            check_path("count", path)
+        _check_factors("count", count)
     elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ValueError(f"count={count!r} is no number of pods and no path of one")
     if not pods.min_count:

@@ -76,6 +76,14 @@ def put(obj: Obj, path: str, new: Any) -> None:
     current[last] = new
 
 
+def drop(obj: Obj, path: str) -> None:
+    """Takes a field away in place; nothing happens when it is not there."""
+    *way, last = steps_of(path)
+    parent = value(obj, ".".join(way)) if way else obj
+    if isinstance(parent, dict):
+        parent.pop(last, None)
+
+
 def elements(found: Any) -> tuple[tuple[str, Any], ...]:
     """Keys and values of a mapping, in its order, or positions and elements of a list."""
     if isinstance(found, Mapping):

@@ -80,6 +80,11 @@ def pod_priority_class(job: GenericJob, pod_sets: Sequence[PodSet]) -> str:
     """The PriorityClass of the job's pods, empty for none."""
     if isinstance(job, JobWithPriorityClass):
         return job.priority_class()
+    return first_of_templates(pod_sets)
+
+
+def first_of_templates(pod_sets: Sequence[PodSet]) -> str:
+    """The first PriorityClass that a pod template names, empty for none."""
     names = (entry.template.get("spec", {}).get("priorityClassName") for entry in pod_sets)
     return next((name for name in names if name), "")
 

@@ -48,17 +48,51 @@ class Equals:
 
 
 @attrs.frozen
+class Differs:
+    """A field has a value, other than empty, that is none of some values."""
+
+    path: str
+    others: tuple[Any, ...]
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        return any(found and found not in self.others for found in values(obj, self.path))
+
+
+@attrs.frozen
 class Enough:
-    """The numbers in some fields are together as many as the job has pods."""
+    """The numbers in some fields are together as many as the job has pods, or other units.
+
+    Attributes:
+        paths: of the numbers.
+        units: the path of how many units each part of the job has, when pods are not what is
+            counted; a part that does not say it has one.
+    """
 
     paths: tuple[str, ...]
+    units: str = ""
 
     def shown_by(self, obj: Mapping[str, Any], count: int) -> bool:
         """Whether the object shows it; `count` is how many pods the job has."""
+        if self.units:
+            parts, _, number = self.units.rpartition(".")
+            wanted = [value(part, number) for part in values(obj, parts)]
+            count = sum(1 if units is None else int(units) for units in wanted)
         return sum(int(found) for path in self.paths for found in values(obj, path)) >= count
 
 
-Sign = str | Condition | Equals | Enough | Callable[[Obj], bool]
+@attrs.frozen
+class Every:
+    """All of some signs together."""
+
+    signs: tuple[Sign, ...]
+
+    def shown_by(self, obj: Obj, count: int) -> bool:
+        """Whether the object shows them all."""
+        return all(shows(obj, sign, count) for sign in self.signs)
+
+
+Sign = str | Condition | Equals | Differs | Enough | Every | Callable[[Obj], bool]
 """A path to something true or greater than zero, a value of the classes above, or a function."""
 
 
@@ -67,9 +101,24 @@ def equals(path: str, *wanted: Any) -> Equals:
     return Equals(path, wanted)
 
 
-def enough(*paths: str) -> Enough:
+def differs(path: str, *others: Any) -> Differs:
+    """Short for `Differs`."""
+    return Differs(path, others)
+
+
+def enough(*paths: str, units: str = "") -> Enough:
     """Short for `Enough`."""
-    return Enough(paths)
+    return Enough(paths, units)
+
+
+def every(*signs: Sign) -> Every:
+    """Short for `Every`."""
+    return Every(signs)
+
+
+def never(_obj: Obj) -> bool:
+    """The sign of what does not happen to jobs of a kind."""
+    return False
 
 
 def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
@@ -82,11 +131,21 @@ def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
     """
     if isinstance(sign, str):
         return any(map(bool, values(obj, sign)))
-    if isinstance(sign, Condition | Equals | Enough):
+    if isinstance(sign, Condition | Equals | Differs | Enough | Every):
         return sign.shown_by(obj, count)
     if callable(sign):
         return sign(obj)
     return any(shows(obj, each, count) for each in sign)
+
+
+def message_of(obj: Obj, sign: Sign | Sequence[Sign]) -> str:
+    """The message of the condition that shows a sign; empty when no condition does."""
+    if isinstance(sign, Condition):
+        found = find_condition(value(obj, sign.path), sign.type)
+        return str(found.get("message") or "") if sign.shown_by(obj, 0) else ""
+    if isinstance(sign, list | tuple):
+        return next(filter(None, (message_of(obj, each) for each in sign)), "")
+    return ""
 
 
 def check_sign(argument: str, sign: Any) -> None:
@@ -104,6 +163,10 @@ def check_sign(argument: str, sign: Any) -> None:
         check_path(argument, sign, many=True)
     elif isinstance(sign, Condition):
         _check_condition(argument, sign)
+    elif isinstance(sign, Every):
+        check_sign(argument, sign.signs)
+    elif isinstance(sign, Differs):
+        check_path(argument, sign.path, many=True)
     elif isinstance(sign, Equals):
         check_path(argument, sign.path, many=True)
         if not isinstance(sign.wanted, tuple) or not sign.wanted:
@@ -113,8 +176,13 @@ def check_sign(argument: str, sign: Any) -> None:
             raise ValueError(f"{argument}: enough(...) needs the paths of the numbers")
         for path in sign.paths:
             check_path(argument, path, many=True)
+        if sign.units:
+            check_path(argument, sign.units, many=True)
     elif isinstance(sign, type) or not callable(sign):
-        wanted = "a path, Condition(...), equals(...), enough(...), a function, or a list of these"
+        wanted = (
+            "a path, Condition(...), equals(...), differs(...), enough(...), every(...), "
+            "a function, or a list of these"
+        )
         raise ValueError(f"{argument}={sign!r} is no sign; give {wanted}")  # noqa: TRY004
 
 

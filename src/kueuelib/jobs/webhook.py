@@ -14,6 +14,7 @@ from kueuelib.api.names import (
     is_dns1123_subdomain,
 )
 from kueuelib.errors import FieldError
+from kueuelib.jobs.capabilities import JobWithSkip
 from kueuelib.jobs.field_rules import (
     IMMUTABLE,
     NO_SUBDOMAIN,
@@ -46,7 +47,7 @@ def default_job(
     job = integration.job_type(obj)
     if has_ancestor or not settings.manages(job.queue_name, namespace_labels):
         return obj
-    if job.is_suspended():
+    if job.is_suspended() or (isinstance(job, JobWithSkip) and job.skip()):
         return obj
     changed = job.copy()
     changed.suspend()

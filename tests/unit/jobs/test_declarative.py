@@ -11,12 +11,24 @@ from kueuelib.api.meta import Resource
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.capabilities import JobWithReclaimablePods
 from kueuelib.jobs.commands import Change, Emit, Wait
-from kueuelib.jobs.declarative import Condition, Pods, declare, enough, equals
+from kueuelib.jobs.declarative import (
+    AtMost,
+    Condition,
+    Done,
+    Pods,
+    declare,
+    differs,
+    enough,
+    equals,
+    every,
+    never,
+)
 from kueuelib.jobs.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.paths import put, value, values
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.podset_info import PodSetInfo, infos_for_restore
 from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.signs import shows
 from kueuelib.jobs.situation import Situation
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
@@ -171,3 +183,88 @@ def test_an_object_that_says_no_pods_is_told_the_field_and_waits(
     assert told.reason == "ErrWorkloadCompose"
     assert path in told.message
     assert isinstance(wait, Wait)
+
+
+# ---- signs and counts that more than one kind needs
+
+
+def test_a_number_is_limited_by_another_one() -> None:
+    pods = [Pods("p", "spec.t", ("spec.n", AtMost("spec.m", "spec.limit")))]
+    for numbers, count in (
+        ({}, 1),
+        ({"n": 2, "m": 3}, 6),
+        ({"n": 2, "m": 3, "limit": 2}, 4),
+        ({"n": 2, "limit": 5}, 2),
+    ):
+        assert thing(pods, {"t": template("t"), **numbers}).pod_sets()[0].count == count
+
+
+def test_pods_that_are_done_may_be_counted_elsewhere_in_units() -> None:
+    done = Done("status.parts", pods=("n",))
+    pods = [Pods("name", "t", ("k", "n"), each="spec.parts", succeeded=done)]
+    parts = [{"name": "A", "k": 2, "n": 3, "t": template("t")}]
+    found = [{"name": "b", "succeeded": 9}, {"name": "A", "succeeded": 1}]
+    job = thing(pods, {"parts": parts}, status={"parts": found})
+    assert isinstance(job, JobWithReclaimablePods)
+    assert job.reclaimable_pods() == {"a": 3}
+    job.object["status"]["parts"][1]["succeeded"] = 7
+    assert job.reclaimable_pods() == {"a": 6}, "not more than there are"
+    job.object["status"] = {}
+    assert job.reclaimable_pods() == {}
+
+
+def test_more_signs() -> None:
+    def shown(sign: Any, **status: Any) -> bool:
+        obj = {"spec": {"parts": [{"k": 2}, {}]}, "status": status}
+        return shows(obj, sign, 100)
+
+    other = differs("status.phase", "Suspended")
+    assert [shown(other, phase=phase) for phase in ("Suspended", "", "New")] == [False, False, True]
+    assert not shown(other)
+    units = enough("status.*.ready", units="spec.parts.*.k")
+    assert not shown(units, a={"ready": 2})
+    assert shown(units, a={"ready": 2}, b={"ready": 1})
+    both = every("status.a", equals("status.b", 1))
+    assert [shown(both, a=1), shown(both, b=1), shown(both, a=1, b=1)] == [False, False, True]
+    assert not shown(never, a=1)
+
+
+def test_some_pods_are_there_only_when_a_sign_is_shown() -> None:
+    pods = [Pods("p", "spec.t"), Pods("q", "spec.q", when=equals("spec.mode", "x"))]
+    spec = {"t": template("t"), "q": template("q")}
+    assert [entry.name for entry in thing(pods, spec).pod_sets()] == ["p"]
+    assert [entry.name for entry in thing(pods, {**spec, "mode": "x"}).pod_sets()] == ["p", "q"]
+
+
+def test_a_template_that_is_made_up_goes_unless_it_was_there() -> None:
+    pods = [Pods("p", "spec.t", default=lambda _: template("t"))]
+    job = thing(pods, {})
+    job.run_with_podsets_info([PodSetInfo("p", 1, node_selector={"pool": "x"})])
+    assert value(job.object, "spec.t.spec.nodeSelector") == {"pool": "x"}
+    assert job.restore_podsets_info([PodSetInfo("p", 1)])
+    assert "t" not in job.object["spec"]
+    assert not job.restore_podsets_info([PodSetInfo("p", 1)])
+
+
+def test_containers_that_are_added_are_counted_and_not_written() -> None:
+    pods = [Pods("p", "spec.t", adds=lambda _: [{"name": "more"}])]
+    job = thing(pods, {"t": {"spec": {}}})
+    assert job.pod_sets()[0].template["spec"]["containers"] == [{"name": "more"}]
+    job.run_with_podsets_info([PodSetInfo("p", 1)])
+    assert not value(job.object, "spec.t.spec.containers")
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ({"count": AtMost("a.*", "b")}, "count='a.\\*' leads to many places"),
+        ({"succeeded": Done("status.*")}, "succeeded='status.\\*' leads to many places"),
+        ({"when": ()}, "when is empty"),
+        ({"default": 1}, "default=1 is not a function"),
+        ({"adds": []}, "adds=\\[\\] is not a function"),
+        ({"each": "spec.a", "default": dict}, "default cannot be combined with each"),
+    ],
+)
+def test_what_cannot_be_declared_is_refused(pods: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Pods("p", **pods)
