@@ -10,26 +10,26 @@ from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualif
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
 from kueuelib.app.preemption import check_preemption
 from kueuelib.errors import ConfigError, InvalidSelector
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.plugins import installed
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration, WaitForPodsReady
 
-KNOWN_FRAMEWORKS = frozenset({"batch/job", "pod"})
-"""Integrations that this build knows by name."""
+KNOWN_FRAMEWORKS = frozenset(builtin_registry().names())
+"""Integrations that come with kueuelib."""
 
 UPSTREAM_FRAMEWORKS = frozenset(
     {
-        "jobset.x-k8s.io/jobset",
-        "kubeflow.org/mpijob",
+        "deployment",
         "kubeflow.org/mxjob",
-        "kubeflow.org/paddlejob",
-        "kubeflow.org/pytorchjob",
-        "kubeflow.org/tfjob",
-        "kubeflow.org/xgboostjob",
-        "ray.io/raycluster",
-        "ray.io/rayjob",
+        "leaderworkerset.x-k8s.io/leaderworkerset",
+        "ray.io/rayservice",
+        "sparkoperator.k8s.io/sparkapplication",
+        "statefulset",
+        "trainer.kubeflow.org/trainjob",
+        "workload.codeflare.dev/appwrapper",
     }
 )
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""

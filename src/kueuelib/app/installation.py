@@ -34,8 +34,10 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.builtin import builtin_registry
+from kueuelib.jobs.builtin import BATCH_JOB, builtin_registry
 from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
+from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client, PatchType
@@ -73,11 +75,20 @@ class Plan:
         namespace: of the manager.
         webhook_url: `https://host:port`, or None for the Service in the cluster.
         deployed: the manager's pods; None when it runs elsewhere.
+        frameworks: the names of the bundled kinds that it queues besides Jobs and Pods.
     """
 
     namespace: str
     webhook_url: str | None = None
     deployed: Deployed | None = None
+    frameworks: tuple[str, ...] = ()
+
+    @property
+    def integrations(self) -> tuple[Integration, ...]:
+        """The kinds that permissions and webhooks are about."""
+        registry = builtin_registry()
+        known = {*self.frameworks} & {*registry.names()}
+        return registry.enabled({BATCH_JOB.name, POD.name} | known)
 
     @property
     def client_config(self) -> ClientConfig:
@@ -95,8 +106,7 @@ class Plan:
 
     def foundation(self) -> list[Obj]:
         """Namespace, identities and permissions."""
-        integrations = builtin_registry().integrations
-        rules = [*shared_rbac_rules(), *rbac_rules(integrations)]
+        rules = [*shared_rbac_rules(), *rbac_rules(self.integrations)]
         objects = manager_manifests(self.namespace)
         binding = next(obj for obj in objects if obj["kind"] == "ClusterRoleBinding")
         bound = {
@@ -116,7 +126,7 @@ class Plan:
         settings = JobSettings(
             namespace_selector=excluded, pods=PodSettings(namespace_selector=excluded)
         )
-        jobs = webhook_entries(builtin_registry().integrations, settings)
+        jobs = webhook_entries(self.integrations, settings)
         entries = sparing([*queueing_entries(), *jobs], manager_user(self.namespace))
         return webhook_configurations(entries, self.client_config)
 

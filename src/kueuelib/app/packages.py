@@ -54,17 +54,18 @@ _VALUES: Final[Mapping[str, Obj]] = {
 }
 
 
-def write_chart(folder: Path, deployed: Deployed) -> list[Path]:
+def write_chart(folder: Path, deployed: Deployed, frameworks: tuple[str, ...] = ()) -> list[Path]:
     """Writes a Helm chart.
 
     Args:
         folder: becomes the chart; it is created when it is missing.
         deployed: the defaults of the values.
+        frameworks: the bundled kinds that the manager may queue besides Jobs and Pods.
 
     Returns:
         The files.
     """
-    files = {f"templates/{name}.yaml": text for name, text in _templates().items()}
+    files = {f"templates/{name}.yaml": text for name, text in _templates(frameworks).items()}
     release = version("kueuelib")
     chart = {
         "apiVersion": "v2",
@@ -106,10 +107,11 @@ def values_of(deployed: Deployed) -> Obj:
     }
 
 
-def _templates() -> dict[str, str]:
+def _templates(frameworks: tuple[str, ...]) -> dict[str, str]:
     marked = Deployed(image="@image@", config="@config@", service_monitor=True)
     found = {}
-    for name, objects in _by_file(Plan("@namespace@", deployed=marked)).items():
+    plan = Plan("@namespace@", deployed=marked, frameworks=frameworks)
+    for name, objects in _by_file(plan).items():
         if name == "namespace":
             continue  # helm makes it: --create-namespace
         text = _PLACE.sub(_value, _documents(_marked(obj) for obj in objects))

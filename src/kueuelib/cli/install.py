@@ -41,11 +41,11 @@ class Options:
             ConfigError: the configuration cannot work, or there are to be no pods.
         """
         if webhook_url is not None:
-            if self != Options():
+            if self != Options(config=self.config):
                 raise ConfigError(
                     "--webhook-url",
                     "the manager runs outside of the cluster, without a Deployment",
-                    "leave out --image, --replicas, --config and --service-monitor",
+                    "leave out --image, --replicas and --service-monitor",
                 )
             return None
         found = Deployed(replicas=self.replicas, service_monitor=self.service_monitor)
@@ -55,6 +55,14 @@ class Options:
             check_configuration(load_configuration(self.config), self.config, namespace, found)
             found = attrs.evolve(found, config=self.config.read_text())
         return found
+
+    def frameworks(self) -> tuple[str, ...]:
+        """The kinds that the configuration enables.
+
+        Raises:
+            ConfigError: the configuration cannot work.
+        """
+        return load_configuration(self.config).integrations.frameworks if self.config else ()
 
 
 def write_packages(options: Options, namespace: str, chart: Path | None, base: Path | None) -> None:
@@ -66,8 +74,10 @@ def write_packages(options: Options, namespace: str, chart: Path | None, base: P
     deployed = options.deployed(namespace, None)
     assert deployed is not None  # there is no URL
     try:
-        files = write_chart(chart, deployed) if chart else []
-        files += write_kustomize(base, Plan(namespace, deployed=deployed)) if base else []
+        kinds = options.frameworks()
+        files = write_chart(chart, deployed, kinds) if chart else []
+        plan = Plan(namespace, deployed=deployed, frameworks=kinds)
+        files += write_kustomize(base, plan) if base else []
     except OSError as error:
         problem = error.strerror or str(error)
         raise ConfigError(
@@ -91,7 +101,12 @@ def run(
         ConfigError: what was given cannot work, or the kinds are not served in time.
         ApiError: the server refused something.
     """
-    plan = Plan(namespace, checked_url(webhook_url), options.deployed(namespace, webhook_url))
+    plan = Plan(
+        namespace,
+        checked_url(webhook_url),
+        options.deployed(namespace, webhook_url),
+        options.frameworks(),
+    )
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in plan.manifests()))
         return

@@ -221,7 +221,7 @@ def dump(kubeconfig: Path | None, server_timeout: float) -> int:
     show_default=True,
     help="Pods of the manager: one decides, the others wait warm.",
 )
-@click.option("--config", type=FILE, help="The manager's configuration, for its ConfigMap.")
+@click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
 @click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
 @click.option("--chart", type=FILE, help="Write a Helm chart into this folder, change nothing.")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.batch_job_rules import JUDGED, validate_batch_job
+from kueuelib.jobs.declared import DECLARED
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.registry import Integration, Registry
 
@@ -14,4 +17,4 @@ BATCH_JOB = Integration(
 
 def builtin_registry() -> Registry:
     """A registry of what comes with kueuelib."""
-    return Registry().register(BATCH_JOB).register(POD)
+    return functools.reduce(Registry.register, (BATCH_JOB, POD, *DECLARED), Registry())

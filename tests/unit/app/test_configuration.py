@@ -82,8 +82,11 @@ integrations:
         ({"leaderElection": {"leaseDuration": "5 min"}}, ["must be a duration, not '5 min'"]),
         ({"leaderElection": {"leaderElect": "no"}}, ["leaderElect must be true or false"]),
         ({"integrations": {"frameworks": "batch/job"}}, ["frameworks must be a list"]),
-        ({"integrations": {"frameworks": ["batch/jobs"]}}, ["frameworks[0]", "batch/job, pod"]),
-        ({"integrations": {"frameworks": ["ray.io/rayjob"]}}, ["not available"]),
+        (
+            {"integrations": {"frameworks": ["batch/jobs"]}},
+            ["frameworks[0]", "use one of batch/job, jobset"],
+        ),
+        ({"integrations": {"frameworks": ["ray.io/rayservice"]}}, ["not available"]),
         (
             {"waitForPodsReady": {"enable": True, "requeuingStrategy": {"timestamp": "Now"}}},
             ["requeuingStrategy.timestamp is 'Now'", "Eviction or Creation"],

@@ -152,6 +152,33 @@ def test_a_manager_elsewhere_has_no_pods() -> None:
     assert "leave out --image" in str(refused.exception)
 
 
+def groups(objects: list[Obj]) -> set[str]:
+    """The API groups that permissions and webhooks are about."""
+    found = [rule for obj in objects for rule in obj.get("rules", ())]
+    for obj in objects:
+        found += [rule for hook in obj.get("webhooks", ()) for rule in hook["rules"]]
+    return {group for rule in found for group in rule["apiGroups"]}
+
+
+def test_only_kinds_that_the_configuration_names_get_permissions_and_webhooks(
+    tmp_path: Path,
+) -> None:
+    frameworks = ["batch/job", "ray.io/rayjob"]
+    config = written(tmp_path, integrations={"frameworks": frameworks})
+    url = ("--webhook-url", "https://127.0.0.1:9443")
+    assert not {"ray.io", "jobset.x-k8s.io"} & groups(printed())
+    for args in ((), url):
+        found = printed("--config", config, *args)
+        assert "ray.io" in groups(found)
+        assert "jobset.x-k8s.io" not in groups(found)
+        hooks = [hook["name"] for obj in found for hook in obj.get("webhooks", ())]
+        assert {"mrayjob.ray.io", "vrayjob.ray.io"} <= {*hooks}
+    chart = tmp_path / "chart"
+    done = CliRunner().invoke(app, ["install", "--config", config, "--chart", str(chart)])
+    assert done.exit_code == 0, done.output
+    assert "rayjobs" in (chart / "templates/permissions.yaml").read_text()
+
+
 @pytest.mark.parametrize(
     ("content", "want"),
     [

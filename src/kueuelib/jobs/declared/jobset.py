@@ -1,0 +1,30 @@
+"""JobSet (jobset.x-k8s.io): one pod set for each of its replicated Jobs."""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Resource
+from kueuelib.jobs.declarative import AtMost, Condition, Done, Pods, declare, enough
+
+_PODS_OF_A_JOB = AtMost("template.spec.parallelism", "template.spec.completions")
+_STATUS = "status.replicatedJobsStatus"
+
+JOB_SET = declare(
+    Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", namespaced=True),
+    pods=[
+        Pods(
+            "name",
+            each="spec.replicatedJobs",
+            template="template.spec.template",
+            count=("replicas", _PODS_OF_A_JOB),
+            succeeded=Done(_STATUS, pods=(_PODS_OF_A_JOB,)),
+        )
+    ],
+    active=f"{_STATUS}.*.active",
+    # the status counts Jobs, not pods
+    ready=enough(
+        f"{_STATUS}.*.ready", f"{_STATUS}.*.succeeded", units="spec.replicatedJobs.*.replicas"
+    ),
+    succeeded=Condition("Completed"),
+    failed=Condition("Failed"),
+    allows_prebuilt=True,
+)

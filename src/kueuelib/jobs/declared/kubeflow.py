@@ -1,0 +1,44 @@
+"""The training jobs of Kubeflow (kubeflow.org/v1): they differ in one field and its keys."""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Resource
+from kueuelib.jobs.declarative import Condition, Pods, declare
+from kueuelib.jobs.registry import Integration
+
+GROUP = "kubeflow.org"
+
+
+def replicated(
+    kind: str, version: str, specs: str, *order: str, allows_prebuilt: bool = True
+) -> Integration:
+    """A kind with a mapping of replica specs and a run policy.
+
+    Args:
+        kind: for example `TFJob`.
+        version: of the group.
+        specs: the field of the spec with one replica spec for each role.
+        order: the roles that come first.
+        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+    """
+    return declare(
+        Resource(GROUP, version, f"{kind.lower()}s", kind, namespaced=True),
+        suspend="spec.runPolicy.suspend",
+        pods=[Pods("", each=f"spec.{specs}", template="template", count="replicas", order=order)],
+        priority_class="spec.runPolicy.schedulingPolicy.priorityClass",
+        active="status.replicaStatuses.*.active",
+        ready=Condition("Running"),
+        succeeded=Condition("Succeeded"),
+        failed=Condition("Failed"),
+        allows_prebuilt=allows_prebuilt,
+    )
+
+
+TRAINING_JOBS = (
+    replicated("PyTorchJob", "v1", "pytorchReplicaSpecs", "Master", "Worker"),
+    replicated("TFJob", "v1", "tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
+    replicated("XGBoostJob", "v1", "xgbReplicaSpecs", "Master", "Worker"),
+    replicated("PaddleJob", "v1", "paddleReplicaSpecs", "Master", "Worker"),
+    replicated("JAXJob", "v1", "jaxReplicaSpecs", "Worker", allows_prebuilt=False),
+)
+"""One integration for each of the kinds."""

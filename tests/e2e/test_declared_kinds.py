@@ -1,0 +1,110 @@
+"""The life of a job of every bundled kind: queued, admitted, preempted, ended; in one cluster.
+
+The CRDs hold the fields that are used, at the paths of the real ones, and come after the manager.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from place import QUEUE, Place, shared_cluster
+from rest import Obj, Rest, condition, eventually, is_true
+
+from kueuelib.jobs.generic_job import GenericJob
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
+
+from samples import Sample, samples
+
+SAMPLES = samples()
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+
+
+class Life:
+    """One kind in a namespace of its own, with quota for one of its jobs."""
+
+    def __init__(self, rest: Rest, sample: Sample) -> None:
+        self.sample = sample
+        self.place = Place(rest)
+        self.rest = rest
+        resource = sample.resource
+        self.path = f"/apis/{resource.api_version}/namespaces/{self.place.ns}/{resource.plural}"
+        job = sample.integration.job_type(sample.job())
+        self.shapes = {entry.name: entry.count for entry in job.pod_sets()}
+        cpu = sum(self.shapes.values())
+        self.place.queue(cpu, flavors={"spot": {"pool": "spot"}}, **self.place.preempting())
+        for base, value in (("low", 1), ("high", 2)):
+            self.place.priority(value, base)
+
+    def create(self, base: str) -> None:
+        labels = {QUEUE: "q", PRIORITY: self.place.named(base)}
+        stored = self.rest.create(self.path, self.sample.job(name=base, labels=labels))
+        assert self.job_type(stored).is_suspended(), "the webhook suspends what is queued"
+
+    def job_type(self, obj: Obj) -> GenericJob:
+        return self.sample.integration.job_type(obj)
+
+    def get(self, base: str) -> Obj:
+        return self.rest.get(f"{self.path}/{base}")
+
+    def report(self, base: str, state: str) -> None:
+        """Its controller writes the status."""
+        status = self.sample.status(state)
+        stored = self.rest.merge(f"{self.path}/{base}/status", {"status": status})["status"]
+        assert {key: stored[key] for key in status} == status, "the schema knows every field"
+
+    def pools(self, base: str) -> set[str | None]:
+        """The pools that the pod templates select."""
+        pod_sets = self.job_type(self.get(base)).pod_sets()
+        return {(e.template["spec"].get("nodeSelector") or {}).get("pool") for e in pod_sets}
+
+    def runs(self, base: str) -> bool:
+        return not self.job_type(self.get(base)).is_suspended()
+
+    def workload(self, base: str) -> Obj:
+        return self.place.workload(self.get(base))
+
+    def holds_quota(self, base: str) -> bool:
+        return is_true(self.workload(base), "QuotaReserved")
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    folder = tmp_path_factory.mktemp("kinds")
+    with shared_cluster(folder, frameworks=("batch/job", *SAMPLES)) as (_, rest):
+        for sample in SAMPLES.values():
+            rest.create(CRDS, sample.crd)
+        yield rest
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_life(rest: Rest, name: str) -> None:
+    life = Life(rest, SAMPLES[name])
+    eventually(lambda: rest.items(life.path) == [])
+    life.create("low")
+    eventually(lambda: life.runs("low"))
+    assert life.pools("low") == {"spot"}
+    found = life.workload("low")["spec"]["podSets"]
+    assert {entry["name"]: entry["count"] for entry in found} == life.shapes
+    life.report("low", "running")
+
+    life.create("high")
+    eventually(lambda: not life.runs("low"))
+    assert condition(life.workload("low"), "Evicted")["reason"] == "Preempted"
+    assert life.holds_quota("low"), "its pods are still there"
+    life.report("low", "stopped")
+    eventually(lambda: life.runs("high"))
+    eventually(lambda: life.pools("low") == {None})
+
+    life.report("high", "running")
+    if "succeeded" in life.sample.content:
+        life.report("high", "succeeded")
+        eventually(lambda: is_true(life.workload("high"), "Finished"))
+    else:
+        rest.delete(f"{life.path}/high")
+    eventually(lambda: life.runs("low"))
+    assert life.pools("low") == {"spot"}

@@ -1,0 +1,240 @@
+"""The kinds of other projects that come with kueuelib keep what a `GenericJob` has to keep."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kueuelib.jobs.capabilities import JobWithReclaimablePods, JobWithSkip
+from kueuelib.jobs.declared import DECLARED
+from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.paths import value
+from kueuelib.jobs.podset_info import PodSetInfo
+from kueuelib.jobs.priority import pod_priority_class
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.webhook import default_job, validate_job
+from kueuelib.testing.job_conformance import JobAdapter, JobConformance
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "kinds"))
+
+from samples import Sample, samples
+
+Obj = dict[str, Any]
+SAMPLES = samples()
+ENDING = [name for name, sample in SAMPLES.items() if "failed" in sample.content]
+JOB_SET = SAMPLES["jobset.x-k8s.io/jobset"]
+QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
+
+
+class Kind(JobAdapter):
+    """Plays the controller of a kind by its sample; its status is replaced as a whole."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+
+    @property
+    def integration(self) -> Integration:  # type: ignore[override]
+        return self.sample.integration
+
+    def make(self) -> Obj:
+        return self.sample.job()
+
+    def _with(self, obj: Obj, state: str) -> Obj:
+        return {**copy.deepcopy(obj), "status": self.sample.status(state)}
+
+    def running(self, obj: Obj) -> Obj:
+        return self._with(obj, "running")
+
+    def stopped(self, obj: Obj) -> Obj:
+        return self._with(obj, "stopped")
+
+    def succeeded(self, obj: Obj) -> Obj:
+        return self._with(obj, "succeeded")
+
+    def failed(self, obj: Obj) -> Obj:
+        return self._with(obj, "failed")
+
+    def changed(self, obj: Obj) -> Obj:
+        found = copy.deepcopy(obj)
+        change = self.sample.content["change"]
+        *way, last = change["path"].split(".")
+        place: Any = found
+        for name in way:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        place[last] = change["value"]
+        return found
+
+
+class TestDeclaredKinds(JobConformance):
+    @pytest.fixture(autouse=True, params=ENDING)
+    def kind(self, request: pytest.FixtureRequest) -> None:
+        self.adapter = Kind(SAMPLES[request.param])  # type: ignore[misc]
+
+
+class TestRayClusters(JobConformance):
+    """They run until somebody deletes them."""
+
+    adapter = Kind(SAMPLES["ray.io/raycluster"])
+
+    def test_the_end_is_told(self) -> None:
+        job = self._job(self.adapter.running(self._started()))
+        job.object["status"]["state"] = "failed"
+        assert job.finished() is None
+
+    def test_the_end_of_a_job_is_that_of_its_workload(self) -> None:
+        """The cluster that is deleted gives its quota back."""
+        world = self._running()
+        world.delete_job()
+        world.settle()
+        assert not world.workload["metadata"]["finalizers"]
+
+    def test_pods_of_a_cluster_that_never_became_ready_hold_quota(self) -> None:
+        obj = self._started()
+        obj["status"] = {"head": {"podName": "h"}}
+        assert self._job(obj).is_active()
+        obj["status"] = {"conditions": [{"type": "RayClusterSuspending", "status": "True"}]}
+        assert self._job(obj).is_active()
+
+
+def test_each_bundled_kind_has_a_sample() -> None:
+    assert {found.name for found in DECLARED} == {*SAMPLES}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_pod_sets_are_those_of_the_kind(name: str) -> None:
+    job = job_of(name)
+    found = {entry.name: entry.count for entry in job.pod_sets()}
+    assert found == SAMPLES[name].content["pod_sets"]
+    assert list(found) == list(SAMPLES[name].content["pod_sets"])
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_pods_that_are_done_are_reclaimed(name: str) -> None:
+    job = job_of(name, status=SAMPLES[name].status("running"))
+    wanted = SAMPLES[name].content.get("reclaimable", {})
+    assert (job.reclaimable_pods() if isinstance(job, JobWithReclaimablePods) else {}) == wanted
+
+
+def test_the_run_policy_names_the_priority_class() -> None:
+    for name in ("kubeflow.org/mpijob", "kubeflow.org/tfjob"):
+        job = job_of(name)
+        (entry, *_) = job.pod_sets()
+        roles = next(value for key, value in job.object["spec"].items() if "Replica" in key)
+        roles["Worker"]["template"]["spec"]["priorityClassName"] = "of-workers"
+        assert pod_priority_class(job, job.pod_sets()) == "of-workers", entry.name
+        job.object["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": "of-all"}}
+        assert pod_priority_class(job, job.pod_sets()) == "of-all"
+
+
+def test_the_message_of_the_end_is_that_of_its_condition() -> None:
+    job = job_of(
+        "jobset.x-k8s.io/jobset", status=SAMPLES["jobset.x-k8s.io/jobset"].status("failed")
+    )
+    end = job.finished()
+    assert end is not None
+    assert end.message == "It is Failed"
+
+
+def test_a_jobset_is_ready_when_all_its_jobs_are() -> None:
+    job = job_of(JOB_SET.integration.name, status=JOB_SET.status("running"))
+    assert job.pods_ready()
+    job.object["status"]["replicatedJobsStatus"][1]["ready"] = 0
+    assert not job.pods_ready()
+
+
+# ---- what KubeRay adds
+
+
+def test_the_submitter_is_made_up_as_kuberay_does_and_goes_again() -> None:
+    job = job_of("ray.io/rayjob")
+    del job.object["spec"]["submitterPodTemplate"]
+    before = copy.deepcopy(job.object)
+    submitter = job.pod_sets()[-1].template["spec"]
+    assert submitter["containers"][0]["image"] == "i", "that of the head"
+    assert submitter["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "200Mi"}
+    infos = [PodSetInfo(e.name, e.count, node_selector={"pool": "a"}) for e in job.pod_sets()]
+    job.run_with_podsets_info(infos)
+    assert job.object["spec"]["submitterPodTemplate"]["spec"]["nodeSelector"] == {"pool": "a"}
+    job.suspend()
+    labels = {"head": {"app": "a"}, "small": {"app": "a"}}
+    job.restore_podsets_info(
+        [PodSetInfo(e.name, e.count, labels=labels.get(e.name, {})) for e in infos]
+    )
+    assert "submitterPodTemplate" not in job.object["spec"]
+    job.object["spec"].pop("suspend")
+    assert job.object == before
+
+
+def test_a_submitter_of_ones_own_stays() -> None:
+    job = job_of("ray.io/rayjob")
+    job.object["spec"]["submitterPodTemplate"] = {"spec": {"containers": [{"name": "mine"}]}}
+    infos = [PodSetInfo(e.name, e.count) for e in job.pod_sets()]
+    job.run_with_podsets_info(infos)
+    job.restore_podsets_info(infos)
+    assert value(job.object, "spec.submitterPodTemplate.spec.containers") == [{"name": "mine"}]
+
+
+def test_containers_that_kuberay_adds_to_the_head_need_quota_and_are_not_written() -> None:
+    job = job_of("ray.io/rayjob")
+    spec = job.object["spec"]
+    spec["submissionMode"] = "SidecarMode"
+    spec["rayClusterSpec"]["enableInTreeAutoscaling"] = True
+    head, *others = job.pod_sets()
+    found = {each["name"]: each.get("resources") for each in head.template["spec"]["containers"]}
+    assert list(found) == ["c", "autoscaler", "ray-job-submitter"]
+    assert found["autoscaler"]["requests"] == {"cpu": "500m", "memory": "512Mi"}
+    assert [entry.name for entry in others] == ["small"], "no pod of its own hands it in"
+    spec["rayClusterSpec"]["autoscalerOptions"] = {"resources": {"requests": {"cpu": "2"}}}
+    head = job.pod_sets()[0]
+    assert head.template["spec"]["containers"][1]["resources"] == {"requests": {"cpu": "2"}}
+    job.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in job.pod_sets()])
+    assert len(value(job.object, "spec.rayClusterSpec.headGroupSpec.template.spec.containers")) == 1
+
+
+def test_a_rayjob_on_an_existing_cluster_is_left_alone() -> None:
+    integration = SAMPLES["ray.io/rayjob"].integration
+    obj = {"metadata": QUEUED, "spec": {"clusterSelector": {"ray.io/cluster": "c"}}}
+    job = integration.job_type(obj)
+    assert isinstance(job, JobWithSkip)
+    assert job.skip()
+    settings = JobSettings(frameworks=(integration.name,))
+    stored = default_job(integration, obj, settings, namespace_labels={}, has_ancestor=False)
+    assert stored is obj
+    assert not validate_job(integration, obj, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"shutdownAfterJobFinishes": False}, "spec.shutdownAfterJobFinishes"),
+        ({"clusterSelector": {"a": "b"}}, "spec.clusterSelector"),
+    ],
+)
+def test_a_rayjob_that_would_keep_its_cluster_is_refused(spec: Obj, field: str) -> None:
+    obj = SAMPLES["ray.io/rayjob"].job(**QUEUED)
+    obj["spec"].update(spec)
+    (error,) = validate_job(SAMPLES["ray.io/rayjob"].integration, obj, None)
+    assert error.path == field
+
+
+@pytest.mark.parametrize(
+    ("status", "succeeded"),
+    [
+        ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, True),
+        ({"jobDeploymentStatus": "Complete", "jobStatus": "STOPPED"}, False),
+        ({"jobDeploymentStatus": "Running", "jobStatus": "SUCCEEDED"}, None),
+    ],
+)
+def test_a_rayjob_ends_when_its_deployment_does(status: Obj, succeeded: bool | None) -> None:
+    end = job_of("ray.io/rayjob", status=status).finished()
+    assert (end.succeeded if end else None) is succeeded
+
+
+def job_of(name: str, **parts: Any) -> GenericJob:
+    found = SAMPLES[name]
+    return found.integration.job_type({**found.job(), **parts})
