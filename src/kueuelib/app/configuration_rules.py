@@ -29,7 +29,6 @@ UPSTREAM_FRAMEWORKS = frozenset(
         "sparkoperator.k8s.io/sparkapplication",
         "statefulset",
         "trainer.kubeflow.org/trainjob",
-        "workload.codeflare.dev/appwrapper",
     }
 )
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""

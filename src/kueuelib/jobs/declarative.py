@@ -114,7 +114,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
         """Add the infos to the templates and clear the field that suspends."""
-        slots = self._slots()
+        slots = self.slots()
         podset_info.check_count(self.resource.kind, infos, len(slots))
         for slot, info in zip(slots, infos, strict=True):
             slot.merge(info)
@@ -124,7 +124,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
         """Put templates and counts back."""
         before = copy.deepcopy(self.object)
-        for slot, info in zip(self._slots(), infos, strict=False):
+        for slot, info in zip(self.slots(), infos, strict=False):
             slot.restore(info)
             slot.set_count(info.count)
         return self.object != before
@@ -146,7 +146,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         Raises:
             InvalidJob: there are none, two of them have one name, or a field has a wrong type.
         """
-        slots = self._slots()
+        slots = self.slots()
         if not slots:
             places = [
                 ".*.".join(filter(None, (each.each, each.template)))
@@ -190,11 +190,16 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
     def _count(self) -> int:
         """How many pods there are; when that cannot be told, none are ever enough."""
         try:
-            return sum(slot.count for slot in self._slots())
+            return sum(slot.count for slot in self.slots())
         except InvalidJob:
             return _NEVER_ENOUGH
 
-    def _slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[Slot, ...]:
+        """Where its pod templates are, one for each pod set.
+
+        Raises:
+            InvalidJob: a name is missing, or cannot be that of a pod set.
+        """
         return tuple(slot for pods in self.declaration.pods for slot in slots_of(self.object, pods))
 
 
@@ -203,7 +208,7 @@ class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """How many pods of each shape are done."""
-        return {slot.name: slot.succeeded for slot in self._slots() if slot.succeeded}
+        return {slot.name: slot.succeeded for slot in self.slots() if slot.succeeded}
 
 
 def _template(slot: Slot) -> Obj:

@@ -1,7 +1,8 @@
 """Paths into raw objects, for kinds of jobs that are declared instead of programmed.
 
 A path is a text of field names with dots between them; `*` stands for every element of a list or
-every value of a mapping: `status.replicaStatuses.*.active`.
+every value of a mapping: `status.replicaStatuses.*.active`. A number is the position of one element
+of a list.
 """
 
 from __future__ import annotations
@@ -104,3 +105,5 @@ def _walk(current: Any, way: tuple[str, ...]) -> Iterator[Any]:
             yield from _walk(item, rest)
     elif isinstance(current, Mapping):
         yield from _walk(current.get(name), rest)
+    elif isinstance(current, list) and name.isdecimal() and int(name) < len(current):
+        yield from _walk(current[int(name)], rest)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.capabilities import JobWithReclaimablePods, JobWithSkip
 from kueuelib.jobs.declared import DECLARED
 from kueuelib.jobs.generic_job import GenericJob
@@ -22,11 +23,12 @@ from kueuelib.testing.job_conformance import JobAdapter, JobConformance
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "kinds"))
 
-from samples import Sample, samples
+from samples import POD, Sample, samples
 
 Obj = dict[str, Any]
 SAMPLES = samples()
 ENDING = [name for name, sample in SAMPLES.items() if "failed" in sample.content]
+WRAPPER = "workload.codeflare.dev/appwrapper"
 JOB_SET = SAMPLES["jobset.x-k8s.io/jobset"]
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
 
@@ -233,6 +235,86 @@ def test_a_rayjob_that_would_keep_its_cluster_is_refused(spec: Obj, field: str) 
 def test_a_rayjob_ends_when_its_deployment_does(status: Obj, succeeded: bool | None) -> None:
     end = job_of("ray.io/rayjob", status=status).finished()
     assert (end.succeeded if end else None) is succeeded
+
+
+# ---- what an AppWrapper wraps
+
+
+def wrapper(*components: Obj) -> GenericJob:
+    spec = {"components": [*components]}
+    return SAMPLES[WRAPPER].integration.job_type({"metadata": {"name": "aw"}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("jobset.x-k8s.io/jobset", [1, 6]),
+        ("kubeflow.org/pytorchjob", [1, 2]),
+        ("ray.io/raycluster", [1, 4]),
+        ("ray.io/rayjob", [1, 4]),
+    ],
+)
+def test_an_appwrapper_knows_where_other_kinds_have_their_pods(
+    name: str, counts: list[int]
+) -> None:
+    found = wrapper({"template": SAMPLES[name].job()}).pod_sets()
+    assert [(entry.name, entry.count) for entry in found] == [
+        (f"aw-{index}", count) for index, count in enumerate(counts)
+    ]
+
+
+def test_an_appwrapper_may_wrap_pods_and_deployments() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": POD["spec"]}
+    spec = {"replicas": 3, "template": POD}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
+    found = wrapper({"template": pod}, {"template": deployment}).pod_sets()
+    assert [entry.count for entry in found] == [1, 3]
+    assert [entry.template["spec"] for entry in found] == [POD["spec"]] * 2
+    assert found[0].template["metadata"] == {}, "the name is not of the template"
+
+
+def test_what_is_added_to_an_appwrapper_is_written_beside_what_it_wraps() -> None:
+    job = job_of(WRAPPER)
+    before = copy.deepcopy(job.object)
+    infos = [PodSetInfo(e.name, e.count, node_selector={"n": e.name}) for e in job.pod_sets()]
+    job.run_with_podsets_info(infos)
+    found = [each.get("podSetInfos") for each in job.object["spec"]["components"]]
+    assert found[0] is None
+    assert found[1] == [{"nodeSelector": {"n": "j-0"}}]
+    assert found[2] == [{"nodeSelector": {"n": "j-1"}}, {"nodeSelector": {"n": "j-2"}}]
+    assert job.restore_podsets_info(infos)
+    job.object["spec"].pop("suspend")
+    assert job.object == before
+
+
+def test_a_failed_appwrapper_holds_quota_until_nothing_of_it_is_left() -> None:
+    status = {"phase": "Failed", "conditions": [{"type": "ResourcesDeployed", "status": "True"}]}
+    assert job_of(WRAPPER, status=status).finished() is None
+
+
+@pytest.mark.parametrize(
+    ("component", "path"),
+    [
+        (
+            {"podSets": [{"path": "template.*"}], "template": {}},
+            "spec.components[0].podSets[0].path",
+        ),
+        ({"podSets": [{}], "template": {}}, "spec.components[0].podSets[0].path"),
+        ({"podSets": [{"path": "template.a"}], "template": {}}, "template.a"),
+        ({"podSets": [{"path": "template", "replicas": -1}]}, "replicas"),
+        ({"template": {"apiVersion": "v1", "kind": "Service"}}, "spec.components"),
+    ],
+)
+def test_an_appwrapper_that_says_no_pods_is_told_where(component: Obj, path: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        wrapper(component).pod_sets()
+    assert caught.value.path == path
+
+
+def test_a_long_name_cannot_number_pod_sets() -> None:
+    job = job_of(WRAPPER, metadata={"name": "x" * 62})
+    with pytest.raises(InvalidJob, match="60 letters"):
+        job.pod_sets()
 
 
 def job_of(name: str, **parts: Any) -> GenericJob:

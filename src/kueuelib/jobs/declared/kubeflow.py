@@ -34,8 +34,9 @@ def replicated(
     )
 
 
+PYTORCH_JOB = replicated("PyTorchJob", "v1", "pytorchReplicaSpecs", "Master", "Worker")
 TRAINING_JOBS = (
-    replicated("PyTorchJob", "v1", "pytorchReplicaSpecs", "Master", "Worker"),
+    PYTORCH_JOB,
     replicated("TFJob", "v1", "tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
     replicated("XGBoostJob", "v1", "xgbReplicaSpecs", "Master", "Worker"),
     replicated("PaddleJob", "v1", "paddleReplicaSpecs", "Master", "Worker"),

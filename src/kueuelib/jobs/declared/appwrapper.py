@@ -1,0 +1,169 @@
+"""AppWrapper (workload.codeflare.dev): one job out of whole objects, which its controller creates.
+
+Its pod templates are somewhere inside of the objects that it wraps. What admission adds is not
+written there but into a field beside them, from which its controller takes it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.names import is_dns1123_label
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs import podset_info
+from kueuelib.jobs.declarative import (
+    AtMost,
+    Condition,
+    Declaration,
+    DeclaredJob,
+    Pods,
+    equals,
+)
+from kueuelib.jobs.declared.jobset import JOB_SET
+from kueuelib.jobs.declared.kubeflow import PYTORCH_JOB
+from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
+from kueuelib.jobs.paths import elements, value
+from kueuelib.jobs.pod_counts import number_at
+from kueuelib.jobs.pod_slots import Slot, slots_of
+from kueuelib.jobs.podset_info import PodSetInfo
+from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.signs import shows
+
+_KIND = Resource("workload.codeflare.dev", "v1beta2", "appwrappers", "AppWrapper", namespaced=True)
+_REPLICATED = (Pods("main", "spec.template", "spec.replicas"),)
+_KNOWN: Mapping[tuple[str, str], tuple[Pods, ...]] = {
+    ("batch/v1", "Job"): (
+        Pods("main", "spec.template", AtMost("spec.parallelism", "spec.completions")),
+    ),
+    ("apps/v1", "Deployment"): _REPLICATED,
+    ("apps/v1", "StatefulSet"): _REPLICATED,
+    **{
+        (found.resource.api_version, found.resource.kind): tuple(
+            attrs.evolve(pods, adds=None)
+            for pods in found.job_type.declaration.pods
+            if pods.default is None
+        )
+        for found in (JOB_SET, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB)
+        if issubclass(found.job_type, DeclaredJob)
+    },
+}
+"""Where the wrapped objects have pods, of those kinds that an AppWrapper knows by itself."""
+
+
+@attrs.frozen
+class _Wrapped(Slot):
+    """One pod set of a component.
+
+    Attributes:
+        component: the part of the object that has `podSetInfos`.
+        index: which of the component's pod sets.
+    """
+
+    component: Obj = attrs.field(factory=dict)
+    index: int = 0
+
+    @property
+    def template(self) -> Obj:
+        """A copy of the wrapped template, with what was added beside it."""
+        wrapped = super().template
+        meta = wrapped.get("metadata") or {}
+        kept = {key: meta[key] for key in ("labels", "annotations") if meta.get(key)}
+        found = copy.deepcopy({"metadata": kept, "spec": wrapped["spec"]})
+        infos = self.component.get("podSetInfos") or []
+        if self.index < len(infos):
+            podset_info.merge(found, _info(self.name, infos[self.index]))
+        return found
+
+    def merge(self, info: PodSetInfo) -> None:
+        """Write what admission says beside the wrapped object.
+
+        Raises:
+            InvalidPodSetUpdate: it contradicts the template.
+        """
+        podset_info.merge(self.template, info)
+        infos = self.component["podSetInfos"] = [*(self.component.get("podSetInfos") or ())]
+        infos += [{} for _ in range(self.index + 1 - len(infos))]
+        parts = {
+            "annotations": dict(info.annotations),
+            "labels": dict(info.labels),
+            "nodeSelector": dict(info.node_selector),
+            "tolerations": [dict(each) for each in info.tolerations],
+        }
+        infos[self.index] = {key: part for key, part in parts.items() if part}
+
+    def restore(self, info: PodSetInfo) -> None:
+        """Forget what was added."""
+        del info
+        self.component.pop("podSetInfos", None)
+
+
+def _has_failed(obj: Obj) -> bool:
+    """Whether it failed and nothing of it is left."""
+    left = shows(obj, Condition("ResourcesDeployed"), 0)
+    return bool(value(obj, "status.phase") == "Failed") and not left
+
+
+class AppWrapper(DeclaredJob):
+    """One AppWrapper."""
+
+    resource: ClassVar[Resource] = _KIND
+    declaration: ClassVar[Declaration] = Declaration(
+        _KIND,
+        (Pods("components", "spec.components"),),
+        active=Condition("QuotaReserved"),
+        ready=Condition("PodsReady"),
+        succeeded=equals("status.phase", "Succeeded"),
+        failed=_has_failed,
+    )
+
+    def slots(self) -> tuple[Slot, ...]:
+        """One per pod set of a component, numbered through all of them."""
+        found: list[Slot] = []
+        for position, component in elements(value(self.object, "spec.components")):
+            for index, slot in enumerate(_slots(f"spec.components[{position}]", component)):
+                name = f"{self.object['metadata'].get('name', '')}-{len(found)}"
+                if not is_dns1123_label(name):
+                    problem = f'"{name}" cannot be the name of a pod set: use 60 letters at most'
+                    raise InvalidJob("metadata.name", problem)
+                found.append(_Wrapped(name, slot.root, slot.place, slot.pods, component, index))
+        return tuple(found)
+
+
+def _slots(where: str, component: Obj) -> Iterator[Slot]:
+    """The pod sets that a component declares, else those of the kind that it wraps."""
+    declared = component.get("podSets")
+    if declared:
+        for index, found in enumerate(declared):
+            path = str(found.get("path", "")).replace("[", ".").replace("]", "")
+            count = number_at(found, "replicas")
+            try:
+                pods = Pods("main", path, count=1 if count is None else count)
+            except ValueError as error:
+                raise InvalidJob(f"{where}.podSets[{index}].path", str(error)) from error
+            yield Slot("", component, component, pods)
+        return
+    wrapped = component.get("template") or {}
+    kind = (wrapped.get("apiVersion", ""), wrapped.get("kind", ""))
+    if kind == ("v1", "Pod"):
+        yield Slot("", component, component, Pods("main", "template"))
+    for pods in _KNOWN.get(kind, ()):
+        yield from slots_of(wrapped, pods)
+
+
+def _info(name: str, raw: Mapping[str, Any]) -> PodSetInfo:
+    return PodSetInfo(
+        name,
+        0,
+        annotations=raw.get("annotations") or {},
+        labels=raw.get("labels") or {},
+        node_selector=raw.get("nodeSelector") or {},
+        tolerations=tuple(raw.get("tolerations") or ()),
+    )
+
+
+APP_WRAPPER = attrs.evolve(Integration.of(AppWrapper), allows_prebuilt=True)
