@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from place import QUEUE, Place, shared_cluster
+from place import QUEUE, Place, gates, pod_spec, shared_cluster, uid_of
 from rest import Obj, Rest, condition, eventually, is_true
 
 from kueuelib.jobs.generic_job import GenericJob
@@ -75,7 +75,7 @@ class Life:
 @pytest.fixture(scope="module")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
     folder = tmp_path_factory.mktemp("kinds")
-    with shared_cluster(folder, frameworks=("batch/job", *SAMPLES)) as (_, rest):
+    with shared_cluster(folder, frameworks=("batch/job", "deployment", *SAMPLES)) as (_, rest):
         for sample in SAMPLES.values():
             rest.create(CRDS, sample.crd)
         yield rest
@@ -108,3 +108,42 @@ def test_life(rest: Rest, name: str) -> None:
         rest.delete(f"{life.path}/high")
     eventually(lambda: life.runs("low"))
     assert life.pools("low") == {"spot"}
+
+
+def replica_set(rest: Rest, place: Place, deployment: Obj) -> Obj:
+    """What the controller of Deployments makes, with the Deployment's template."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "controller": True}
+    owner |= {"name": deployment["metadata"]["name"], "uid": uid_of(deployment)}
+    meta = {"name": owner["name"], "ownerReferences": [owner]}
+    spec = {key: deployment["spec"][key] for key in ("selector", "template")}
+    path = f"/apis/apps/v1/namespaces/{place.ns}/replicasets"
+    made = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
+    return rest.create(path, made)
+
+
+def test_pods_of_a_deployment_are_queued_one_by_one(rest: Rest) -> None:
+    place = Place(rest)
+    place.queue(1, flavors={"spot": {"pool": "spot"}}, **place.preempting())
+    path = f"/apis/apps/v1/namespaces/{place.ns}/deployments"
+
+    def deploy(base: str, value: int) -> Obj:
+        labels = {QUEUE: "q", PRIORITY: place.priority(value, base)}
+        template = {"metadata": {"labels": {"app": base}}, "spec": pod_spec(restartPolicy="Always")}
+        spec = {"selector": {"matchLabels": {"app": base}}, "template": template}
+        meta = {"name": base, "labels": labels}
+        stored = rest.create(path, {"metadata": meta, "spec": spec})
+        found = stored["spec"]["template"]["metadata"]["labels"]
+        assert found == {"app": base, **labels}
+        owner = replica_set(rest, place, stored)
+        return place.pod(base, queue=None, labels=found, owner=owner, restartPolicy="Always")
+
+    def runs(pod: Obj) -> bool:
+        found = place.get(pod)
+        return not gates(found) and found["spec"]["nodeSelector"] == {"pool": "spot"}
+
+    low = deploy("low", 1)
+    assert gates(low), "the webhook holds it"
+    eventually(lambda: runs(low))
+    high = deploy("high", 2)
+    eventually(lambda: runs(high))
+    assert "low" not in [pod["metadata"]["name"] for pod in rest.items(place.pods)]

@@ -12,6 +12,7 @@ from kueuelib.app.preemption import check_preemption
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.plugins import installed
+from kueuelib.jobs.pods.integration import POD
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ KNOWN_FRAMEWORKS = frozenset(builtin_registry().names())
 
 UPSTREAM_FRAMEWORKS = frozenset(
     {
-        "deployment",
         "kubeflow.org/mxjob",
         "leaderworkerset.x-k8s.io/leaderworkerset",
         "ray.io/rayservice",
@@ -172,7 +172,8 @@ def _check_frameworks(found: Configuration, source: str) -> None:
             raise ConfigError(
                 source, f"{field}: {error}", "write a valid label selector"
             ) from error
-    if "pod" in found.integrations.frameworks:
+    bundled = KNOWN_FRAMEWORKS & {*found.integrations.frameworks}
+    if POD in builtin_registry().enabled(bundled):
         _check_pod_options(found, source)
 
 

@@ -7,6 +7,7 @@ import functools
 from kueuelib.jobs.batch_job import BatchJob
 from kueuelib.jobs.batch_job_rules import JUDGED, validate_batch_job
 from kueuelib.jobs.declared import DECLARED
+from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.registry import Integration, Registry
 
@@ -17,4 +18,4 @@ BATCH_JOB = Integration(
 
 def builtin_registry() -> Registry:
     """A registry of what comes with kueuelib."""
-    return functools.reduce(Registry.register, (BATCH_JOB, POD, *DECLARED), Registry())
+    return functools.reduce(Registry.register, (BATCH_JOB, POD, DEPLOYMENT, *DECLARED), Registry())

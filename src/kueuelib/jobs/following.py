@@ -303,6 +303,6 @@ def _integration(job: object, resource: Resource) -> Integration | None:
     if isinstance(job, GenericJob):
         return Integration.of(type(job))
     for found in builtin_registry().integrations:
-        if found.resource.group_kind == resource.group_kind:
+        if found.watches and found.resource.group_kind == resource.group_kind:
             return found
     return None

@@ -113,6 +113,8 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
     """The rules of a ClusterRole that the reconcilers of these integrations need."""
     found: list[Obj] = []
     for integration in integrations:
+        if not integration.watches:
+            continue
         group, plural = integration.resource.group, integration.resource.plural
         found += [
             _rule(group, plural, *WATCH, "patch", "delete"),

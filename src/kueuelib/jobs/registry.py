@@ -73,6 +73,8 @@ class Integration:
         watched: the label selector of the objects that are watched; empty for all.
         transform: what of them is stored.
         makes_pods: whether its objects make pods of their own, which are left alone then.
+        watches: whether its objects are watched and changed; one that is not has webhooks only.
+        implies: the names of integrations that are enabled with it.
         wire: builds controllers and webhook where the ones of every kind do not do; only for kinds
             that every API server serves.
         entries: the entries of the webhook configurations, in the same case.
@@ -87,6 +89,8 @@ class Integration:
     watched: str = ""
     transform: Transform = strip
     makes_pods: bool = True
+    watches: bool = True
+    implies: tuple[str, ...] = ()
     wire: Callable[[Parts], Wired] | None = None
     entries: Callable[[JobSettings], Sequence[WebhookEntry]] | None = None
     rules: Callable[[], Sequence[Obj]] | None = None
@@ -161,7 +165,7 @@ class Registry:
         return tuple(sorted(known.name for known in self.integrations))
 
     def enabled(self, frameworks: Iterable[str]) -> tuple[Integration, ...]:
-        """The integrations that the configuration names, in the order of their registration.
+        """The integrations that the configuration names, and what they imply, as registered.
 
         Raises:
             ConfigError: a name is not known.
@@ -174,4 +178,7 @@ class Registry:
                 f"unknown names: {', '.join(unknown)}",
                 f"use some of: {', '.join(self.names())}",
             )
+        wanted |= {
+            name for known in self.integrations if known.name in wanted for name in known.implies
+        }
         return tuple(known for known in self.integrations if known.name in wanted)

@@ -95,7 +95,7 @@ def setup(
     """
     known = registry or builtin_registry()
     enabled = known.enabled(settings.frameworks)
-    lasting = [found for found in enabled if is_lasting(found)]
+    lasting = [found for found in enabled if is_lasting(found) and found.watches]
     informers = {
         found.name: cache.informer(
             found.resource, label_selector=found.watched, transform=found.transform

@@ -84,9 +84,18 @@ integrations:
         ({"integrations": {"frameworks": "batch/job"}}, ["frameworks must be a list"]),
         (
             {"integrations": {"frameworks": ["batch/jobs"]}},
-            ["frameworks[0]", "use one of batch/job, jobset"],
+            ["frameworks[0]", "use one of batch/job, deployment"],
         ),
         ({"integrations": {"frameworks": ["ray.io/rayservice"]}}, ["not available"]),
+        (
+            {
+                "integrations": {
+                    "frameworks": ["deployment"],
+                    "podOptions": {"namespaceSelector": {"matchExpressions": []}},
+                }
+            },
+            ["integrations.podOptions.namespaceSelector matches the namespace kube-system"],
+        ),
         (
             {"waitForPodsReady": {"enable": True, "requeuingStrategy": {"timestamp": "Now"}}},
             ["requeuingStrategy.timestamp is 'Now'", "Eviction or Creation"],
