@@ -14,6 +14,7 @@ from place import QUEUE, Place, gates, pod_spec, shared_cluster, uid_of
 from rest import Obj, Rest, condition, eventually, is_true
 
 from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.webhook import is_suspended
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 
@@ -33,7 +34,7 @@ class Life:
         self.rest = rest
         resource = sample.resource
         self.path = f"/apis/{resource.api_version}/namespaces/{self.place.ns}/{resource.plural}"
-        job = sample.integration.job_type(sample.job())
+        job = self.job_type(sample.job())
         self.shapes = {entry.name: entry.count for entry in job.pod_sets()}
         cpu = sum(self.shapes.values())
         self.place.queue(cpu, flavors={"spot": {"pool": "spot"}}, **self.place.preempting())
@@ -46,7 +47,7 @@ class Life:
         assert self.job_type(stored).is_suspended(), "the webhook suspends what is queued"
 
     def job_type(self, obj: Obj) -> GenericJob:
-        return self.sample.integration.job_type(obj)
+        return self.sample.integration.job_type(self.sample.complete(obj))
 
     def get(self, base: str) -> Obj:
         return self.rest.get(f"{self.path}/{base}")
@@ -63,7 +64,8 @@ class Life:
         return {(e.template["spec"].get("nodeSelector") or {}).get("pool") for e in pod_sets}
 
     def runs(self, base: str) -> bool:
-        return not self.job_type(self.get(base)).is_suspended()
+        """Whether it is not suspended; a stop that was begun counts."""
+        return not is_suspended(self.sample.integration, self.get(base))
 
     def workload(self, base: str) -> Obj:
         return self.place.workload(self.get(base))
@@ -72,12 +74,21 @@ class Life:
         return is_true(self.workload(base), "QuotaReserved")
 
 
+def create_referred(rest: Rest, obj: Obj) -> None:
+    path = f"/apis/{obj['apiVersion']}/{obj['kind'].lower()}s"
+    eventually(lambda: rest.create(path, obj))
+
+
 @pytest.fixture(scope="module")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
     folder = tmp_path_factory.mktemp("kinds")
     with shared_cluster(folder, frameworks=("batch/job", "deployment", *SAMPLES)) as (_, rest):
         for sample in SAMPLES.values():
-            rest.create(CRDS, sample.crd)
+            for crd in sample.crds:
+                rest.create(CRDS, crd)
+        for sample in SAMPLES.values():
+            if sample.referred is not None:
+                create_referred(rest, sample.referred)
         yield rest
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from kueuelib.api.meta import Resource
 from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.registry import REFERRED, Integration
 
 Obj = dict[str, Any]
 TIME = "2024-01-01T00:00:00Z"
@@ -31,6 +31,15 @@ _NAMED: dict[str, Any] = {
             "containers": [{"name": "string+", "image": "string", "resources": "any"}],
             "restartPolicy": "string",
             "priorityClassName": "string",
+            "nodeSelector": _TEXTS,
+            "tolerations": [
+                {"key": "string", "operator": "string", "value": "string", "effect": "string"}
+            ],
+        },
+    },
+    "PodPatch": {
+        "metadata": {"labels": _TEXTS, "annotations": _TEXTS},
+        "spec": {
             "nodeSelector": _TEXTS,
             "tolerations": [
                 {"key": "string", "operator": "string", "value": "string", "effect": "string"}
@@ -78,9 +87,29 @@ class Sample:
         return found
 
     @property
-    def crd(self) -> Obj:
-        """A definition with the fields that are used."""
+    def referred(self) -> Obj | None:
+        """What the job refers to."""
+        given = self.content.get("referred")
+        if given is None:
+            return None
+        head = {"apiVersion": self.resource.api_version, "kind": given["kind"]}
+        name = self.content["spec"]["runtimeRef"]["name"]
+        return {**head, "metadata": {"name": name}, "spec": _with_pods(given["spec"])}
+
+    def complete(self, obj: Obj) -> Obj:
+        """A job with what it refers to."""
+        return obj if self.referred is None else {**obj, REFERRED: self.referred}
+
+    @property
+    def crds(self) -> list[Obj]:
+        """Definitions with the fields that are used."""
         parts = _renamed(self.content["schema"], self.content.get("replicas", ""))
+        found = [self._crd(self.resource.kind, "Namespaced", parts)]
+        given = self.content.get("referred")
+        return [*found, self._crd(given["kind"], "Cluster", given["schema"])] if given else found
+
+    def _crd(self, kind: str, scope: str, parts: Obj) -> Obj:
+        group, plural = self.resource.group, f"{kind.lower()}s"
         version = {
             "name": self.resource.version,
             "served": True,
@@ -88,14 +117,8 @@ class Sample:
             "subresources": {"status": {}},
             "schema": {"openAPIV3Schema": _schema(parts)},
         }
-        plural, group, kind = self.resource.plural, self.resource.group, self.resource.kind
-        names = {
-            "plural": plural,
-            "kind": kind,
-            "singular": kind.lower(),
-            "listKind": f"{kind}List",
-        }
-        spec = {"group": group, "names": names, "scope": "Namespaced", "versions": [version]}
+        names = {"plural": plural, "kind": kind, "singular": kind.lower()}
+        spec = {"group": group, "names": names, "scope": scope, "versions": [version]}
         head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
         return {**head, "metadata": {"name": f"{plural}.{group}"}, "spec": spec}
 

@@ -28,7 +28,6 @@ UPSTREAM_FRAMEWORKS = frozenset(
         "ray.io/rayservice",
         "sparkoperator.k8s.io/sparkapplication",
         "statefulset",
-        "trainer.kubeflow.org/trainjob",
     }
 )
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""

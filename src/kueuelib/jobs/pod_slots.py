@@ -163,11 +163,15 @@ def slots_of(obj: Obj, pods: Pods) -> Iterator[Slot]:
         if value(place, pods.template) is not None:
             name = value(place, pods.name) if pods.name else key
             path = ".".join(filter(None, (f"{pods.each}[{key}]", pods.name)))
-            yield Slot(_lowered(name, path), obj, place, pods)
+            yield Slot(lowered(name, path), obj, place, pods)
 
 
-def _lowered(name: Any, path: str) -> str:
-    """The name of a pod set that its object gives it."""
+def lowered(name: Any, path: str) -> str:
+    """The name of a pod set that its object gives it, in lower case.
+
+    Raises:
+        InvalidJob: there is none, or it cannot be that of a pod set; `path` is named.
+    """
     if name is None:
         raise InvalidJob(path, "a name is missing")
     if not isinstance(name, str) or not is_dns1123_label(name.lower()):

@@ -8,6 +8,7 @@ from kueuelib.jobs.matching import by_age, owned_by
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.plan import plan
 from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.referred import Referred
 from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.situation import Situation
@@ -27,6 +28,7 @@ class JobReconciler:
         executor: does what is planned.
         settings: the configuration.
         clock: the time.
+        referred: completes jobs with the objects that they refer to; None: there are none.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class JobReconciler:
         executor: Executor,
         settings: JobSettings,
         clock: Clock = SYSTEM_CLOCK,
+        referred: Referred | None = None,
     ) -> None:
+        self._referred = referred
         self._integration = integration
         self._stores = stores
         self._owners = owners
@@ -48,16 +52,24 @@ class JobReconciler:
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one job and act."""
-        found = self._stores.jobs[self._integration.name].get(key)
+        jobs = self._stores.jobs[self._integration.name]
+        found = jobs.get(key)
         if found is not None:
             await self._owners.learn(found, key.namespace)
-        outcome = await self._executor.run(plan(self.observe(key)), found)
+            found = jobs.get(key)
+        if found is not None and self._referred is not None:
+            found = await self._referred.complete(self._integration, found)
+        outcome = await self._executor.run(plan(self.observe(key, found)), found)
         return outcome.result
 
-    def observe(self, key: ObjectKey) -> Situation:
-        """What the caches know about one job."""
+    def observe(self, key: ObjectKey, found: Obj | None) -> Situation:
+        """What the caches know about one job.
+
+        Args:
+            key: its namespace and name.
+            found: the raw job; None when it is gone.
+        """
         stores, integration = self._stores, self._integration
-        found = stores.jobs[integration.name].get(key)
         by_name = stores.workloads_of_name(integration.resource, key)
         classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
         if found is None:

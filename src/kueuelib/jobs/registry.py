@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.runtime.informer import Transform, strip
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 
 Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 """Rules of one kind on a raw object and, on an update, the one it replaces."""
+
+
+REFERRED = "referred"
+"""Where the object that a job refers to is put beside its spec; it is never written."""
+
+
+@attrs.frozen
+class Reference:
+    """An object that a job refers to, and without which nobody knows what it wants.
+
+    Attributes:
+        resource: its kind.
+        key: namespace and name.
+    """
+
+    resource: Resource
+    key: ObjectKey
 
 
 def no_rules(_new: Obj, _old: Obj | None) -> Sequence[FieldError]:
@@ -74,6 +91,8 @@ class Integration:
         transform: what of them is stored.
         makes_pods: whether its objects make pods of their own, which are left alone then.
         watches: whether its objects are watched and changed; one that is not has webhooks only.
+        refers: names the object that says the rest of what a raw job wants; it is read before the
+            job is looked at, and comes with it as `REFERRED`; None when there is none.
         implies: the names of integrations that are enabled with it.
         wire: builds controllers and webhook where the ones of every kind do not do; only for kinds
             that every API server serves.
@@ -90,6 +109,7 @@ class Integration:
     transform: Transform = strip
     makes_pods: bool = True
     watches: bool = True
+    refers: Callable[[Obj], Reference | None] | None = None
     implies: tuple[str, ...] = ()
     wire: Callable[[Parts], Wired] | None = None
     entries: Callable[[JobSettings], Sequence[WebhookEntry]] | None = None

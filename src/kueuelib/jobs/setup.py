@@ -28,6 +28,7 @@ from kueuelib.jobs.metrics import JobMetrics
 from kueuelib.jobs.owners import Owners
 from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.reconciler import JobReconciler
+from kueuelib.jobs.referred import Referred
 from kueuelib.jobs.registry import Integration, Registry, Webhook
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.stores import (
@@ -130,6 +131,7 @@ def setup(
     )
     parents = tuple(found for found in enabled if found.makes_pods)
     owners = Owners(parents, stores, settings, ForeignOwners(client, clock))
+    referred = Referred(client, clock)
     metrics = JobMetrics(telemetry)
     kind_metrics = KindMetrics(telemetry)
 
@@ -141,7 +143,7 @@ def setup(
             reconciler = AbandonedWorkloads(found, stores, executor)
         else:
             own = attrs.evolve(stores, jobs={found.name: turn.store})
-            reconciler = JobReconciler(found, own, owners, executor, settings, clock)
+            reconciler = JobReconciler(found, own, owners, executor, settings, clock, referred)
         kind = ".".join(filter(None, (found.resource.kind, found.resource.group)))
         made = Controller(
             found.name,

@@ -9,14 +9,23 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.capabilities import JobWithReclaimablePods, JobWithSkip
+from kueuelib.jobs.capabilities import (
+    JobWithCustomStop,
+    JobWithReclaimablePods,
+    JobWithSkip,
+    StopReason,
+)
+from kueuelib.jobs.commands import Change
 from kueuelib.jobs.declared import DECLARED
+from kueuelib.jobs.declared.trainjob import runtime_of
 from kueuelib.jobs.generic_job import GenericJob
+from kueuelib.jobs.manifests import rbac_rules
 from kueuelib.jobs.paths import value
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.priority import pod_priority_class
-from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.registry import REFERRED, Integration, Reference
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.webhook import default_job, validate_job
 from kueuelib.testing.job_conformance import JobAdapter, JobConformance
@@ -28,6 +37,7 @@ from samples import POD, Sample, samples
 Obj = dict[str, Any]
 SAMPLES = samples()
 ENDING = [name for name, sample in SAMPLES.items() if "failed" in sample.content]
+TRAIN_JOB = "trainer.kubeflow.org/trainjob"
 WRAPPER = "workload.codeflare.dev/appwrapper"
 JOB_SET = SAMPLES["jobset.x-k8s.io/jobset"]
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
@@ -44,7 +54,7 @@ class Kind(JobAdapter):
         return self.sample.integration
 
     def make(self) -> Obj:
-        return self.sample.job()
+        return self.sample.complete(self.sample.job())
 
     def _with(self, obj: Obj, state: str) -> Obj:
         return {**copy.deepcopy(obj), "status": self.sample.status(state)}
@@ -317,6 +327,140 @@ def test_a_long_name_cannot_number_pod_sets() -> None:
         job.pod_sets()
 
 
+# ---- what a TrainJob has from its runtime
+
+
+def train_job(**trainer: Any) -> GenericJob:
+    job = job_of(TRAIN_JOB)
+    job.object["spec"]["trainer"] = trainer
+    return job
+
+
+def counts(job: GenericJob) -> dict[str, int]:
+    return {entry.name: entry.count for entry in job.pod_sets()}
+
+
+def test_a_trainjob_names_its_runtime() -> None:
+    def runtime(**ref: str) -> Reference | None:
+        obj = {"metadata": {"name": "j", "namespace": "ns"}, "spec": {"runtimeRef": ref}}
+        return runtime_of(obj)
+
+    found = runtime(name="torch")
+    assert found is not None
+    assert (found.resource.kind, found.key) == ("ClusterTrainingRuntime", ObjectKey("", "torch"))
+    found = runtime(name="own", kind="TrainingRuntime")
+    assert found is not None
+    assert (found.resource.kind, found.key) == ("TrainingRuntime", ObjectKey("ns", "own"))
+    assert runtime(name="x", kind="Other") is None
+    assert runtime() is None
+
+
+def test_runtimes_may_be_read_by_whoever_queues_trainjobs() -> None:
+    rules = rbac_rules([SAMPLES[TRAIN_JOB].integration])
+    (rule,) = [rule for rule in rules if rule["verbs"] == ["get"]]
+    assert rule["resources"] == ["clustertrainingruntimes", "trainingruntimes"]
+
+
+def test_a_trainjob_whose_runtime_is_not_there_waits() -> None:
+    sample = SAMPLES[TRAIN_JOB]
+    job = sample.integration.job_type(sample.job())
+    with pytest.raises(InvalidJob, match='the runtime "torch" cannot be read'):
+        job.pod_sets()
+    job.object["status"] = sample.status("running")
+    assert not job.pods_ready()
+
+
+def test_the_number_of_nodes_is_that_of_the_job_else_that_of_the_runtime() -> None:
+    assert counts(train_job(numNodes=5)) == {"model-initializer": 1, "node": 5}
+    job = train_job()
+    assert counts(job) == {"model-initializer": 1, "node": 1}
+    spec = job.object[REFERRED]["spec"]
+    spec["mlPolicy"]["numNodes"] = 4
+    assert counts(job)["node"] == 4
+    del spec["mlPolicy"]
+    spec["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["parallelism"] = 2
+    assert counts(job)["node"] == 2
+
+
+@pytest.mark.parametrize(("as_node", "nodes", "count"), [(False, 4, 4), (True, 4, 3), (True, 1, 1)])
+def test_an_mpi_launcher_may_be_one_of_the_nodes(as_node: bool, nodes: int, count: int) -> None:
+    job = train_job(numNodes=nodes)
+    spec = job.object[REFERRED]["spec"]
+    spec["mlPolicy"] = {"numNodes": 2, "mpi": {"runLauncherAsNode": as_node}}
+    launcher, node = spec["template"]["spec"]["replicatedJobs"]
+    labels = launcher["template"]["metadata"]["labels"]
+    labels["trainer.kubeflow.org/trainjob-ancestor-step"] = "trainer"
+    launcher["name"] = "launcher"
+    del node["template"]["metadata"]
+    assert counts(job)["node"] == count
+
+
+def test_resources_per_node_and_image_are_those_of_the_job() -> None:
+    resources = {"requests": {"cpu": "8"}, "limits": {"gpu": "1"}}
+    job = train_job(image="mine", resourcesPerNode=resources)
+    for each in job.object[REFERRED]["spec"]["template"]["spec"]["replicatedJobs"]:
+        (container,) = each["template"]["spec"]["template"]["spec"]["containers"]
+        container["name"] = "node"
+        container["resources"]["requests"]["memory"] = "1Gi"
+    before = copy.deepcopy(job.object)
+    model, node = (entry.template["spec"]["containers"][0] for entry in job.pod_sets())
+    assert (model["image"], node["image"]) == ("i", "mine")
+    assert model["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
+    assert node["resources"]["requests"] == {"cpu": "8", "memory": "1Gi"}
+    assert node["resources"]["limits"] == {"gpu": "1"}
+    assert job.object == before
+
+
+def test_what_is_added_to_a_trainjob_is_a_patch_of_ours_beside_others() -> None:
+    job = train_job(numNodes=3)
+    tolerations = [{"key": "own", "operator": "Exists"}]
+    theirs = {"name": "node", "template": {"spec": {"template": {"spec": {}}}}}
+    theirs["template"]["spec"]["template"]["spec"] = {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": tolerations,
+    }
+    others = {"manager": "example.com/other"}
+    others["trainingRuntimeSpec"] = {"template": {"spec": {"replicatedJobs": [theirs]}}}
+    job.object["spec"]["runtimePatches"] = [others]
+    before = copy.deepcopy(job.object)
+    more = {"key": "spot", "operator": "Exists"}
+    infos = [
+        PodSetInfo(e.name, e.count, node_selector={"pool": "x"}, tolerations=(more,))
+        for e in job.pod_sets()
+    ]
+    job.run_with_podsets_info(infos)
+    kept, ours = job.object["spec"]["runtimePatches"]
+    assert kept == others
+    assert ours["manager"] == "kueue.x-k8s.io/manager"
+    patched = ours["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert [each["name"] for each in patched] == ["model-initializer", "node"]
+    spec = patched[1]["template"]["spec"]["template"]["spec"]
+    assert spec == {"nodeSelector": {"pool": "x"}, "tolerations": [*tolerations, more]}
+    placed = job.pod_sets()[1].template["spec"]
+    assert placed["nodeSelector"] == {"zone": "a", "pool": "x"}
+    job.suspend()
+    assert job.restore_podsets_info(infos)
+    assert job.object["spec"]["runtimePatches"] == [others]
+    job.object["spec"].pop("suspend")
+    assert job.object == before
+
+
+def test_a_trainjob_keeps_its_patch_until_no_pod_is_active() -> None:
+    job = job_of(TRAIN_JOB)
+    job.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in job.pod_sets()])
+    job.object["status"] = SAMPLES[TRAIN_JOB].status("running")
+    assert isinstance(job, JobWithCustomStop)
+    found = job.stop([], StopReason.WORKLOAD_EVICTED, "", 0.0)
+    (suspended,) = found.commands
+    assert found.stops_now
+    assert isinstance(suspended, Change)
+    assert suspended.new["spec"]["runtimePatches"]
+    later = type(job)({**suspended.new, "status": SAMPLES[TRAIN_JOB].status("stopped")})
+    assert later.is_stopping()
+    found = later.stop([], StopReason.WORKLOAD_EVICTED, "", 0.0)
+    assert not found.stops_now
+
+
 def job_of(name: str, **parts: Any) -> GenericJob:
     found = SAMPLES[name]
-    return found.integration.job_type({**found.job(), **parts})
+    return found.integration.job_type(found.complete({**found.job(), **parts}))

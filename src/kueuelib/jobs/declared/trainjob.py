@@ -1,0 +1,292 @@
+"""TrainJob (trainer.kubeflow.org): its pods are those of the runtime that it names.
+
+The runtime is read beside the job and comes with it as `REFERRED`. What admission adds is written
+into a runtime patch of ours, which the trainer's controller merges into the runtime. It accepts
+changes of patches only while no pod is active, so that stopping takes two writes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, labels_of
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs import podset_info
+from kueuelib.jobs.batch_job import STOPPING_ANNOTATION
+from kueuelib.jobs.capabilities import JobWithCustomStop, Stop, StopReason
+from kueuelib.jobs.commands import Change, Command
+from kueuelib.jobs.declarative import (
+    Condition,
+    Declaration,
+    Pods,
+    ReclaimingDeclaredJob,
+    enough,
+    every,
+)
+from kueuelib.jobs.paths import elements, value
+from kueuelib.jobs.pod_counts import number_at
+from kueuelib.jobs.pod_slots import Slot, lowered
+from kueuelib.jobs.podset_info import PodSetInfo
+from kueuelib.jobs.registry import REFERRED, Integration, Reference
+
+GROUP = "trainer.kubeflow.org"
+MANAGER = "kueue.x-k8s.io/manager"
+"""Who writes the runtime patch."""
+
+_KIND = Resource(GROUP, "v1alpha1", "trainjobs", "TrainJob", namespaced=True)
+_RUNTIMES = Resource(GROUP, "v1alpha1", "trainingruntimes", "TrainingRuntime", namespaced=True)
+_CLUSTER_RUNTIMES = Resource(
+    GROUP, "v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime", namespaced=False
+)
+_STEP = f"{GROUP}/trainjob-ancestor-step"
+_TRAINER = "trainer"
+_SINGLE = (_TRAINER, "dataset-initializer", "model-initializer")
+"""Steps that are one Job, whatever their replicas."""
+_NODE = "node"
+_JOBS = f"{REFERRED}.spec.template.spec.replicatedJobs"
+_PATCHED = "trainingRuntimeSpec.template.spec.replicatedJobs"
+_STATUS = "status.jobsStatus"
+
+
+@attrs.frozen
+class _Job(Slot):
+    """One replicated Job of the runtime: `place` is the runtime's, `root` the TrainJob."""
+
+    @property
+    def template(self) -> Obj:
+        """A copy of the runtime's template as the TrainJob and its patches change it."""
+        found = copy.deepcopy(super().template)
+        trainer = value(self.root, "spec.trainer") or {}
+        for container in found["spec"].get("containers") or ():
+            if container.get("name") != _NODE:
+                continue
+            if self._step == _TRAINER and trainer.get("image"):
+                container["image"] = trainer["image"]
+            if self._has_resources_per_node:
+                _add_resources(container, trainer.get("resourcesPerNode") or {})
+        for patch in value(self.root, "spec.runtimePatches") or ():
+            for _, job in elements(
+                value(patch, "trainingRuntimeSpec.template.spec.replicatedJobs")
+            ):
+                if job.get("name") == self.place["name"]:
+                    _add_patch(found, value(job, "template.spec.template") or {})
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many pods there are."""
+        policy = value(self.root, f"{REFERRED}.spec.mlPolicy")
+        nodes = number_at(self.root, "spec.trainer.numNodes")
+        count = number_at(self.place, "template.spec.parallelism")
+        if self._step == _TRAINER and policy is not None:
+            count = number_at(policy, "numNodes")
+        if nodes is not None and value(policy, "mpi") is not None:
+            if self.place["name"] == _NODE:
+                count = max(nodes - 1, 1) if self._launcher_is_node else nodes
+        elif nodes is not None and self._step == _TRAINER:
+            count = nodes
+        return self._replicas * (1 if count is None else count)
+
+    @property
+    def succeeded(self) -> int:
+        """How many pods are done."""
+        for _, status in elements(value(self.root, _STATUS)):
+            if status.get("name") == self.place["name"]:
+                done = min(number_at(status, "succeeded") or 0, self._replicas)
+                return done * (self.count // max(self._replicas, 1))
+        return 0
+
+    def merge(self, info: PodSetInfo) -> None:
+        """Write what admission says into the runtime patch.
+
+        Raises:
+            InvalidPodSetUpdate: it contradicts the template.
+        """
+        merged = self.template
+        podset_info.merge(merged, info)
+        meta = {"labels": dict(info.labels), "annotations": dict(info.annotations)}
+        spec: Obj = {"nodeSelector": dict(info.node_selector)}
+        if info.tolerations:  # a patch replaces the whole list
+            spec["tolerations"] = merged["spec"]["tolerations"]
+        parts = {"metadata": _filled(meta), "spec": _filled(spec)}
+        template = {"spec": {"template": _filled(parts)}}
+        value(_own_patch(self.root), _PATCHED).append(
+            {"name": self.place["name"], "template": template}
+        )
+
+    def restore(self, info: PodSetInfo) -> None:
+        """Forget what was added."""
+        del info
+        _drop_own_patch(self.root)
+
+    @property
+    def _step(self) -> str:
+        return labels_of(self.place["template"]).get(_STEP, "")
+
+    @property
+    def _replicas(self) -> int:
+        replicas = 1 if self._step in _SINGLE else number_at(self.place, "replicas")
+        return 1 if replicas is None else replicas
+
+    @property
+    def _launcher_is_node(self) -> bool:
+        return value(self.root, f"{REFERRED}.spec.mlPolicy.mpi.runLauncherAsNode") is True
+
+    @property
+    def _has_resources_per_node(self) -> bool:
+        if self._launcher_is_node and self.place["name"] == _NODE:
+            return True
+        has_policy = value(self.root, f"{REFERRED}.spec.mlPolicy") is not None
+        return self._step == _TRAINER and has_policy
+
+
+class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
+    """One TrainJob."""
+
+    resource: ClassVar[Resource] = _KIND
+    declaration: ClassVar[Declaration] = Declaration(
+        _KIND,
+        (Pods("jobs", "spec.runtimeRef"),),
+        active=f"{_STATUS}.*.active",
+        ready=every(
+            _JOBS,
+            enough(f"{_STATUS}.*.ready", f"{_STATUS}.*.succeeded", units=f"{_JOBS}.*.replicas"),
+        ),
+        succeeded=Condition("Complete"),
+        failed=Condition("Failed"),
+    )
+
+    def slots(self) -> tuple[Slot, ...]:
+        """One for each replicated Job of the runtime.
+
+        Raises:
+            InvalidJob: there is no such runtime, or it has Jobs without names.
+        """
+        jobs = value(self.object, _JOBS)
+        if jobs is None:
+            name = value(self.object, "spec.runtimeRef.name")
+            raise InvalidJob("spec.runtimeRef", f'the runtime "{name}" cannot be read')
+        pods = Pods("job", "template.spec.template")
+        return tuple(
+            _Job(lowered(job.get("name"), f"{_JOBS}[{index}].name"), self.object, job, pods)
+            for index, job in elements(jobs)
+        )
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Write a new runtime patch, and clear the field that suspends."""
+        slots = self.slots()
+        podset_info.check_count(self.resource.kind, infos, len(slots))
+        for slot, info in zip(slots, infos, strict=True):
+            podset_info.merge(slot.template, info)
+        _drop_own_patch(self.object)
+        super().run_with_podsets_info(infos)
+
+    def is_suspended(self) -> bool:
+        """Whether it is suspended and nothing is left to do of the last stop."""
+        return super().is_suspended() and not self.stop_marked
+
+    def is_stopping(self) -> bool:
+        """Whether it is suspended and its patch is still to be taken back."""
+        return super().is_suspended() and self.stop_marked
+
+    def stop(
+        self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
+    ) -> Stop:
+        """The writes that are left of: suspend, and once no pod is active, take the patch back."""
+        del reason, message, now
+        commands: list[Command] = []
+        state = self.copy()
+        stops_now = not super().is_suspended()
+        if stops_now:
+            before = copy.deepcopy(state.object)
+            state.suspend()
+            annotations = {**annotations_of(state.object), STOPPING_ANNOTATION: "true"}
+            state.object["metadata"]["annotations"] = annotations
+            commands.append(Change(_KIND, before, copy.deepcopy(state.object)))
+        if self.is_active():
+            return Stop(tuple(commands), stops_now)
+        before, marked = copy.deepcopy(state.object), state.stop_marked
+        if marked:
+            del state.object["metadata"]["annotations"][STOPPING_ANNOTATION]
+        if state.restore_podsets_info(infos) or marked:
+            commands.append(Change(_KIND, before, state.object))
+        return Stop(tuple(commands), stops_now)
+
+    @property
+    def stop_marked(self) -> bool:
+        """Whether a stop was begun and the patch is still to be taken back."""
+        return annotations_of(self.object).get(STOPPING_ANNOTATION) == "true"
+
+
+def runtime_of(obj: Obj) -> Reference | None:
+    """The runtime that a TrainJob names; None when it is of a kind that nobody here knows."""
+    ref = value(obj, "spec.runtimeRef") or {}
+    name, group = ref.get("name"), ref.get("apiGroup", GROUP)
+    kind = ref.get("kind", _CLUSTER_RUNTIMES.kind)
+    for resource in (_CLUSTER_RUNTIMES, _RUNTIMES):
+        if name and (group, kind) == (GROUP, resource.kind):
+            namespace = key_of(obj).namespace if resource.namespaced else ""
+            return Reference(resource, ObjectKey(namespace, name))
+    return None
+
+
+def _add_resources(container: Obj, more: Mapping[str, Any]) -> None:
+    resources = container["resources"] = dict(container.get("resources") or {})
+    for part in ("requests", "limits"):
+        if more.get(part):
+            resources[part] = {**(resources.get(part) or {}), **more[part]}
+
+
+def _add_patch(template: Obj, patch: Mapping[str, Any]) -> None:
+    """What of a patch is about where pods run; it cannot change what they ask for."""
+    for section, field in (
+        ("metadata", "labels"),
+        ("metadata", "annotations"),
+        ("spec", "nodeSelector"),
+    ):
+        added = value(patch, f"{section}.{field}")
+        if added:
+            place = template[section] = template.get(section) or {}
+            place[field] = {**(place.get(field) or {}), **added}
+    tolerations = value(patch, "spec.tolerations")
+    if tolerations:
+        template["spec"]["tolerations"] = copy.deepcopy(tolerations)
+
+
+def _own_patch(obj: Obj) -> Obj:
+    """Our patch in a TrainJob; it is made when there is none."""
+    patches = obj["spec"]["runtimePatches"] = list(obj["spec"].get("runtimePatches") or ())
+    for patch in patches:
+        if patch.get("manager") == MANAGER:
+            return patch  # type: ignore[no-any-return]
+    inner: Obj = {"template": {"spec": {"replicatedJobs": []}}}
+    made: Obj = {"manager": MANAGER, "trainingRuntimeSpec": inner}
+    patches.append(made)
+    return made
+
+
+def _drop_own_patch(obj: Obj) -> None:
+    patches = obj["spec"].get("runtimePatches")
+    left = [patch for patch in patches or () if patch.get("manager") != MANAGER]
+    if left:
+        obj["spec"]["runtimePatches"] = left
+    elif patches is not None:
+        del obj["spec"]["runtimePatches"]
+
+
+def _filled(parts: Obj) -> Obj:
+    return {key: part for key, part in parts.items() if part}
+
+
+def _rules() -> tuple[Obj, ...]:
+    plurals = [_CLUSTER_RUNTIMES.plural, _RUNTIMES.plural]
+    return ({"apiGroups": [GROUP], "resources": plurals, "verbs": ["get"]},)
+
+
+TRAIN_JOB = attrs.evolve(
+    Integration.of(TrainJob), allows_prebuilt=True, refers=runtime_of, rules=_rules
+)
