@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import httpx
 import pytest
+import yaml
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, job, queues
 from warm import Processes, kueuelib
 
@@ -557,6 +558,22 @@ def test_without_our_kinds_each_is_named_with_the_fix(
     skipped = {one["check"]: one["why"] for one in report["notChecked"]}
     assert skipped["queue-inactive"] == "the cluster does not serve the queueing kinds"
     assert "leader" not in skipped
+
+
+def test_kinds_that_were_not_installed_lack_permissions(
+    living: tuple[LocalCluster, Rest], tmp_path: Path
+) -> None:
+    cluster, _ = living
+    config = yaml.safe_load((cluster.processes.folder / "config.yaml").read_text())
+    config["integrations"]["frameworks"] = ["batch/job", "trainer.kubeflow.org/trainjob"]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    report = json.loads(doctor(cluster.kubeconfig, "--config", str(path), "-o", "json").stdout)
+    found = [one for one in report["findings"] if one["check"] == "permissions"]
+    assert {one["fix"] for one in found} == {"kueuelib install --config FILE"}
+    problems = " ".join(one["problem"] for one in found)
+    assert "list, watch, patch, delete trainjobs.trainer.kubeflow.org" in problems
+    assert "get clustertrainingruntimes.trainer.kubeflow.org" in problems
 
 
 def test_who_may_read_nothing_gets_one_line(bare: tuple[BackgroundServer, Path]) -> None:

@@ -203,7 +203,8 @@ async def _reviews(
                 return
         found[question] = bool((answer.get("status") or {}).get("allowed"))
 
-    questions = list(dict.fromkeys(_questions(Plan(namespace).manifests())))
+    plan = Plan(namespace, frameworks=configuration.integrations.frameworks)
+    questions = list(dict.fromkeys(_questions(plan.manifests())))
     async with anyio.create_task_group() as group:
         for question in questions:
             group.start_soon(ask, question)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.jobs.builtin import BATCH_JOB
+from kueuelib.jobs.pods.integration import POD
 
 
 @check("permissions", PERMISSIONS)
@@ -20,7 +22,10 @@ def denied(snapshot: Snapshot) -> Iterator[Finding]:
             if review.verb not in verbs:
                 verbs.append(review.verb)
     subject = Subject("ServiceAccount", SERVICE_ACCOUNT, snapshot.namespace)
+    fix = "kueuelib install"
+    if {*snapshot.configuration.integrations.frameworks} - {BATCH_JOB.name, POD.name}:
+        fix += " --config FILE"
     for (resource, namespace), verbs in lost.items():
         where = f" in namespace {namespace}" if namespace else ""
         problem = f"it may not {', '.join(verbs)} {resource}{where}"
-        yield Finding(Severity.ERROR, subject, problem, "kueuelib install")
+        yield Finding(Severity.ERROR, subject, problem, fix)
