@@ -22,7 +22,7 @@ from kueuelib.jobs.declared import DECLARED
 from kueuelib.jobs.declared.trainjob import runtime_of
 from kueuelib.jobs.generic_job import GenericJob
 from kueuelib.jobs.manifests import rbac_rules
-from kueuelib.jobs.paths import value
+from kueuelib.jobs.paths import put, value
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.priority import pod_priority_class
 from kueuelib.jobs.registry import REFERRED, Integration, Reference
@@ -191,19 +191,14 @@ def test_a_submitter_of_ones_own_stays() -> None:
     assert value(job.object, "spec.submitterPodTemplate.spec.containers") == [{"name": "mine"}]
 
 
-def test_containers_that_kuberay_adds_to_the_head_need_quota_and_are_not_written() -> None:
+def test_the_sidecar_that_submits_needs_quota_and_is_not_written() -> None:
     job = job_of("ray.io/rayjob")
-    spec = job.object["spec"]
-    spec["submissionMode"] = "SidecarMode"
-    spec["rayClusterSpec"]["enableInTreeAutoscaling"] = True
+    job.object["spec"]["submissionMode"] = "SidecarMode"
     head, *others = job.pod_sets()
     found = {each["name"]: each.get("resources") for each in head.template["spec"]["containers"]}
-    assert list(found) == ["c", "autoscaler", "ray-job-submitter"]
-    assert found["autoscaler"]["requests"] == {"cpu": "500m", "memory": "512Mi"}
-    assert [entry.name for entry in others] == ["small"], "no pod of its own hands it in"
-    spec["rayClusterSpec"]["autoscalerOptions"] = {"resources": {"requests": {"cpu": "2"}}}
-    head = job.pod_sets()[0]
-    assert head.template["spec"]["containers"][1]["resources"] == {"requests": {"cpu": "2"}}
+    assert list(found) == ["c", "ray-job-submitter"]
+    assert found["ray-job-submitter"]["requests"] == {"cpu": "500m", "memory": "200Mi"}
+    assert [entry.name for entry in others] == ["small"], "no pod of its own submits it"
     job.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in job.pod_sets()])
     assert len(value(job.object, "spec.rayClusterSpec.headGroupSpec.template.spec.containers")) == 1
 
@@ -221,17 +216,21 @@ def test_a_rayjob_on_an_existing_cluster_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "field"),
+    ("kind", "path", "wrong"),
     [
-        ({"shutdownAfterJobFinishes": False}, "spec.shutdownAfterJobFinishes"),
-        ({"clusterSelector": {"a": "b"}}, "spec.clusterSelector"),
+        ("rayjob", "spec.shutdownAfterJobFinishes", False),
+        ("rayjob", "spec.clusterSelector", {"a": "b"}),
+        ("rayjob", "spec.rayClusterSpec.enableInTreeAutoscaling", True),
+        ("raycluster", "spec.enableInTreeAutoscaling", True),
     ],
 )
-def test_a_rayjob_that_would_keep_its_cluster_is_refused(spec: Obj, field: str) -> None:
-    obj = SAMPLES["ray.io/rayjob"].job(**QUEUED)
-    obj["spec"].update(spec)
-    (error,) = validate_job(SAMPLES["ray.io/rayjob"].integration, obj, None)
-    assert error.path == field
+def test_what_would_use_more_than_its_quota_is_refused(kind: str, path: str, wrong: Any) -> None:
+    sample = SAMPLES[f"ray.io/{kind}"]
+    obj = sample.job(**QUEUED)
+    assert not validate_job(sample.integration, obj, None)
+    put(obj, path, wrong)
+    (error,) = validate_job(sample.integration, obj, None)
+    assert error.path == path
 
 
 @pytest.mark.parametrize(

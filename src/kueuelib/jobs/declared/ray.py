@@ -17,27 +17,13 @@ _SUBMITTER_RESOURCES = {
     "requests": {"cpu": "500m", "memory": "200Mi"},
     "limits": {"cpu": "1", "memory": "1Gi"},
 }
-_AUTOSCALER_RESOURCES = {
-    "requests": {"cpu": "500m", "memory": "512Mi"},
-    "limits": {"cpu": "500m", "memory": "512Mi"},
-}
-"""What KubeRay gives its own containers when nobody says otherwise."""
+"""What KubeRay gives the container that submits the job."""
 
 
 def _cluster(spec: str) -> list[Pods]:
     """The pods of a Ray cluster whose spec is at a path."""
-
-    def added(obj: Obj) -> Sequence[Obj]:
-        found: list[Obj] = []
-        if value(obj, f"{spec}.enableInTreeAutoscaling") is True:
-            resources = value(obj, f"{spec}.autoscalerOptions.resources")
-            found.append({"name": "autoscaler", "resources": resources or _AUTOSCALER_RESOURCES})
-        if value(obj, "spec.submissionMode") == "SidecarMode":
-            found.append({"name": _SUBMITTER, "resources": _SUBMITTER_RESOURCES})
-        return found
-
     return [
-        Pods("head", template=f"{spec}.headGroupSpec.template", adds=added),
+        Pods("head", template=f"{spec}.headGroupSpec.template", adds=_sidecar),
         Pods(
             "groupName",
             each=f"{spec}.workerGroupSpecs",
@@ -45,6 +31,13 @@ def _cluster(spec: str) -> list[Pods]:
             count=("replicas", "numOfHosts"),
         ),
     ]
+
+
+def _sidecar(obj: Obj) -> Sequence[Obj]:
+    """The container that submits the job from the head's pod."""
+    if value(obj, "spec.submissionMode") != "SidecarMode":
+        return ()
+    return ({"name": _SUBMITTER, "resources": _SUBMITTER_RESOURCES},)
 
 
 def _submitter(obj: Obj) -> Obj:
@@ -58,17 +51,30 @@ def _submitter(obj: Obj) -> Obj:
     return {"spec": {"containers": [container], "restartPolicy": "Never"}}
 
 
-def _validate(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
-    """A job that is queued deletes its cluster at the end, which would go on to hold quota."""
+def _validate_job(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
+    """A queued job deletes its cluster at the end, which would keep using quota."""
     if value(new, "spec.clusterSelector"):
         if value(new, "spec.rayClusterSpec") is None:
             return ()
-        detail = "a job that is queued cannot use an existing cluster"
+        detail = "a queued job cannot use an existing cluster"
         return (invalid("spec.clusterSelector", value(new, "spec.clusterSelector"), detail),)
-    if value(new, "spec.shutdownAfterJobFinishes") is True:
+    found = [*_autoscaling(new, "spec.rayClusterSpec")]
+    if value(new, "spec.shutdownAfterJobFinishes") is not True:
+        detail = "must be true for a queued job: its cluster would keep using quota"
+        found.append(invalid("spec.shutdownAfterJobFinishes", False, detail))
+    return found
+
+
+def _validate_cluster(new: Obj, _old: Obj | None) -> Sequence[FieldError]:
+    return _autoscaling(new, "spec")
+
+
+def _autoscaling(obj: Obj, spec: str) -> Sequence[FieldError]:
+    """Workers that a cluster adds by itself would run without quota."""
+    path = f"{spec}.enableInTreeAutoscaling"
+    if value(obj, path) is not True:
         return ()
-    detail = "must be true for a job that is queued: its cluster would go on to use quota"
-    return (invalid("spec.shutdownAfterJobFinishes", False, detail),)
+    return (invalid(path, True, "a queued cluster cannot autoscale: quota is for its replicas"),)
 
 
 RAY_JOB = declare(
@@ -88,7 +94,7 @@ RAY_JOB = declare(
     failed=equals(_STATUS, "Complete", "Failed"),
     message="status.message",
     skip="spec.clusterSelector",
-    validate=_validate,
+    validate=_validate_job,
     allows_prebuilt=True,
 )
 
@@ -105,5 +111,6 @@ RAY_CLUSTER = declare(
     ready=equals("status.state", "ready"),
     succeeded=never,
     failed=never,
+    validate=_validate_cluster,
     allows_prebuilt=True,
 )
