@@ -28,12 +28,12 @@ MILLI = "kueuelib.dev/gpu-milli"
 
 HELIOS = """\
 job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-7,u1,vc1,16,32,2,COMPLETED,2020-04-01 00:00:10,x,x,60,x
-8,u2,vc2,0,4,1,CANCELLED,2020-04-01 00:00:20,x,x,5,
-9,u2,vc2,3,3,2,NODE_FAIL,2020-04-01 00:00:30,x,x,5,
-10,u2,vc2,0,0,1,FAILED,2020-04-01 00:00:40,x,x,5,
-11,u2,vc2,1,1,1,FAILED,yesterday,x,x,5,
-12,u2,vc2,1,1,1,FAILED,2020-04-01 00:00:40,x,x,,
+7,u1,vc1,16,32,2,COMPLETED,2020-04-01 00:00:10,x,x,60,14
+8,u2,vc2,0,4,1,CANCELLED,2020-04-01 00:00:20,x,x,5,0
+9,u2,vc2,3,3,2,NODE_FAIL,2020-04-01 00:00:30,x,x,5,0
+10,u2,vc2,0,0,1,FAILED,2020-04-01 00:00:40,x,x,5,0
+11,u2,vc2,1,1,1,FAILED,yesterday,x,x,5,0
+12,u2,vc2,1,1,1,FAILED,2020-04-01 00:00:40,x,x,,0
 13,u2
 """
 
@@ -44,7 +44,7 @@ def test_helios(tmp_path: Path) -> None:
     (first, second, third), faults = read(path, "helios")
     assert requests(first) == [("main", 2, {GPU: "8", "cpu": "16"})]
     assert (first.arrival, first.run_seconds, first.end) == (1585699210, 60, "completed")
-    assert (first.queue, first.vc, first.user) == ("x", "vc1", "u1")
+    assert (first.queue, first.vc, first.user) == ("vc1", "vc1", "u1")
     assert requests(second) == [("main", 1, {"cpu": "4"})]
     assert (second.queue, second.end) == ("vc2", "killed")
     assert requests(third) == [("main", 1, {GPU: "3", "cpu": "3"})]
@@ -60,10 +60,10 @@ def test_acme_has_no_virtual_clusters_and_more_columns(tmp_path: Path) -> None:
     path = tmp_path / "acme.csv"
     path.write_text(
         "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,duration,queue\n"
-        "a,u,2,8,10,Train,TIMEOUT,2023-07-01 00:00:00+08:00,x,9,normal\n"
+        "a,u,2,8,10,Train,TIMEOUT,2023-07-01 00:00:00+08:00,x,9,32.0\n"
     )
     ((job,), _) = read(path, "helios")
-    assert (job.arrival, job.queue, job.vc, job.end) == (1688140800, "normal", "", "killed")
+    assert (job.arrival, job.queue, job.vc, job.end) == (1688140800, "Train", "", "killed")
 
 
 PHILLY = [

@@ -1,4 +1,8 @@
-"""The traces of Helios and Acme: one CSV row per job of a Slurm cluster with GPUs."""
+"""The traces of Helios and Acme: one CSV row per job of a cluster with GPUs.
+
+Their column `queue` says for how many seconds a job waited. The queue of a job is its virtual
+cluster; Acme has none, but says what type a job is of.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ def _job(row: Row, faults: Faults) -> Job | None:
         arrival=moment(row["submit_time"], "submit_time"),
         run_seconds=not_negative(row["duration"], "duration"),
         pod_sets=(shape,),
-        queue=row.get("queue") or row.get("vc", ""),
+        queue=row.get("vc") or row.get("type", ""),
         end=_ENDS.get(row["state"], FAILED),
         user=row["user"],
         vc=row.get("vc", ""),
