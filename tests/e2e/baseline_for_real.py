@@ -1,0 +1,234 @@
+"""Plays upstream's benchmark for real and simulated; prints both as JSON: `baseline_for_real.py`.
+
+For real means: the embedded API server, its Job controller and its kubelets, and the whole manager,
+with a client that creates batch Jobs. They live on a clock of their own, so that a busy machine
+does not change what happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, is_true
+from kueuelib.embedded import identity
+from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.simulator.cluster import cluster_of
+from kueuelib.simulator.driver import Driver
+from kueuelib.simulator.faults import Faults
+from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.live import Live
+from kueuelib.simulator.readers.generator import read
+from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.timing import Timing
+from kueuelib.simulator.work import Job
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.world import World
+
+GENERATOR = """\
+cohorts:
+- className: cohort
+  count: 1
+  queuesSets:
+  - className: cq
+    count: 3
+    nominalQuota: 20
+    borrowingLimit: 100
+    reclaimWithinCohort: Any
+    withinClusterQueue: LowerPriority
+    workloadsSets:
+    - {count: 21, creationIntervalMs: 100, workloads: [
+        {className: small, runtimeMs: 200, priority: 50, request: 1}]}
+    - {count: 6, creationIntervalMs: 500, workloads: [
+        {className: medium, runtimeMs: 500, priority: 100, request: 5}]}
+    - {count: 3, creationIntervalMs: 1200, workloads: [
+        {className: large, runtimeMs: 1000, priority: 200, request: 20}]}
+"""
+"""Upstream's classes, intervals and quotas: one of its 5 cohorts with half of the queues, and 30 of
+the 500 Workloads in each."""
+SCALE = 500.0
+"""Seconds for one second of the benchmark: against them what the cluster takes is nothing."""
+JITTER = 0.1
+"""Arrivals and run times differ by up to so much. Without it many events have the same time, and
+milliseconds decide which one is first."""
+SEED = 13
+STOP_SECONDS = 30.0
+"""Pods of evicted Jobs run on for so long: the grace period that Kubernetes gives them."""
+SETTLE = 10.0
+LIMIT = 20_000.0
+WORKLOADS = "workloads.kueue.x-k8s.io"
+PRIORITIES = "workloadpriorityclasses.kueue.x-k8s.io"
+KUEUE = "kueue.x-k8s.io/v1beta2"
+PLURALS = {
+    "ResourceFlavor": "resourceflavors.kueue.x-k8s.io",
+    "ClusterQueue": "clusterqueues.kueue.x-k8s.io",
+    "LocalQueue": "localqueues.kueue.x-k8s.io",
+}
+
+
+@attrs.define
+class Seen:
+    """What happened, in seconds since the beginning.
+
+    Attributes:
+        admissions: times and jobs as `NAMESPACE/NAME`, each as often as it got quota.
+        first: when each was admitted for the first time.
+    """
+
+    admissions: list[tuple[float, str]] = attrs.field(factory=list)
+    first: dict[str, float] = attrs.field(factory=dict)
+
+    def admit(self, job: str, now: float) -> None:
+        """A job got quota."""
+        self.admissions.append((now, job))
+        self.first.setdefault(job, now)
+
+
+def work() -> tuple[list[Obj], list[Job]]:
+    """The queues, and the jobs in the order of their arrivals."""
+    source, chance = Source(), Random(SEED)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "generator.yaml"
+        path.write_text(GENERATOR)
+        jobs = [
+            attrs.evolve(
+                job,
+                arrival=round(job.arrival * SCALE * chance.uniform(1 - JITTER, 1 + JITTER), 3),
+                run_seconds=round(job.run_seconds * SCALE * chance.uniform(1 - JITTER, 1 + JITTER)),
+            )
+            for job in read(path, Faults(strict=True), source)
+        ]
+    return source.objects, sorted(jobs, key=lambda job: job.arrival)
+
+
+# --- simulated
+
+
+class Watching(Listener):
+    """Takes the admissions of a simulation."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+    def reserved(self, live: Live, admit: Admit | None, now: float) -> None:
+        """It got quota."""
+        self.seen.admit(str(live.key), now)
+
+
+def simulated(objects: list[Obj], jobs: list[Job]) -> Seen:
+    """What the simulator makes of the work."""
+    watching = Watching()
+    Driver(cluster_of(objects), [watching], timing=Timing(STOP_SECONDS)).run(jobs)
+    return watching.seen
+
+
+# --- for real
+
+
+def manifest(job: Job) -> Obj:
+    """The Job that a user would create."""
+    (shape,) = job.pod_sets
+    requests = dict(shape.requests)
+    container = {"name": "c", "image": "i", "resources": {"requests": requests}}
+    labels = {
+        "kueue.x-k8s.io/queue-name": job.queue,
+        "kueue.x-k8s.io/priority-class": f"p{job.priority}",
+    }
+    template = {
+        "metadata": {"annotations": {"kueuelib.dev/run-seconds": str(job.run_seconds)}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
+        "spec": {"suspend": True, "template": template},
+    }
+
+
+class Cluster:
+    """Sees every write that the server accepts."""
+
+    def __init__(self, world: World, jobs: int) -> None:
+        self.world = world
+        self.seen = Seen()
+        self.begun = 0.0
+        self.left = jobs
+        self.over = asyncio.Event()
+        world.listeners.append(self.committed)
+
+    def committed(self, commit: Commit) -> None:
+        """Takes admissions and ends."""
+        new, old = commit.new, commit.old
+        if commit.resource != WORKLOADS or new is None:
+            return
+        name = new["metadata"]["ownerReferences"][0]["name"]
+        if is_true(new, "QuotaReserved") and not (old and is_true(old, "QuotaReserved")):
+            self.seen.admit(f"{commit.namespace}/{name}", self.world.now - self.begun)
+        if is_true(new, "Finished") and not (old and is_true(old, "Finished")):
+            self.left -= 1
+            if not self.left:
+                self.over.set()
+
+
+async def real(world: World, objects: list[Obj], jobs: list[Job]) -> Seen:
+    """What becomes of the work in a cluster."""
+    user = world.user()
+    for name in sorted({job.namespace for job in jobs}):
+        meta: dict[str, Any] = {"name": name}
+        await user.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    for value in sorted({job.priority for job in jobs}):
+        meta = {"name": f"p{value}"}
+        made = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": meta}
+        await user.create(PRIORITIES, {**made, "value": value})
+    for obj in objects:
+        await user.create(PLURALS[obj["kind"]], obj)
+    # Objects have whole seconds; they have to begin when those of the simulation do.
+    await world.sleep(SETTLE + 1.0 - world.loop.wall() % 1.0)
+    found = Cluster(world, len(jobs))
+    found.begun = world.now
+    for job in jobs:
+        await world.sleep(found.begun + job.arrival - world.now)
+        await user.create("jobs.batch", manifest(job))
+    async with asyncio.timeout(LIMIT):
+        await found.over.wait()
+    return found.seen
+
+
+def count_uids() -> None:
+    """UIDs decide between equals: let those of the server ascend, as the simulator's do."""
+    numbers = itertools.count(1)
+    identity.uuid = SimpleNamespace(uuid4=lambda: UUID(int=next(numbers)))  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    """Plays both."""
+    count_uids()
+    objects, jobs = work()
+    forecast = simulated(objects, jobs)
+    world = World()
+    world.run(world.boot())
+    happened = world.run(real(world, objects, jobs))
+    assert not world.problems, world.problems
+    assert not world.endings, world.endings
+    arrivals = {str(ObjectKey(job.namespace, job.name)): job.arrival for job in jobs}
+    answer = {
+        "arrivals": arrivals,
+        "simulated": attrs.asdict(forecast),
+        "real": attrs.asdict(happened),
+    }
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
