@@ -119,9 +119,16 @@ def test_philly(tmp_path: Path) -> None:
 OPENB = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
 p1,12000,16384,1,500,T4,LS,Succeeded,100,400,150
-p2,6000,1,8,1000,,BE,Failed,100,200,
+p2,6000,1,8,1000,,BE,Failed,100,200,100
 p3,6000,1,0,0,,BE,Running,100,,120
 p4,6000,1,0,0,,BE,Failed,100,110,120
+p5,6000,1,0,0,,BE,Pending,100,110,
+"""
+NODES = """\
+sn,cpu_milli,memory_mib,gpu,model
+n1,32000,1024,0,
+n2,64000,2048,8,T4
+n3,64000,many,8,T4
 """
 
 
@@ -133,8 +140,18 @@ def test_openb(tmp_path: Path) -> None:
     assert (first.arrival, first.run_seconds, first.queue) == (100, 250, "LS")
     assert dict(second.pod_sets[0].requests)[MILLI] == "8000"
     assert (second.run_seconds, second.end) == (100, "failed")
-    assert faults.dropped == {"run time unknown": 1}
+    assert faults.dropped == {"run time unknown": 1, "never started": 1}
     assert str(faults.shown[0]) == f"{path}:5: deletion_time: 110 is before scheduled_time 120"
+
+
+def test_the_machines_of_openb_lie_beside_its_pods(tmp_path: Path) -> None:
+    path, nodes = tmp_path / "openb.csv", tmp_path / "openb_node_list_all_node.csv"
+    path.write_text(OPENB)
+    nodes.write_text(NODES)
+    faults, source = Faults(), Source()
+    assert len(list(FORMATS["openb"](path, faults, source))) == 2
+    assert source.machines == {"cpu": 96, "memory": 3072 * 2**20, MILLI: 8000}
+    assert str(faults.shown[0]) == f"{nodes}:4: memory_mib: 'many' is not a number"
 
 
 def test_pai_2020(tmp_path: Path) -> None:

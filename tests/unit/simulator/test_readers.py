@@ -49,6 +49,7 @@ SWF = """\
 5 40 0 ten 1 -1 -1 1 -1 -1 1 1 1 -1 1 -1 -1 -1
 6 50 0 10 1
 7 60 0 0 1 -1 -1 2 -1 -1 0 1 1 -1 1 -1 -1 -1
+8 70 0 1 1 -1 -1 0.5 -1 -1 0 1 1 -1 1 -1 -1 -1
 """
 
 
@@ -69,10 +70,11 @@ def test_lines_that_are_left_out_are_counted_with_file_line_field_and_reason(wri
     path = write("a.swf", SWF)
     _, faults, _ = read(path)
     assert faults.dropped == {"run time unknown": 1, "number of processors unknown": 1}
-    assert faults.bad == 2
+    assert faults.bad == 3
     assert [str(line) for line in faults.shown] == [
         f"{path}:8: run time: 'ten' is not a number",
         f"{path}:9: 5 fields instead of 18",
+        f"{path}:11: requested processors: '0.5' is not a whole number",
     ]
     with pytest.raises(ConfigError, match=r"a\.swf:8: run time: 'ten' is not a number; correct"):
         read(path, strict=True)
@@ -90,7 +92,7 @@ def test_an_arrival_that_no_calendar_has_is_a_bad_line(write: Write) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
-        ("a.swf", SWF + SWF.splitlines()[2] + "\n", 11),
+        ("a.swf", SWF + SWF.splitlines()[2] + "\n", 12),
         ("a.csv", "name,arrival,run_seconds,cpu\na,1,1,1\na,100,1,1\n", 3),
     ],
 )

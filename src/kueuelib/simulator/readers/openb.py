@@ -1,16 +1,18 @@
 """The pods of openb, Alibaba's trace of 2023 about sharing GPUs: one CSV row per pod.
 
-GPUs are counted in thousandths, as pods may share one. Which model a pod wants is left out.
+GPUs are counted in thousandths, as pods may share one. Which model a pod wants is left out. The
+machines are those of the list of nodes, when it lies beside the list of pods.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 from kueuelib.simulator.faults import BadValue, Faults
-from kueuelib.simulator.readers.each import each
+from kueuelib.simulator.readers.each import each, parsed
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.readers.tabled import Row, rows
 from kueuelib.simulator.values import moment, not_negative, whole
@@ -20,6 +22,8 @@ NEEDED = (
     *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "qos", "pod_phase"),
     *("creation_time", "deletion_time", "scheduled_time"),
 )
+NODES = "openb_node_list_all_node.csv"
+_NODE = ("cpu_milli", "memory_mib", "gpu")
 _ENDS = {"Succeeded": COMPLETED, "Failed": FAILED}
 
 
@@ -29,20 +33,37 @@ def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     Args:
         path: the file; its name may end in `.gz`.
         faults: gets the lines that are left out.
-        source: learns the names of the jobs.
+        source: learns the machines and the names of the jobs.
 
     Raises:
-        ConfigError: the file cannot be read, or a bad line with `--strict`.
+        ConfigError: a file cannot be read, or a bad line with `--strict`.
     """
+    nodes = path.with_name(NODES)
+    if nodes.exists():
+        table = rows(nodes, _NODE)
+        source.machines.update(sum(parsed(nodes, table, _node, faults), Counter[str]()))
     yield from each(path, rows(path, NEEDED), lambda row: _job(row, faults), faults, source)
 
 
+def _node(row: Row) -> Counter[str]:
+    return Counter(
+        {
+            CPU: whole(row["cpu_milli"], "cpu_milli", least=0) // 1000,
+            MEMORY: whole(row["memory_mib"], "memory_mib", least=0) * 2**20,
+            GPU_MILLI: whole(row["gpu"], "gpu", least=0) * 1000,
+        }
+    )
+
+
 def _job(row: Row, faults: Faults) -> Job | None:
+    if not row["scheduled_time"]:
+        faults.drop("never started")
+        return None
     if not row["deletion_time"]:
         faults.drop("run time unknown")
         return None
     created = moment(row["creation_time"], "creation_time")
-    start = not_negative(row["scheduled_time"] or created, "scheduled_time")
+    start = not_negative(row["scheduled_time"], "scheduled_time")
     end = not_negative(row["deletion_time"], "deletion_time")
     if end < start:
         raise BadValue("deletion_time", f"{end:g} is before scheduled_time {start:g}")

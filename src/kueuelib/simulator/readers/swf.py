@@ -75,11 +75,15 @@ def _job(values: list[str], faults: Faults) -> Job | None:
     name = str(whole(field["job number"], "job number", least=0))
     arrival = moment(field["submit time"], "submit time")
     run = known("run time")
-    processors = known("requested processors") or known("allocated processors")
+    wanted, given = (
+        whole(field[f"{kind} processors"], f"{kind} processors")
+        for kind in ("requested", "allocated")
+    )
+    processors = wanted if wanted > 0 else given
     if run is None:
         faults.drop("run time unknown")
         return None
-    if not processors:
+    if processors <= 0:
         faults.drop("number of processors unknown")
         return None
     status = whole(field["status"], "status")
@@ -88,7 +92,7 @@ def _job(values: list[str], faults: Faults) -> Job | None:
         name=name,
         arrival=arrival,
         run_seconds=run,
-        pod_sets=(pods({CPU: 1}, int(processors)),),
+        pod_sets=(pods({CPU: 1}, processors),),
         queue=label("queue"),
         end=_ENDS.get(status, COMPLETED),
         after=str(after) if after > 0 else "",
