@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.cli.root import app
+from kueuelib.simulator.report import words
 from kueuelib.simulator.report.markup import Markup, tag
 from kueuelib.simulator.report.scales import (
     Scale,
@@ -260,6 +261,21 @@ def test_times_read_well(span: float, texts: list[str]) -> None:
     found = [moment(one) for one in time_ticks(span, 3)]
     assert found == texts
     assert all(one <= span for one in time_ticks(span, 3))
+
+
+@pytest.mark.parametrize(
+    ("value", "resource", "text"),
+    [
+        (0.5301, "cpu", "0.5301"),
+        (17_960.0, "cpu", "17,960"),
+        (6_212_000.0, "kueuelib.dev/gpu-milli", "6,212,000"),
+        (2.0**20, "memory", "1Mi"),
+        (1500 * 2.0**30, "memory", "1,500Gi"),
+        (3 * 2.0**30, "hugepages-2Mi", "3Gi"),
+    ],
+)
+def test_amounts_read_well(value: float, resource: str, text: str) -> None:
+    assert words.amount(value, resource) == text
 
 
 def test_small_waits_have_room() -> None:

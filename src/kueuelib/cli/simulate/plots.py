@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -74,8 +75,9 @@ def _rows(runs: Sequence[Run]) -> Iterator[Row]:
         found = [(run, total[pair]) for run, total in totals if pair in total]
         high = max(max((*use.used, *use.nominal), default=0.0) for _, use in found)
         for run, use in found:
-            most = _most(use.used, words.amount)
-            nominal = words.amount(max(use.nominal, default=0.0))
+            show = partial(words.amount, resource=pair.resource)
+            most = _most(use.used, show)
+            nominal = show(max(use.nominal, default=0.0))
             yield str(pair), run, use.used, high, f"{most} of {nominal}"
     high = max(max(run.history.waiting(), default=0.0) for run in runs)
     for run in runs:

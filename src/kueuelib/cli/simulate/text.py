@@ -114,7 +114,9 @@ def _row(name: str, group: Obj, use: Obj) -> list[str]:
         f"{group['preemptions']:,}",
         words.seconds(group["work_lost_seconds"]),
         "\n".join(f"{pair} {words.percent(one['of_nominal'])}" for pair, one in use.items()),
-        "\n".join(words.amount(one["borrowed"]) for one in use.values()),
+        "\n".join(
+            words.amount(one["borrowed"], pair.partition("/")[2]) for pair, one in use.items()
+        ),
     ]
 
 

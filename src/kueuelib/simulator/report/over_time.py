@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.history import Use
@@ -26,6 +27,8 @@ from kueuelib.simulator.report.tables import folded, grid, means, table
 
 WHOLE, HALF = 960.0, 470.0
 """Pixels: the width of a picture that is alone, and of one that is beside others."""
+LEFT = 64.0
+"""Pixels for the labels of amounts."""
 SINCE = "time since the first arrival"
 Show = Callable[[float], str]
 
@@ -41,13 +44,13 @@ def span_of(runs: Sequence[Run]) -> float:
 
 
 def _frame(
-    width: float, height: float, span: float, top: float, show: Show, left: float = 64.0
+    width: float, height: float, span: float, top: float, show: Show, resource: str
 ) -> tuple[Axis, Axis]:
-    across = Scale(0.0, span, left, width - RIGHT)
+    across = Scale(0.0, span, LEFT, width - RIGHT)
     up = Scale(0.0, top, height - BOTTOM, TOP)
     return (
         Axis(across, [(one, moment(one)) for one in time_ticks(span, int(width / 95))], SINCE),
-        Axis(up, [(one, show(one)) for one in ticks(top, unit=words.unit(top))]),
+        Axis(up, [(one, show(one)) for one in ticks(top, unit=words.unit(top, resource))]),
     )
 
 
@@ -58,17 +61,31 @@ def lines(
     series: Sequence[tuple[Run, Sequence[float | None]]],
     *,
     show: Show,
+    resource: str = "",
     most: float | None = None,
     dashed: Sequence[tuple[Run, Sequence[float | None]]] = (),
     width: float = WHOLE,
     height: float = 240.0,
 ) -> Markup:
-    """One picture with a line per run, and the same as a table."""
+    """One picture with a line per run, and the same as a table.
+
+    Args:
+        names: of the page.
+        title: what it shows, in a few words.
+        text: what can be seen in it.
+        series: the values by run.
+        show: a value as text.
+        resource: of which the values are amounts; empty when they are something else.
+        most: the end of the axis; None: what the values need.
+        dashed: more values, in a line of another kind.
+        width: in pixels.
+        height: in pixels.
+    """
     span = span_of([run for run, _ in series])
     values = [one for _, found in (*series, *dashed) for one in found if one is not None]
     high = max(values, default=0.0)
-    top = rounded_up(high, words.unit(high)) if most is None else most
-    across, up = _frame(width, height, span, top, show)
+    top = rounded_up(high, words.unit(high, resource)) if most is None else most
+    across, up = _frame(width, height, span, top, show, resource)
     marks = [
         steps(run.borders, found, across.scale, up.scale, f"nominal {run.kind}")
         for run, found in dashed
@@ -100,13 +117,13 @@ def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
     found = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
     span, width = span_of(runs), width_for(runs)
     high = max(max((*one.used, *one.nominal), default=0.0) for _, one in found)
-    top = rounded_up(high, words.unit(high))
+    top = rounded_up(high, words.unit(high, pair.resource))
     panels = []
     ends = grid(span)
     columns = []
     for run, one in found:
         title = f"Use of {pair}, {run.name}"
-        panels.append(_use_panel(names, title, run, one, span, top, width))
+        panels.append(_use_panel(names, title, pair.resource, run, one, span, top, width))
         for name, values in (
             ("used", one.used),
             ("borrowed", one.borrowed),
@@ -120,15 +137,24 @@ def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
             ("nominal", "nominal quota, with that of cohorts"),
         ]
     )
-    numbers = folded(_table(f"Use of {pair}", ends, columns, words.amount))
+    show = partial(words.amount, resource=pair.resource)
+    numbers = folded(_table(f"Use of {pair}", ends, columns, show))
     return tag("figure", tag("h3", str(pair)), key, _side_by_side(panels), numbers)
 
 
 def _use_panel(
-    names: Names, title: str, run: Run, found: Use, span: float, top: float, width: float
+    names: Names,
+    title: str,
+    resource: str,
+    run: Run,
+    found: Use,
+    span: float,
+    top: float,
+    width: float,
 ) -> Markup:
     height = 220.0
-    across, up = _frame(width, height, span, top, words.amount)
+    show = partial(words.amount, resource=resource)
+    across, up = _frame(width, height, span, top, show, resource)
     own = [used - borrowed for used, borrowed in zip(found.used, found.borrowed, strict=True)]
     marks = (
         area(run.borders, found.used, across.scale, up.scale, "borrowed"),
@@ -137,7 +163,7 @@ def _use_panel(
     )
     mean = _mean(run, found.used), _mean(run, found.borrowed), _mean(run, found.nominal)
     text = "On average {} of {} are used, {} of them borrowed.".format(
-        *(words.amount(mean[at]) for at in (0, 2, 1))
+        *(show(mean[at]) for at in (0, 2, 1))
     )
     svg = picture(names, title, text, width, height, axes(across, up), *marks)
     return tag("div", tag("h4", run.name), svg, tag("p", text))
@@ -196,7 +222,8 @@ def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
                 "Means over time, one line per run; thin and dotted: nominal quota.",
                 [(run, found.used) for run, found in used],
                 dashed=[(run, found.nominal) for run, found in used],
-                show=words.amount,
+                show=partial(words.amount, resource=pair.resource),
+                resource=pair.resource,
                 width=HALF,
                 height=180.0,
             )

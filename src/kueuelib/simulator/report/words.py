@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kueuelib.simulator.work import MEMORY
+
 MINUTE = 60.0
 HOUR = 3600.0
 DAY = 86400.0
 _BINARY = (("Gi", 2.0**30), ("Mi", 2.0**20))
+_BYTES = (MEMORY, "ephemeral-storage", "hugepages-")
 
 
 def seconds(value: float | None) -> str:
@@ -25,16 +28,16 @@ def plain(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def unit(value: float) -> float:
-    """In which unit `amount` shows a value."""
-    return next((size for _, size in _BINARY if value >= size), 1.0)
+def unit(value: float, resource: str) -> float:
+    """In which unit `amount` shows a value: GiB or MiB where the resource is counted in bytes."""
+    binary = _BINARY if resource.startswith(_BYTES) else ()
+    return next((size for _, size in binary if value >= size), 1.0)
 
 
-def amount(value: float) -> str:
-    """An amount of a resource; one that can only be bytes in MiB or GiB."""
-    size = unit(value)
-    name = next((name for name, known in _BINARY if known == size), "")
-    return f"{value / size:,.4g}{name}" if name else f"{value:.4g}"
+def amount(value: float, resource: str) -> str:
+    """An amount of a resource; bytes in MiB or GiB."""
+    size = unit(value, resource)
+    return plain(value / size) + next((name for name, known in _BINARY if known == size), "")
 
 
 def percent(part: float | None) -> str:
