@@ -6,17 +6,6 @@ import heapq
 import math
 from collections.abc import Callable
 
-import attrs
-
-
-@attrs.frozen(order=True)
-class _Planned:
-    """Something that happens at a certain time; equal times in the order in which planned."""
-
-    at: float
-    number: int
-    act: Callable[[], None] = attrs.field(order=False)
-
 
 class Agenda:
     """What is planned, by time.
@@ -27,19 +16,20 @@ class Agenda:
 
     def __init__(self) -> None:
         self.now = -math.inf
-        self._planned: list[_Planned] = []
+        self._planned: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
 
     def plan(self, at: float, act: Callable[[], None]) -> None:
         """Plans something; equal times come in the order in which they were planned."""
         self._number += 1
-        heapq.heappush(self._planned, _Planned(at, self._number, act))
+        heapq.heappush(self._planned, (at, self._number, act))
 
     @property
     def next_at(self) -> float:
         """When the next thing happens, infinite when nothing is planned."""
-        return self._planned[0].at if self._planned else math.inf
+        return self._planned[0][0] if self._planned else math.inf
 
     def act(self) -> None:
         """Does the next thing."""
-        heapq.heappop(self._planned).act()
+        _, _, act = heapq.heappop(self._planned)
+        act()
