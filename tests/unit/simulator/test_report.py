@@ -6,6 +6,7 @@ import csv
 import re
 import shutil
 import subprocess
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.cli.root import app
-from kueuelib.simulator.report import words
+from kueuelib.simulator.report import over_time, words
 from kueuelib.simulator.report.markup import Markup, tag
 from kueuelib.simulator.report.scales import (
     Scale,
@@ -222,6 +223,21 @@ def test_a_simulation_in_which_no_time_passes_has_a_report(tmp_path: Path) -> No
     assert parsed(tmp_path / "out/report.html").findtext(".//h1") == "Simulation of 1 job"
 
 
+def test_use_far_below_nominal_quota_can_be_seen(tmp_path: Path) -> None:
+    trace = tmp_path / "a.csv"
+    trace.write_text("name,arrival,run_seconds,cpu,queue\na,5,90,100m,team-a\n")
+    simulate(tmp_path / "out", trace)
+    figure = next(parsed(tmp_path / "out/report.html").iter("figure"))
+    (text,) = [one.text for one in figure.iter("p")]
+    assert text == (
+        "On average 0.1 of 8 are used, 0 of them borrowed."
+        " Nominal quota is too far above the use to be drawn."
+    )
+    labels = {one.text for one in figure.iter("text")}
+    assert "0.1" in labels
+    assert "8" not in labels
+
+
 def test_text_is_escaped_and_markup_is_not() -> None:
     found = tag("p", HOSTILE, tag("b", "x"), title=HOSTILE, class_="a", x=1.0, y=None)
     again = ET.fromstring(found)
@@ -270,12 +286,20 @@ def test_times_read_well(span: float, texts: list[str]) -> None:
         (17_960.0, "cpu", "17,960"),
         (6_212_000.0, "kueuelib.dev/gpu-milli", "6,212,000"),
         (2.0**20, "memory", "1Mi"),
-        (1500 * 2.0**30, "memory", "1,500Gi"),
+        (1000 * 2.0**30, "memory", "1,000Gi"),
+        (1500 * 2.0**40, "memory", "1,500Ti"),
         (3 * 2.0**30, "hugepages-2Mi", "3Gi"),
     ],
 )
 def test_amounts_read_well(value: float, resource: str, text: str) -> None:
     assert words.amount(value, resource) == text
+
+
+def test_labels_of_an_axis_have_room() -> None:
+    across, up = over_time.frame(960, 220, 10, 8e6, partial(words.amount, resource="x"), "x")
+    longest = max(len(label) for _, label in up.ticks)
+    assert longest == len("8,000,000")
+    assert across.scale.start > 7 * longest
 
 
 def test_small_waits_have_room() -> None:

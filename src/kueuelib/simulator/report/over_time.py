@@ -27,8 +27,10 @@ from kueuelib.simulator.report.tables import folded, grid, means, table
 
 WHOLE, HALF = 960.0, 470.0
 """Pixels: the width of a picture that is alone, and of one that is beside others."""
-LEFT = 64.0
-"""Pixels for the labels of amounts."""
+LEFT, LETTER, MARGIN = 64.0, 7.5, 10.0
+"""Pixels: the least for the labels of values, a letter of them, and beside them."""
+FAR = 10.0
+"""Nominal quota that is so many times the largest use is not drawn: the use would not be seen."""
 SINCE = "time since the first arrival"
 Show = Callable[[float], str]
 
@@ -43,14 +45,25 @@ def span_of(runs: Sequence[Run]) -> float:
     return max(run.borders[-1] for run in runs)
 
 
-def _frame(
+def frame(
     width: float, height: float, span: float, top: float, show: Show, resource: str
 ) -> tuple[Axis, Axis]:
-    across = Scale(0.0, span, LEFT, width - RIGHT)
-    up = Scale(0.0, top, height - BOTTOM, TOP)
+    """The axes of time and of values; the labels of values have the room that they need.
+
+    Args:
+        width: of the picture in pixels.
+        height: of the picture in pixels.
+        span: where time ends, in seconds.
+        top: where values end.
+        show: a value as text.
+        resource: of which the values are amounts; empty when they are something else.
+    """
+    labels = [(one, show(one)) for one in ticks(top, unit=words.unit(top, resource))]
+    left = max(LEFT, LETTER * max(len(label) for _, label in labels) + MARGIN)
+    across = Scale(0.0, span, left, width - RIGHT)
     return (
         Axis(across, [(one, moment(one)) for one in time_ticks(span, int(width / 95))], SINCE),
-        Axis(up, [(one, show(one)) for one in ticks(top, unit=words.unit(top, resource))]),
+        Axis(Scale(0.0, top, height - BOTTOM, TOP), labels),
     )
 
 
@@ -85,7 +98,7 @@ def lines(
     values = [one for _, found in (*series, *dashed) for one in found if one is not None]
     high = max(values, default=0.0)
     top = rounded_up(high, words.unit(high, resource)) if most is None else most
-    across, up = _frame(width, height, span, top, show, resource)
+    across, up = frame(width, height, span, top, show, resource)
     marks = [
         steps(run.borders, found, across.scale, up.scale, f"nominal {run.kind}")
         for run, found in dashed
@@ -116,7 +129,9 @@ def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
     """The use of one resource of one flavor by all ClusterQueues, against nominal quota."""
     found = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
     span, width = span_of(runs), width_for(runs)
-    high = max(max((*one.used, *one.nominal), default=0.0) for _, one in found)
+    most = max(max(one.used, default=0.0) for _, one in found)
+    nominal = max(max(one.nominal, default=0.0) for _, one in found)
+    high = max(most, nominal) if nominal < FAR * most else most or nominal
     top = rounded_up(high, words.unit(high, pair.resource))
     panels = []
     ends = grid(span)
@@ -154,17 +169,25 @@ def _use_panel(
 ) -> Markup:
     height = 220.0
     show = partial(words.amount, resource=resource)
-    across, up = _frame(width, height, span, top, show, resource)
+    across, up = frame(width, height, span, top, show, resource)
     own = [used - borrowed for used, borrowed in zip(found.used, found.borrowed, strict=True)]
     marks = (
         area(run.borders, found.used, across.scale, up.scale, "borrowed"),
         area(run.borders, own, across.scale, up.scale, "own"),
-        steps(run.borders, found.nominal, across.scale, up.scale, "nominal"),
+        steps(
+            run.borders,
+            [one if one <= top else None for one in found.nominal],
+            across.scale,
+            up.scale,
+            "nominal",
+        ),
     )
     mean = _mean(run, found.used), _mean(run, found.borrowed), _mean(run, found.nominal)
     text = "On average {} of {} are used, {} of them borrowed.".format(
         *(show(mean[at]) for at in (0, 2, 1))
     )
+    if max(found.nominal, default=0.0) > top:
+        text += " Nominal quota is too far above the use to be drawn."
     svg = picture(names, title, text, width, height, axes(across, up), *marks)
     return tag("div", tag("h4", run.name), svg, tag("p", text))
 

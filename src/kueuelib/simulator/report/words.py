@@ -9,7 +9,7 @@ from kueuelib.simulator.work import MEMORY
 MINUTE = 60.0
 HOUR = 3600.0
 DAY = 86400.0
-_BINARY = (("Gi", 2.0**30), ("Mi", 2.0**20))
+_BINARY = (("Ti", 2.0**40), ("Gi", 2.0**30), ("Mi", 2.0**20))
 _BYTES = (MEMORY, "ephemeral-storage", "hugepages-")
 
 
@@ -29,13 +29,13 @@ def plain(value: float | None) -> str:
 
 
 def unit(value: float, resource: str) -> float:
-    """In which unit `amount` shows a value: GiB or MiB where the resource is counted in bytes."""
+    """In which unit `amount` shows a value: TiB, GiB or MiB where the resource is bytes."""
     binary = _BINARY if resource.startswith(_BYTES) else ()
     return next((size for _, size in binary if value >= size), 1.0)
 
 
 def amount(value: float, resource: str) -> str:
-    """An amount of a resource; bytes in MiB or GiB."""
+    """An amount of a resource; bytes in MiB, GiB or TiB."""
     size = unit(value, resource)
     return plain(value / size) + next((name for name, known in _BINARY if known == size), "")
 
