@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.cli.root import app
+from kueuelib.pages.markup import Markup, tag
 from kueuelib.simulator.report import over_time, words
-from kueuelib.simulator.report.markup import Markup, tag
 from kueuelib.simulator.report.scales import (
     Scale,
     bent,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kueuelib.api.meta import Obj
+from kueuelib.pages.markup import Markup, join, tag
+from kueuelib.pages.tables import folded, table
 from kueuelib.simulator.report import words
 from kueuelib.simulator.report.chart import (
     BOTTOM,
@@ -17,11 +19,9 @@ from kueuelib.simulator.report.chart import (
     picture,
     steps,
 )
-from kueuelib.simulator.report.markup import Markup, join, tag
 from kueuelib.simulator.report.over_time import WHOLE, run_legend, width_for
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import Scale, bent, log_ticks, moment, time_ticks
-from kueuelib.simulator.report.tables import folded, table
 
 PARTS = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 """Of the jobs, in the table beside the picture of waits."""

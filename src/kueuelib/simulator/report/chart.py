@@ -7,7 +7,7 @@ from itertools import count
 
 import attrs
 
-from kueuelib.simulator.report.markup import Markup, join, number, tag
+from kueuelib.pages.markup import Markup, join, number, tag
 from kueuelib.simulator.report.scales import Scale
 
 TOP, RIGHT, BOTTOM = 10.0, 14.0, 40.0

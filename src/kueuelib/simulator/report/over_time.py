@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from kueuelib.pages.markup import Markup, join, tag
+from kueuelib.pages.tables import folded, table
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.history import Use
 from kueuelib.simulator.report import words
@@ -20,10 +22,9 @@ from kueuelib.simulator.report.chart import (
     picture,
     steps,
 )
-from kueuelib.simulator.report.markup import Markup, join, tag
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import Scale, moment, rounded_up, ticks, time_ticks
-from kueuelib.simulator.report.tables import folded, grid, means, table
+from kueuelib.simulator.report.tables import grid, means
 
 WHOLE, HALF = 960.0, 470.0
 """Pixels: the width of a picture that is alone, and of one that is beside others."""

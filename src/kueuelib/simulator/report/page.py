@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kueuelib.api.meta import Obj
+from kueuelib.pages.markup import Markup, Node, join, tag
+from kueuelib.pages.tables import folded, table
 from kueuelib.simulator.report import about_jobs, over_time, words
 from kueuelib.simulator.report.chart import Names
 from kueuelib.simulator.report.comparison import WAITS, comparison
-from kueuelib.simulator.report.markup import Markup, Node, join, tag
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.report.style import style
-from kueuelib.simulator.report.tables import folded, table
 
 MOST_QUEUES = 40
 """ClusterQueues that have pictures of their own; those with most jobs."""

@@ -1,15 +1,10 @@
-"""How the report looks: light and dark as the reader's system is, and on paper."""
+"""How the report looks beyond what all pages have in common."""
 
 from __future__ import annotations
 
+from kueuelib.pages.style import RULES, colours
+
 _LIGHT = {
-    "back": "#ffffff",
-    "card": "#f6f7f9",
-    "text": "#1b1f24",
-    "soft": "#57606a",
-    "rule": "#d8dee4",
-    "own": "#4c8ed9",
-    "lent": "#e8833a",
     "p0": "#0b62c4",
     "p1": "#c2410c",
     "p2": "#15803d",
@@ -20,13 +15,6 @@ _LIGHT = {
     "p7": "#4b5563",
 }
 _DARK = {
-    "back": "#14171c",
-    "card": "#1d2129",
-    "text": "#e6e9ee",
-    "soft": "#a2abb8",
-    "rule": "#363d49",
-    "own": "#3f7fca",
-    "lent": "#d97a33",
     "p0": "#6cb0ff",
     "p1": "#ff9a5c",
     "p2": "#5fd38a",
@@ -40,21 +28,8 @@ KINDS = 8
 """Runs that look different from each other."""
 _DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "12 4", "1 4", "6 2 2 2")
 
-
-def _colours(found: dict[str, str], scheme: str) -> str:
-    parts = "".join(f"--{name}:{value};" for name, value in found.items())
-    return f":root{{color-scheme:{scheme};{parts}}}"
-
-
 _RULES = """
-*{box-sizing:border-box}
-body{margin:0;background:var(--back);color:var(--text);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1000px;margin:0 auto;padding:24px 20px 64px}
-h1{font-size:26px;line-height:1.25;margin:0 0 4px}
-h2{font-size:19px;margin:44px 0 4px;padding-top:14px;border-top:1px solid var(--rule)}
-h3{font-size:15px;margin:18px 0 4px}
-h4{font-size:13px;margin:8px 0 2px;color:var(--soft);font-weight:600}
-p{margin:4px 0;max-width:76ch}
 .soft,figure p,nav{color:var(--soft);font-size:13px}
 nav a{color:inherit;margin-right:14px;white-space:nowrap}
 figure{margin:8px 0 20px}
@@ -73,18 +48,8 @@ svg text{font:12px system-ui,sans-serif;fill:var(--soft)}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 18px;padding:0;
  margin:6px 0;font-size:13px}
 .legend svg{vertical-align:-1px;margin-right:6px}
-.wide{overflow-x:auto;margin:8px 0}
-table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--soft);padding:2px 0 4px;white-space:nowrap}
-th,td{padding:3px 10px 3px 0;text-align:right;vertical-align:top;
- border-bottom:1px solid var(--rule)}
-td{white-space:nowrap}
-th{font-weight:600}
-.text{text-align:left}
 .heat td{min-width:44px;padding:3px 8px;text-align:center;
  background:color-mix(in srgb,var(--lent) var(--part,0%),transparent)}
-details{margin:6px 0}
-summary{cursor:pointer;color:var(--soft);font-size:13px}
 """
 
 _PRINT = """
@@ -104,8 +69,4 @@ def style() -> str:
         f".nominal.p{at}{{stroke-width:1;stroke-dasharray:1 3}}"
         for at in range(KINDS)
     )
-    light, dark = _colours(_LIGHT, "light"), _colours(_DARK, "dark")
-    return (
-        f"{light}@media (prefers-color-scheme:dark){{{dark}}}@media print{{{light}}}"
-        f"{_RULES}{runs}@media print{{{_PRINT}}}"
-    )
+    return f"{colours(_LIGHT, _DARK)}{RULES}{_RULES}{runs}@media print{{{_PRINT}}}"
