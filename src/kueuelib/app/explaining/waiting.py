@@ -133,24 +133,62 @@ async def list_pending(
         KueuelibError: Workloads may not be listed, or the server did not answer.
     """
     resources = decisive(await queueing_version(client))
-    lists = await list_kinds(client, resources)
-    near = await _in_namespace(client, lists, resources, selection.namespace)
+    near, unseen = await list_near(client, resources, selection.namespace)
     if kinds.WORKLOADS.kind in near.refused:
         where = f"in namespace {selection.namespace}" if selection.namespace else "everywhere"
         fix = "name a namespace with -n, or ask for the right" if not selection.namespace else ""
         problem = f"Workloads may not be listed {where}: {near.refused[kinds.WORKLOADS.kind]}"
         raise KueuelibError(f"{problem}; {fix or 'ask for the right, or name another namespace'}")
     _check(selection, near)
+    cluster, why = facts_in(near, unseen, settings)
+    if why:
+        return told(cluster, selection, now, why)
+    return decided(cluster, selection, now, most_searched)
+
+
+async def list_near(
+    client: Client, resources: Sequence[Resource], namespace: str
+) -> tuple[Lists, tuple[Resource, ...]]:
+    """Lists several kinds, in one namespace what may not be listed in the whole cluster.
+
+    Args:
+        client: whose cluster.
+        resources: the kinds.
+        namespace: the one; empty for none.
+
+    Returns:
+        What was listed, and the kinds that may not be listed in the whole cluster.
+
+    Raises:
+        KueuelibError: the server did not answer, or failed.
+    """
+    lists = await list_kinds(client, resources)
+    near = await _in_namespace(client, lists, resources, namespace)
+    return near, tuple(one for one in resources if one.kind in lists.refused)
+
+
+def facts_in(near: Lists, unseen: Sequence[Resource], settings: Settings) -> tuple[Cluster, str]:
+    """The facts in what was listed, and why the engine cannot decide on them.
+
+    Args:
+        near: what was listed.
+        unseen: the kinds that may not be listed in the whole cluster.
+        settings: what the manager's configuration says about decisions.
+
+    Returns:
+        The facts, and a text that is empty when the engine can decide.
+    """
     cluster = _with_namespaces(cluster_of(near, settings), near)
-    unseen = [one for one in _DECISIVE if one.kind in lists.refused and _exists(one, lists)]
-    if not unseen and not _labels_decide(cluster.world, near):
-        return decided(cluster, selection, now, most_searched)
-    names = ", ".join(one.plural for one in unseen) or kinds.NAMESPACES.plural
+    kept = {one.kind: one for one in unseen}
+    hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and _exists(one, near)]
+    if not hidden and not _labels_decide(cluster.world, near):
+        return cluster, ""
+    names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
     why = (
         f"{names} may not be listed in the whole cluster, so there are no places and changes, and "
         "the verdicts are what the manager wrote last"
     )
-    return told(cluster, selection, now, why)
+    return cluster, why
 
 
 async def _in_namespace(
@@ -165,7 +203,8 @@ async def _in_namespace(
 
 def _exists(resource: Resource, lists: Lists) -> bool:
     """Whether a kind that was not listed may have objects; a cluster may do without Cohorts."""
-    return not (resource is kinds.COHORTS and lists.refused[resource.kind].code == 404)
+    refused = lists.refused.get(resource.kind)
+    return not (resource is kinds.COHORTS and refused is not None and refused.code == 404)
 
 
 def _check(selection: Selection, lists: Lists) -> None:

@@ -1,0 +1,1 @@
+"""What `kueuelib report` shows of a cluster, as values: quota, who waits, who runs, who left."""

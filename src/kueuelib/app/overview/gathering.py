@@ -1,0 +1,150 @@
+"""From what was listed of a cluster to the facts of one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.app.explaining.asking import without_held_back
+from kueuelib.app.explaining.gather import Cluster, Lists
+from kueuelib.app.explaining.waiting import (
+    Listing,
+    Selection,
+    Waiting,
+    decided,
+    facts_in,
+    told,
+)
+from kueuelib.app.overview.evictions import evictions_of
+from kueuelib.app.overview.threats import Threats
+from kueuelib.app.overview.trees import load_of, load_told, trees_of
+from kueuelib.app.overview.values import Overview, Running
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.policy import KUEUE
+from kueuelib.scheduler.quota.holders import rank_of
+from kueuelib.scheduler.settings import Settings
+
+MOST_EVICTIONS = 50
+_EVERYTHING = Selection()
+
+
+@attrs.frozen(eq=False)
+class Facts:
+    """What was listed, in a form in which it can be asked.
+
+    Attributes:
+        cluster: the facts.
+        why_told: why the engine cannot decide; empty when it can.
+        settings: what the manager's configuration says about decisions.
+        now: when it was read, in seconds since the epoch.
+    """
+
+    cluster: Cluster
+    why_told: str
+    settings: Settings
+    now: float
+
+    @property
+    def world(self) -> World:
+        """The world in which the Workloads of the page wait."""
+        return without_held_back(self.cluster.world, self.cluster.workloads, None)
+
+
+def facts_of(near: Lists, unseen: Sequence[Resource], settings: Settings, now: float) -> Facts:
+    """The facts in what was listed.
+
+    Args:
+        near: what was listed.
+        unseen: the kinds that may not be listed in the whole cluster.
+        settings: what the manager's configuration says about decisions.
+        now: when that was, in seconds since the epoch.
+    """
+    cluster, why = facts_in(near, unseen, settings)
+    return Facts(cluster, why, settings, now)
+
+
+def overview_of(facts: Facts, changes: int = 0) -> Overview:
+    """What a page shows.
+
+    Args:
+        facts: of the cluster.
+        changes: for how many Workloads the smallest change is looked for; none where the engine
+            cannot decide.
+    """
+    listing = _listing(facts, changes)
+    world = facts.world.with_usage(facts.now)
+    engine = world.engine(facts.now)
+    queues = world.cluster_queues
+    if facts.why_told:
+        loads = {name: load_told(queues[name]) for name in engine.cache.names}
+    else:
+        loads = {name: load_of(engine, name) for name in engine.cache.names}
+    return Overview(
+        now=facts.now,
+        trees=trees_of(engine, loads),
+        waiting=listing.rows,
+        running=tuple(_running(world, engine, listing)),
+        evictions=evictions_of(facts.cluster.world.workloads.values(), MOST_EVICTIONS),
+        decided=listing.decided,
+        notes=(*listing.notes, *_policies(facts.settings)),
+    )
+
+
+def _listing(facts: Facts, changes: int) -> Listing:
+    if facts.why_told:
+        return told(facts.cluster, _EVERYTHING, facts.now, facts.why_told)
+    return decided(facts.cluster, _EVERYTHING, facts.now, changes)
+
+
+def _policies(settings: Settings) -> Iterator[str]:
+    if settings.fair_sharing is not None:
+        yield "fair sharing is on: shares decide as well who is preempted by other ClusterQueues"
+    if settings.preemption is not KUEUE:
+        yield "a preemption policy is configured, which may spare Workloads that could be preempted"
+
+
+def _running(world: World, engine: Engine, listing: Listing) -> Iterator[Running]:
+    threats, wanted = Threats(engine), _wanted(listing.rows)
+    holders = engine.cache.holders.values()
+    for holder in sorted(holders, key=lambda one: (one.cluster_queue, rank_of(one))):
+        yield Running(
+            workload=world.workloads[holder.key],
+            cluster_queue=holder.cluster_queue,
+            uses=tuple(sorted(holder.usage.items())),
+            since=holder.reserved_at,
+            admitted=holder.admitted,
+            leaving=holder.evicted,
+            threats=threats.against(holder),
+            wanted_by=tuple(wanted.get(holder.key, ())),
+        )
+
+
+def _wanted(rows: Iterable[Waiting]) -> Mapping[ObjectKey, Sequence[ObjectKey]]:
+    found: dict[ObjectKey, list[ObjectKey]] = {}
+    for row in rows:
+        for victim in row.victims:
+            found.setdefault(victim, []).append(row.key)
+    return found
+
+
+def explained(facts: Facts, key: ObjectKey) -> Explanation | None:
+    """The whole answer about one Workload, with the changes that would admit it.
+
+    Args:
+        facts: of the cluster.
+        key: the Workload.
+
+    Returns:
+        None when there is no such Workload without quota, or the engine cannot decide.
+    """
+    world = facts.world
+    if facts.why_told or key not in world.workloads:
+        return None
+    found = explain(world, key, facts.now)
+    waits = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+    return found if found.verdict in waits else None

@@ -1,0 +1,85 @@
+"""Who borrows and who lends in a tree of cohorts, for one flavor and resource at a time.
+
+Quota that is borrowed comes from a pool, so that nobody can say whose quota it is. What a cohort
+owns itself counts as lent first; the rest is spread over those that have unused quota to lend, in
+proportion to it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.scheduler.quota.amounts import NO_LIMITS, Limits
+
+
+@attrs.define(eq=False)
+class Node:
+    """A ClusterQueue or a cohort of the tree.
+
+    Attributes:
+        limits: its own quota.
+        reserved: what its own Workloads use; 0 for a cohort.
+        children: what is below it.
+        quota: its own quota together with what those below lend it.
+        used: what is used of that, and of what it borrows; for a ClusterQueue all that it uses.
+        nominal: the quota of itself and of all below.
+        total: what is used by itself and by all below.
+        borrowed: what is used here and belongs to others.
+        lent: what others use of the quota here.
+    """
+
+    limits: Limits = NO_LIMITS
+    reserved: int = 0
+    children: tuple[Node, ...] = ()
+    quota: Limits = attrs.field(init=False)
+    used: int = attrs.field(init=False)
+    nominal: int = attrs.field(init=False)
+    total: int = attrs.field(init=False)
+    borrowed: int = attrs.field(init=False)
+    lent: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        own = self.limits
+        pooled = own.nominal + sum(each.quota.lendable for each in self.children)
+        self.quota = Limits(pooled, own.borrowing, own.lending)
+        self.used = self.reserved + sum(each.quota.beyond(each.used) for each in self.children)
+        self.nominal = own.nominal + sum(each.nominal for each in self.children)
+        self.total = self.reserved + sum(each.total for each in self.children)
+        self.borrowed = max(0, self.used - self.quota.nominal)
+
+    @property
+    def lendable(self) -> int:
+        """The part of its quota that others may use and that is not used here."""
+        return max(0, self.quota.nominal - max(self.used, self.quota.guaranteed))
+
+
+def spread(root: Node) -> None:
+    """Fills in `lent` from a root down."""
+    waiting = [root]
+    while waiting:
+        here = waiting.pop()
+        waiting += here.children
+        needed = here.lent - here.borrowed + sum(each.borrowed for each in here.children)
+        free = [each.lendable for each in here.children]
+        rest = min(max(0, needed - here.limits.nominal), sum(free))
+        for child, part in zip(here.children, shares(rest, free), strict=True):
+            child.lent = part
+
+
+def shares(amount: int, parts: list[int]) -> list[int]:
+    """An amount divided in proportion to some parts, none of which gets more than it is.
+
+    Args:
+        amount: at most the sum of the parts.
+        parts: not negative.
+    """
+    total = sum(parts)
+    if not total:
+        return [0] * len(parts)
+    found, before, passed = [], 0, 0
+    for part in parts:
+        passed += part
+        until = amount * passed // total
+        found.append(until - before)
+        before = until
+    return found

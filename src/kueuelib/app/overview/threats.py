@@ -1,0 +1,104 @@
+"""Who could preempt a Workload that holds quota, as the policies of the ClusterQueues say.
+
+That a policy permits it does not mean that it happens: the search for victims takes the smallest
+set that is enough, fair sharing weighs shares, and a preemption policy may spare some.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from kueuelib.api.kueue import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
+from kueuelib.app.overview.values import Threat
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.snapshot import Snapshot
+
+_Line = list[tuple[int, float]]
+"""What waits in a ClusterQueue: priority with the sign changed, and time of queueing; sorted."""
+
+
+@attrs.frozen
+class _Right:
+    """That the Workloads of a ClusterQueue may take those of another one.
+
+    Attributes:
+        spec: of the ClusterQueue that takes.
+        policy: which Workloads it may take.
+        line: what waits in it.
+        pairs: only those that use one of these; None for all.
+    """
+
+    spec: QueueSpec
+    policy: str
+    line: _Line
+    pairs: set[FlavorResource] | None
+
+    def against(self, holder: Holder) -> Threat | None:
+        """What it means for a Workload; None when it is not permitted."""
+        if self.pairs is not None and self.pairs.isdisjoint(holder.usage):
+            return None
+        if self.policy == ANY:
+            return Threat(self.spec.name, None, or_older=False, waiting=len(self.line))
+        older = self.policy == LOWER_OR_NEWER_EQUAL_PRIORITY
+        border = (-holder.priority, holder.order.queued_at if older else float("-inf"))
+        waiting = bisect_left(self.line, border)
+        return Threat(self.spec.name, holder.priority, or_older=older, waiting=waiting)
+
+
+class Threats:
+    """The rights of all ClusterQueues in one world.
+
+    Args:
+        engine: knows the world; no cycle ran in it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._rights: dict[str, list[_Right]] = {}
+        names = engine.cache.names
+        snapshot = Snapshot(engine.cache.freeze(names))
+        for name in names:
+            spec = engine.cache.spec(name)
+            if spec is None or spec.preemption.never_preempts or not engine.activity(name).active:
+                continue
+            line = sorted((-one.priority, one.order.queued_at) for one in engine.pending(name))
+            for victims, right in _rights(snapshot, spec, line).items():
+                self._rights.setdefault(victims, []).append(right)
+
+    def against(self, holder: Holder) -> tuple[Threat, ...]:
+        """Those against a Workload, its own ClusterQueue's first, then those with most waiting."""
+        rights = self._rights.get(holder.cluster_queue, ())
+        found = [threat for one in rights if (threat := one.against(holder)) is not None]
+        own = holder.cluster_queue
+        found.sort(key=lambda one: (one.cluster_queue != own, -one.waiting, one.cluster_queue))
+        return tuple(found)
+
+
+def _rights(snapshot: Snapshot, spec: QueueSpec, line: _Line) -> Mapping[str, _Right]:
+    """The rights of a ClusterQueue, by the name of the one whose Workloads it may take."""
+    found: dict[str, _Right] = {}
+    policy = spec.preemption
+    if policy.within_cluster_queue != NEVER:
+        found[spec.name] = _Right(spec, policy.within_cluster_queue, line, None)
+    if policy.reclaim_within_cohort != NEVER:
+        for victims, pair in _borrowers(snapshot, spec):
+            right = _Right(spec, policy.reclaim_within_cohort, line, set())
+            pairs = found.setdefault(victims, right).pairs
+            assert pairs is not None, "it is another ClusterQueue"
+            pairs.add(pair)
+    return found
+
+
+def _borrowers(snapshot: Snapshot, spec: QueueSpec) -> Iterator[tuple[str, FlavorResource]]:
+    """The ClusterQueues from which one may reclaim, each with what it borrows."""
+    queue = snapshot.queue(spec.name)
+    assert queue is not None, "it was frozen"
+    for pair in spec.limits:
+        for above in snapshot.reclaimable(queue, (pair,)):
+            for borrower in above.queues:
+                yield borrower.spec.name, pair

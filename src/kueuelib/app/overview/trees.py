@@ -1,0 +1,185 @@
+"""The trees of cohorts with what becomes of their quota."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from kueuelib.api.kueue import ClusterQueue
+from kueuelib.api.quantity import amount_of
+from kueuelib.app.overview.lending import Node, spread
+from kueuelib.app.overview.values import Place, Tree, Use
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
+from kueuelib.scheduler.quota.amounts import (
+    NO_LIMITS,
+    Amounts,
+    FlavorResource,
+    Limits,
+    pair_of,
+    total_of,
+)
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
+
+CLUSTER_QUEUE, COHORT = "ClusterQueue", "Cohort"
+
+
+@attrs.frozen
+class Load:
+    """What happens in one ClusterQueue.
+
+    Attributes:
+        reserved: what those that hold quota use.
+        asked: what those without quota ask for, each at the first flavor that has the resource.
+        running: how many hold quota.
+        waiting: how many have none.
+    """
+
+    reserved: Amounts
+    asked: Amounts
+    running: int
+    waiting: int
+
+
+def load_of(engine: Engine, name: str) -> Load:
+    """What the engine knows of a ClusterQueue that exists."""
+    state, waiting = engine.cache.state(name), engine.pending(name)
+    assert state is not None, "it exists"
+    asked = total_of(_asked(state.spec, info) for info in waiting)
+    return Load(dict(state.tally.reserved), asked, state.tally.reserving, len(waiting))
+
+
+def load_told(found: ClusterQueue) -> Load:
+    """What a manager wrote into the status of a ClusterQueue."""
+    status = found.status
+    reserved = {
+        pair_of(flavor.name, one.name): amount_of(one.name, one.total)
+        for flavor in status.flavors_reservation
+        for one in flavor.resources
+    }
+    return Load(reserved, {}, status.reserving_workloads, status.pending_workloads)
+
+
+def _asked(spec: QueueSpec, info: WorkloadInfo) -> Amounts:
+    found: dict[FlavorResource, int] = {}
+    for pod_set in info.pod_sets:
+        for name, amount in pod_set.requests(pod_set.count, count_pods=spec.counts_pods).items():
+            group = spec.group_of(name)
+            if group is not None and group.flavors:
+                pair = pair_of(group.flavors[0], name)
+                found[pair] = found.get(pair, 0) + amount
+    return found
+
+
+@attrs.define(eq=False)
+class _Branch:
+    """A place with those below it; `load` is None for a cohort."""
+
+    name: str
+    limits: Mapping[FlavorResource, Limits]
+    load: Load | None
+    problem: str
+    below: list[_Branch] = attrs.field(factory=list)
+    depth: int = 0
+
+
+def trees_of(engine: Engine, loads: Mapping[str, Load]) -> tuple[Tree, ...]:
+    """All trees, sorted by name; ClusterQueues without a cohort come last.
+
+    A cohort whose parents never end is a tree of its own, as for quota.
+
+    Args:
+        engine: knows the ClusterQueues and cohorts.
+        loads: what happens in every ClusterQueue, by name.
+    """
+    cache = engine.cache
+    specs = {name: spec for name in cache.names if (spec := cache.spec(name)) is not None}
+    owned = {one.name: one.limits for one in cache.cohorts}
+    names = {spec.cohort for spec in specs.values()} | {each.parent for each in cache.cohorts}
+    cohorts = {
+        name: _Branch(name, owned.get(name, {}), None, _cycle(cache.forest.cycle_above(name)))
+        for name in sorted((names | owned.keys()) - {""})
+    }
+    roots: list[_Branch] = []
+    for name, branch in cohorts.items():
+        above = cache.forest.path(name)[1:2]
+        (cohorts[above[0]].below if above else roots).append(branch)
+    alone: list[_Branch] = []
+    for name, spec in specs.items():
+        activity = engine.activity(name)
+        problem = "" if activity.active else activity.message
+        leaf = _Branch(name, spec.limits, loads[name], problem)
+        (cohorts[spec.cohort].below if spec.cohort else alone).append(leaf)
+    return tuple(_tree(branch) for branch in (*roots, *alone))
+
+
+def _cycle(names: Sequence[str]) -> str:
+    return f"its parents form a cycle: {', '.join(names)}" if names else ""
+
+
+def _tree(root: _Branch) -> Tree:
+    branches = list(_downwards(root))
+    sums: dict[int, Load] = {}
+    for branch in reversed(branches):
+        parts = [sums[id(each)] for each in branch.below]
+        sums[id(branch)] = _sum([*parts, branch.load] if branch.load else parts)
+    uses: dict[int, list[Use]] = {id(branch): [] for branch in branches}
+    for pair in _pairs(branches):
+        nodes: dict[int, Node] = {}
+        for branch in reversed(branches):
+            reserved = branch.load.reserved.get(pair, 0) if branch.load else 0
+            below = tuple(nodes[id(each)] for each in branch.below)
+            nodes[id(branch)] = Node(branch.limits.get(pair, NO_LIMITS), reserved, below)
+        spread(nodes[id(root)])
+        for branch in branches:
+            node, asked = nodes[id(branch)], sums[id(branch)].asked.get(pair, 0)
+            own = node.total - node.borrowed
+            use = Use(pair, node.nominal, own, node.borrowed, node.lent, asked)
+            if use != Use(pair) or pair in branch.limits:
+                uses[id(branch)].append(use)
+    places = [_place(branch, uses[id(branch)], sums[id(branch)]) for branch in branches]
+    return Tree(root.name, tuple(places))
+
+
+def _downwards(root: _Branch) -> Iterator[_Branch]:
+    """A place and those below it, its ClusterQueues before its cohorts."""
+    waiting = [root]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        found.below.sort(key=lambda one: (one.load is None, one.name))
+        for each in reversed(found.below):
+            each.depth = found.depth + 1
+            waiting.append(each)
+
+
+def _sum(parts: Sequence[Load]) -> Load:
+    return Load(
+        {},
+        total_of(part.asked for part in parts),
+        sum(part.running for part in parts),
+        sum(part.waiting for part in parts),
+    )
+
+
+def _pairs(branches: Iterable[_Branch]) -> tuple[FlavorResource, ...]:
+    """Those that have quota anywhere or are used."""
+    found: dict[FlavorResource, None] = {}
+    for branch in branches:
+        found |= dict.fromkeys(branch.limits)
+        found |= dict.fromkeys(sorted(branch.load.reserved) if branch.load else ())
+    return tuple(found)
+
+
+def _place(branch: _Branch, uses: Sequence[Use], load: Load) -> Place:
+    kind = COHORT if branch.load is None else CLUSTER_QUEUE
+    return Place(
+        kind,
+        branch.name,
+        branch.depth,
+        tuple(uses),
+        load.waiting,
+        load.running,
+        branch.problem,
+    )

@@ -1,0 +1,166 @@
+"""The facts of one page."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.meta import ObjectKey
+from kueuelib.app.explaining.waiting import Waiting
+from kueuelib.scheduler.quota.amounts import FlavorResource
+
+
+@attrs.frozen
+class Use:
+    """What becomes of the quota for one flavor and resource at one place of a tree.
+
+    Amounts are in the unit of the scheduler: milli-cores for cpu, bytes or units for the rest.
+
+    Attributes:
+        pair: the flavor and the resource.
+        nominal: its quota; of a cohort with that of everything below.
+        own: what is used of that quota at this place or below.
+        borrowed: what is used here and belongs to others.
+        lent: what others use of the quota here.
+        waiting: what Workloads without quota ask for here or below, each at the first flavor of its
+            ClusterQueue.
+    """
+
+    pair: FlavorResource
+    nominal: int = 0
+    own: int = 0
+    borrowed: int = 0
+    lent: int = 0
+    waiting: int = 0
+
+    @property
+    def free(self) -> int:
+        """The part of the quota that nobody uses."""
+        return max(0, self.nominal - self.own - self.lent)
+
+
+@attrs.frozen
+class Place:
+    """A ClusterQueue or a cohort.
+
+    Attributes:
+        kind: `ClusterQueue` or `Cohort`.
+        name: its name.
+        depth: how many cohorts are above it.
+        uses: by flavor and resource, in the order of the spec; of a cohort sorted.
+        waiting: how many Workloads wait here or below.
+        running: how many hold quota here or below.
+        problem: why it cannot admit anything; empty when it can.
+    """
+
+    kind: str
+    name: str
+    depth: int
+    uses: tuple[Use, ...]
+    waiting: int
+    running: int
+    problem: str = ""
+
+
+@attrs.frozen
+class Tree:
+    """A cohort with everything below it, or one ClusterQueue without a cohort.
+
+    Attributes:
+        name: of the place at the top.
+        places: the top first, each followed by what is below it.
+    """
+
+    name: str
+    places: tuple[Place, ...]
+
+
+@attrs.frozen
+class Threat:
+    """From where a Workload that holds quota could be preempted, as far as policies say.
+
+    Attributes:
+        cluster_queue: the Workloads of this ClusterQueue could.
+        above: those of a higher priority than this; None for those of any priority.
+        or_older: also those of the same priority that were queued earlier.
+        waiting: how many of them wait now.
+    """
+
+    cluster_queue: str
+    above: int | None
+    or_older: bool
+    waiting: int
+
+
+@attrs.frozen
+class Running:
+    """A Workload that holds quota.
+
+    Attributes:
+        workload: the object.
+        cluster_queue: where it holds quota.
+        uses: how much of which flavor and resource.
+        since: when quota was reserved, in seconds since the epoch; None where that is not known.
+        admitted: whether all admission checks passed.
+        leaving: whether it is being evicted.
+        threats: from where it could be preempted.
+        wanted_by: the Workloads that preempt it, or are about to.
+    """
+
+    workload: Workload
+    cluster_queue: str
+    uses: tuple[tuple[FlavorResource, int], ...]
+    since: float | None
+    admitted: bool
+    leaving: bool
+    threats: tuple[Threat, ...] = ()
+    wanted_by: tuple[ObjectKey, ...] = ()
+
+    @property
+    def key(self) -> ObjectKey:
+        """The Workload."""
+        return self.workload.key
+
+
+@attrs.frozen
+class Eviction:
+    """The last eviction of a Workload.
+
+    Attributes:
+        key: the Workload.
+        at: when, in seconds since the epoch.
+        over: whether the Workload got quota again since; then `at` is the time of that.
+        reason: the reason of the condition Evicted.
+        preemptor: the object that it made room for; empty for other evictions, or if unknown.
+        why: the rest of the message.
+    """
+
+    key: ObjectKey
+    at: float
+    over: bool
+    reason: str
+    preemptor: str
+    why: str
+
+
+@attrs.frozen
+class Overview:
+    """A cluster at about one moment, as far as the caller may see it.
+
+    Attributes:
+        now: when that was, in seconds since the epoch.
+        trees: the quota.
+        waiting: the Workloads without quota, by ClusterQueue and in the order of the queue.
+        running: those with quota, by ClusterQueue, those first that would be preempted first.
+        evictions: the last ones, the latest first.
+        decided: whether verdicts and amounts are the engine's; otherwise a manager wrote them.
+        notes: what was not read, and what follows from that.
+    """
+
+    now: float
+    trees: tuple[Tree, ...]
+    waiting: tuple[Waiting, ...]
+    running: tuple[Running, ...]
+    evictions: tuple[Eviction, ...]
+    decided: bool
+    notes: tuple[str, ...]
