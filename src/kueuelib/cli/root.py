@@ -498,6 +498,51 @@ def pending(
 
 
 @app.command()
+@click.option("--serve", is_flag=True, help="Serve the page on 127.0.0.1, and keep it up to date.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="The port for --serve; 0 takes a free one.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="Where to read Workloads and LocalQueues if you may not read those of all namespaces.",
+)
+@click.option(
+    "--changes",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="For how many Workloads to look for the smallest change, the first of each queue first.",
+)
+@click.option(
+    "--config", type=FILE, help="The manager's configuration, where it changes decisions."
+)
+@_kubeconfig
+@_server_timeout
+def report(
+    serve: bool,
+    port: int,
+    namespace: str,
+    changes: int,
+    config: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> int:
+    """Print one HTML page: quota, what waits and why, what runs, what was evicted.
+
+    It only reads. What it may not read is named on the page.
+    """
+    from kueuelib.cli.report.command import run
+
+    return run(kubeconfig, config, namespace, changes, server_timeout, serve=serve, port=port)
+
+
+@app.command()
 @click.option(
     "-o",
     "--output",

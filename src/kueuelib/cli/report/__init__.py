@@ -1,0 +1,1 @@
+"""`kueuelib report`: one page to look at, as a file or live."""

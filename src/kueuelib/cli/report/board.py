@@ -1,0 +1,123 @@
+"""What a live page shows: one state after the other. Pure: `now` is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.app.explaining.waiting import Waiting, smallest_of
+from kueuelib.app.explaining.words import FITS
+from kueuelib.app.overview.gathering import Facts, explained, overview_of
+from kueuelib.app.overview.values import Overview
+from kueuelib.cli.report.page import View
+from kueuelib.cli.report.parts import Change, Shown, change
+from kueuelib.cli.report.workloads import Verified
+from kueuelib.scheduler.explain.answer import Explanation
+
+FRESH = 60.0
+"""Seconds for which a change counts that was tried, while its Workload waits as before."""
+NOTHING = Shown({}, {})
+
+
+@attrs.frozen(eq=False)
+class State:
+    """One state of the page.
+
+    Attributes:
+        version: its name, unique among all servers.
+        facts: what can be asked.
+        overview: what is shown.
+        verified: the changes that were looked for.
+        shown: the parts, to be compared with those of another state.
+    """
+
+    version: str
+    facts: Facts
+    overview: Overview
+    verified: Mapping[ObjectKey, Verified]
+    shown: Shown
+
+    @property
+    def view(self) -> View:
+        """What the page is made of."""
+        return View(self.overview, self.verified, on_demand=self.overview.decided)
+
+    def since(self, before: State | None) -> Change:
+        """What leads from another state to this one; from nothing when it is not known."""
+        return change(NOTHING if before is None else before.shown, self.shown)
+
+
+def state_of(version: str, facts: Facts, before: State | None = None) -> State:
+    """The state of the page for some facts.
+
+    Args:
+        version: of the state.
+        facts: of the cluster.
+        before: the state before; its changes count for Workloads that wait as they did then.
+    """
+    overview = overview_of(facts)
+    verified = {} if before is None else _kept(before, before.verified, overview)
+    return _state(version, facts, overview, verified)
+
+
+def with_change(version: str, state: State, asked: State, key: ObjectKey, found: Verified) -> State:
+    """The same state with a change that was searched for.
+
+    Args:
+        version: of the result.
+        state: the newest one.
+        asked: the one whose facts were searched; the change counts if the Workload waits the same.
+        key: the Workload.
+        found: the change.
+    """
+    found_now = {**state.verified, **_kept(asked, {key: found}, state.overview)}
+    return _state(version, state.facts, state.overview, found_now)
+
+
+def _state(
+    version: str, facts: Facts, overview: Overview, verified: Mapping[ObjectKey, Verified]
+) -> State:
+    view = View(overview, verified, on_demand=overview.decided)
+    return State(version, facts, overview, verified, view.shown())
+
+
+def _kept(
+    before: State, verified: Mapping[ObjectKey, Verified], overview: Overview
+) -> dict[ObjectKey, Verified]:
+    """The changes that still count, because their Workloads wait as they did."""
+    rows = {row.key: row for row in before.overview.waiting if row.key in verified}
+    return {
+        row.key: verified[row.key]
+        for row in overview.waiting
+        if row.key in rows
+        and _signature(row) == _signature(rows[row.key])
+        and overview.now - verified[row.key].at < FRESH
+    }
+
+
+def _signature(row: Waiting) -> tuple[object, ...]:
+    return row.place, row.verdict, row.message, row.victims, row.workload.spec
+
+
+def next_to_explain(state: State, most: int) -> ObjectKey | None:
+    """The Workload for which a change is to be looked for next.
+
+    Args:
+        state: of the page.
+        most: for how many of them changes are looked for, the first of each queue first.
+    """
+    if not state.overview.decided:
+        return None
+    placed = [
+        row for row in state.overview.waiting if row.place is not None and row.verdict != FITS
+    ]
+    placed.sort(key=lambda row: row.place or 0)
+    return next((row.key for row in placed[:most] if row.key not in state.verified), None)
+
+
+def answer(facts: Facts, key: ObjectKey) -> tuple[Explanation, Verified] | None:
+    """The whole answer about a Workload, and its smallest change; None when it does not wait."""
+    found = explained(facts, key)
+    return None if found is None else (found, Verified(smallest_of(found.changes), facts.now))

@@ -1,0 +1,58 @@
+"""Cells, times and amounts of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kueuelib.api.ages import duration
+from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.quantity import format_amount
+from kueuelib.pages.markup import Markup, Node, join, tag
+from kueuelib.scheduler.quota.amounts import FlavorResource
+
+MOST_NAMES = 3
+"""Objects that a cell names before it counts them."""
+NONE = tag("span", "-", class_="soft")
+
+
+def age(at: float | None, now: float | None) -> Markup:
+    """How long ago something was; the script of the page fills it in where `now` is None.
+
+    Args:
+        at: in seconds since the epoch; None where that is not known.
+        now: the same.
+    """
+    if at is None:
+        return NONE
+    moment = format_time(at)
+    text = "" if now is None else duration(max(0.0, now - at))
+    return tag("time", text, datetime=moment, title=moment)
+
+
+def amount(pair: FlavorResource, value: int) -> str:
+    """An amount of a resource as in manifests."""
+    return format_amount(pair.resource, value)
+
+
+def names(keys: Sequence[ObjectKey]) -> str:
+    """The first of some objects, and how many more there are."""
+    found = ", ".join(str(key) for key in keys[:MOST_NAMES])
+    more = len(keys) - MOST_NAMES
+    return f"{found} and {more:,} more" if more > 0 else found
+
+
+def unfolded(short: str, whole: str) -> Node:
+    """A short text that opens to a long one; the short one alone when there is no more to say."""
+    if not whole or whole == short:
+        return short
+    return tag("details", tag("summary", short), tag("p", whole))
+
+
+def lines(texts: Iterable[Node]) -> Markup:
+    """Texts below each other."""
+    return join(*(tag("div", text) for text in texts))
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A number with the right word."""
+    return f"{count:,} {one if count == 1 else many}"

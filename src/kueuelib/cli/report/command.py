@@ -1,0 +1,79 @@
+"""`kueuelib report`: the command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from kueuelib.app.configuration import load_configuration
+from kueuelib.app.overview.gathering import Facts, facts_of, overview_of
+from kueuelib.app.wiring import engine_settings
+from kueuelib.cli.report.page import View, page
+from kueuelib.cli.report.reading import read
+from kueuelib.cli.report.workloads import Verified
+from kueuelib.errors import ConfigError
+from kueuelib.runtime import logs
+from kueuelib.runtime.clock import SYSTEM_CLOCK
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.scheduler.settings import Settings
+
+
+def run(
+    kubeconfig: Path | None,
+    config: Path | None,
+    namespace: str,
+    changes: int,
+    server_timeout: float,
+    *,
+    serve: bool,
+    port: int,
+) -> int:
+    """Prints the page, or serves it until SIGTERM or SIGINT.
+
+    Args:
+        kubeconfig: the cluster; found by kubectl's rules when None.
+        config: the manager's configuration file; its defaults when None.
+        namespace: where to read what may not be read in the whole cluster; empty for nowhere.
+        changes: for how many Workloads the smallest change is looked for.
+        server_timeout: seconds to wait for a server that does not answer.
+        serve: serve it.
+        port: on loopback; 0 for any free one.
+
+    Raises:
+        ConfigError: what was given cannot work.
+        KueuelibError: there is nothing to show, or the server failed.
+    """
+    if port and not serve:
+        raise ConfigError("kueuelib report", "--port is for --serve only", "add --serve")
+    logs.configure("console", "warning")
+    settings = engine_settings(load_configuration(config))
+    if serve:
+        from kueuelib.cli.report.live import run as run_live
+
+        return run_live(kubeconfig, settings, namespace, changes, server_timeout, port)
+    facts = anyio.run(_read, kubeconfig, settings, namespace, server_timeout)
+    sys.stdout.write(text_of(facts, changes))
+    return 0
+
+
+async def _read(
+    kubeconfig: Path | None, settings: Settings, namespace: str, server_timeout: float
+) -> Facts:
+    async with await connect(kubeconfig, user_agent="kueuelib-report") as client:
+        await wait_for_server(client, server_timeout)
+        found = await read(client, namespace)
+        return facts_of(found.near, found.unseen, settings, SYSTEM_CLOCK.now())
+
+
+def text_of(facts: Facts, changes: int) -> str:
+    """The page as a file.
+
+    Args:
+        facts: of the cluster.
+        changes: for how many Workloads the smallest change is looked for.
+    """
+    found = overview_of(facts, changes)
+    verified = {row.key: Verified(row.change, facts.now) for row in found.waiting if row.searched}
+    return page(View(found, verified), facts.now)

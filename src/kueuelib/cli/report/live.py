@@ -1,0 +1,75 @@
+"""`kueuelib report --serve`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+
+from kueuelib.cli.report.following import Following
+from kueuelib.cli.report.reading import read
+from kueuelib.cli.report.serving import LOOPBACK, Site
+from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.entry import run_program
+from kueuelib.runtime.http import serving
+from kueuelib.scheduler.settings import Settings
+
+DRAIN = 1.0
+"""Seconds that open pages have to end."""
+
+
+def run(
+    kubeconfig: Path | None,
+    settings: Settings,
+    namespace: str,
+    changes: int,
+    server_timeout: float,
+    port: int,
+) -> int:
+    """Serves until SIGTERM or SIGINT; see `command.run`."""
+    run_program(_run, kubeconfig, settings, namespace, changes, server_timeout, port)
+    return 0
+
+
+async def _run(
+    kubeconfig: Path | None,
+    settings: Settings,
+    namespace: str,
+    changes: int,
+    server_timeout: float,
+    port: int,
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_serve, kubeconfig, settings, namespace, changes, server_timeout, port)
+            async for _ in received:
+                group.cancel_scope.cancel()
+                break
+
+
+async def _serve(
+    kubeconfig: Path | None,
+    settings: Settings,
+    namespace: str,
+    changes: int,
+    server_timeout: float,
+    port: int,
+) -> None:
+    async with await connect(kubeconfig, user_agent="kueuelib-report") as client:
+        await wait_for_server(client, server_timeout)
+        found = await read(client, namespace)
+        following = Following(client, found, namespace, settings, changes)
+        site, ready = Site(following), anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(following.run, ready.set)
+            await ready.wait()
+            app = site.application()
+            async with serving(app, LOOPBACK, port, drain=DRAIN, subject="--port") as site.port:
+                sys.stdout.write(f"serving http://{LOOPBACK}:{site.port}/ until Ctrl-C\n")
+                sys.stdout.flush()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    site.close()

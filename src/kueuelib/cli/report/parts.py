@@ -1,0 +1,152 @@
+"""A page as a tree of parts that can change one by one.
+
+Every part is one element with an id of its own. At most one element in it, with an id too, holds
+other parts: rows of a table, tables of a section. So a change of one row is one short message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import quote
+
+import attrs
+
+from kueuelib.pages.markup import Markup, tag
+
+
+@attrs.frozen
+class Part:
+    """One element.
+
+    Attributes:
+        id: of the element.
+        head: its markup up to where other parts are.
+        tail: the rest of its markup.
+        container: the id of the element that holds the other parts; empty where there are none.
+        parts: these parts, in their order.
+    """
+
+    id: str
+    head: str
+    tail: str = ""
+    container: str = ""
+    parts: tuple[Part, ...] = ()
+
+    def text(self) -> Markup:
+        """The markup with all other parts."""
+        return Markup("".join(self._texts()))
+
+    def _texts(self) -> Iterator[str]:
+        yield self.head
+        for part in self.parts:
+            yield from part._texts()  # noqa: SLF001 - another one of the same class
+        yield self.tail
+
+
+@attrs.frozen
+class Shown:
+    """What a page shows, by ids.
+
+    Attributes:
+        html: the markup of every part, without those that it holds.
+        order: the parts that every container holds; an outer container comes before inner ones.
+    """
+
+    html: Mapping[str, str]
+    order: Mapping[str, tuple[str, ...]]
+
+
+def shown(containers: Mapping[str, Iterable[Part]]) -> Shown:
+    """The parts of a page in a form that can be compared.
+
+    Args:
+        containers: the outermost parts, by the id of the element that holds them.
+    """
+    html: dict[str, str] = {}
+    order: dict[str, tuple[str, ...]] = {}
+    waiting = [(name, tuple(parts)) for name, parts in containers.items()]
+    while waiting:
+        name, parts = waiting.pop(0)
+        order[name] = tuple(part.id for part in parts)
+        for part in parts:
+            html[part.id] = part.head + part.tail
+            if part.container:
+                waiting.append((part.container, part.parts))
+    return Shown(html, order)
+
+
+@attrs.frozen
+class Change:
+    """What leads from one state of a page to the next.
+
+    Attributes:
+        html: the parts that are new or different.
+        order: the containers whose parts are others, or in another order.
+    """
+
+    html: Mapping[str, str]
+    order: Mapping[str, tuple[str, ...]]
+
+    def __bool__(self) -> bool:
+        """Whether there is any difference."""
+        return bool(self.html or self.order)
+
+
+def change(before: Shown, after: Shown) -> Change:
+    """The difference between two states; a container without parts any more is empty in it."""
+    return Change(
+        {name: text for name, text in after.html.items() if before.html.get(name) != text},
+        {name: ids for name, ids in after.order.items() if before.order.get(name) != ids},
+    )
+
+
+def identifier(kind: str, *names: str) -> str:
+    """The id of an element for an object, whatever its name is made of.
+
+    Args:
+        kind: what distinguishes it from elements for the same object.
+        names: of the object.
+    """
+    return "/".join((kind, *(quote(name, safe="") for name in names)))
+
+
+def table(
+    name: str,
+    title: str,
+    caption: str,
+    columns: Iterable[tuple[str, str]],
+    rows: Sequence[Part],
+    *,
+    kind: str = "",
+    text: str = "",
+) -> Part:
+    """A section with a title and a table that can be scrolled to the side.
+
+    Args:
+        name: the id of the section.
+        title: for people.
+        caption: what the table has, for those who hear it.
+        columns: their names, each with its class.
+        rows: of the table.
+        kind: the class of the section.
+        text: what to say under the title.
+    """
+    body, label = f"{name}/rows", f"{name}/title"
+    cells = (tag("th", one, scope="col", class_=style or None) for one, style in columns)
+    hole = tag("tbody", id=body)
+    found = tag(
+        "table", tag("caption", caption, class_="hidden"), tag("thead", tag("tr", *cells)), hole
+    )
+    region = tag("div", found, class_="wide", tabindex="0", role="region", aria_labelledby=label)
+    said = tag("p", text, class_="soft") if text else ""
+    section = tag(
+        "section",
+        tag("h3", title, id=label),
+        said,
+        region,
+        id=name,
+        class_=kind or None,
+        aria_labelledby=label,
+    )
+    before, after = section.split("</tbody>")
+    return Part(name, before, f"</tbody>{after}", body, tuple(rows))

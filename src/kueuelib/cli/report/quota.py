@@ -1,0 +1,151 @@
+"""The quota of the trees: a table per tree, with a bar per flavor and resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kueuelib.app.overview.trees import COHORT
+from kueuelib.app.overview.values import Place, Tree, Use
+from kueuelib.cli.report.cells import amount, counted
+from kueuelib.cli.report.parts import Part, identifier, table
+from kueuelib.pages.markup import Markup, Node, join, number, tag
+
+WIDE, HIGH = 220.0, 18.0
+"""A bar, in pixels."""
+_THICK = 11.0
+_HEAD = (
+    ("ClusterQueue or cohort", "text"),
+    ("Flavor", "text"),
+    ("Resource", "text"),
+    ("Use of the quota", "text bars"),
+    ("Quota", ""),
+    ("Own", ""),
+    ("Borrowed", ""),
+    ("Lent", ""),
+    ("Free", ""),
+    ("Waiting", ""),
+)
+KINDS = (
+    ("own", "own: used of its own quota"),
+    ("borrowed", "borrowed: used beyond its own quota"),
+    ("lent", "lent: others use its quota"),
+    ("free", "free: nobody uses it"),
+    ("waiting", "waiting: what Workloads without quota ask for, cut off at the end of the bar"),
+)
+
+
+def trees(found: Iterable[Tree]) -> Iterator[Part]:
+    """A section for each tree; ClusterQueues without a cohort share one."""
+    alone: list[Place] = []
+    for tree in found:
+        if tree.places[0].kind == COHORT:
+            yield _section(f"Cohort {tree.name}", identifier("tree", tree.name), tree.places)
+        else:
+            alone += tree.places
+    if alone:
+        yield _section("ClusterQueues without a cohort", "alone", alone)
+
+
+def _section(title: str, name: str, places: Iterable[Place]) -> Part:
+    rows = [row for place in places for row in _rows(name, place)]
+    return table(name, title, f"Quota of {title}", _HEAD, rows)
+
+
+def _rows(tree: str, place: Place) -> Iterator[Part]:
+    for at, use in enumerate(place.uses or (None,)):
+        pair = () if use is None else use.pair
+        name = f"{tree}/{identifier(place.kind, place.name, *pair)}"
+        head = tag("th", *_name(place, again=at > 0), scope="row", class_=f"text {_depth(place)}")
+        if use is None:
+            rest = tag("td", "no quota", colspan="9", class_="text soft")
+        else:
+            rest = join(*_cells(use))
+        yield Part(name, tag("tr", head, rest, id=name))
+
+
+def _depth(place: Place) -> str:
+    return f"depth{min(place.depth, 6)}"
+
+
+def _name(place: Place, *, again: bool) -> Iterator[Node]:
+    kind = "cohort " if place.kind == COHORT else ""
+    if again:
+        yield tag("span", kind, place.name, class_="again")
+        return
+    yield tag("span", kind, class_="soft") if kind else ""
+    yield place.name
+    level = tag("span", f", level {place.depth + 1}", class_="hidden")
+    counts = f"{counted(place.running, 'runs', 'run')}, {counted(place.waiting, 'waits', 'wait')}"
+    yield join(level, tag("div", counts, class_="soft"))
+    if place.problem:
+        yield tag("div", "⚠ ", place.problem, class_="problem")
+
+
+def _cells(use: Use) -> Iterator[Markup]:
+    pair = use.pair
+    yield tag("td", pair.flavor, class_="text")
+    yield tag("td", pair.resource, class_="text")
+    yield tag("td", bar(use), class_="bars")
+    for value in (use.nominal, use.own, use.borrowed, use.lent, use.free, use.waiting):
+        yield tag("td", amount(pair, value), class_=None if value else "soft")
+
+
+def bar(use: Use) -> Markup:
+    """A picture of the row it is in, whose numbers say the same: nothing is read out for it.
+
+    The quota ends at a line, what is borrowed is beyond it. Below is what waits.
+    """
+    whole = max(use.nominal, use.own + use.lent) + use.borrowed
+    marks = [tag("rect", x=0, y=0, width=WIDE, height=_THICK, class_="empty")]
+    if whole:
+        at = 0.0
+        for kind, value in (("own", use.own), ("lent", use.lent), ("free", use.free)):
+            marks += _part(at, value / whole, kind)
+            at += value / whole
+        marks += _part(at, use.borrowed / whole, "borrowed")
+        end = number(WIDE * (1 - use.borrowed / whole))
+        if use.borrowed:
+            marks.append(tag("path", d=f"M{end} 0V{number(_THICK + 2)}", class_="quota"))
+    if use.waiting:
+        part = min(1.0, use.waiting / whole) if whole else 1.0
+        top = {"y": _THICK + 2, "height": HIGH - _THICK - 2}
+        marks.append(tag("rect", x=0, width=max(1.0, WIDE * part), class_="waiting", **top))
+    box = f"0 0 {number(WIDE)} {number(HIGH)}"
+    return tag("svg", *marks, viewBox=box, width=WIDE, height=HIGH, aria_hidden="true")
+
+
+def _part(at: float, part: float, kind: str) -> list[Markup]:
+    if not part:
+        return []
+    shape = {"x": WIDE * at, "y": 0.0, "width": max(1.0, WIDE * part), "height": _THICK}
+    return [tag("rect", class_=kind, **shape)]
+
+
+def legend() -> Markup:
+    """What the parts of a bar are."""
+    items = []
+    for kind, text in KINDS:
+        sample = tag("rect", x=0, y=0, width=22, height=11, class_=kind)
+        svg = tag("svg", sample, viewBox="0 0 22 11", width=22, height=11, aria_hidden="true")
+        items.append(tag("li", svg, text))
+    return tag("ul", *items, class_="legend")
+
+
+def patterns() -> Markup:
+    """What distinguishes the parts of bars without colours."""
+    stripes = tag("path", d="M0 6L6 0M-1 1L1 -1M5 7L7 5", class_="stripe")
+    dot = tag("circle", cx=2.5, cy=2.5, r=1.1, class_="dot")
+    tiles = (("stripes", "of-borrowed", stripes, 6.0), ("dots", "of-lent", dot, 5.0))
+    found = [
+        tag(
+            "pattern",
+            tag("rect", width=size, height=size, class_=kind),
+            mark,
+            id=name,
+            width=size,
+            height=size,
+            patternUnits="userSpaceOnUse",
+        )
+        for name, kind, mark, size in tiles
+    ]
+    return tag("svg", tag("defs", *found), width=0, height=0, aria_hidden="true", class_="defs")

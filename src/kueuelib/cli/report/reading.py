@@ -1,0 +1,53 @@
+"""Reads a cluster for a page; sends nothing but GET, LIST and WATCH."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from kueuelib.api.meta import Resource
+from kueuelib.app.explaining.gather import Lists, decisive
+from kueuelib.app.explaining.waiting import list_near
+from kueuelib.app.wiring import queueing_version
+from kueuelib.errors import KueuelibError
+from kueuelib.runtime.client import Client
+
+_SHOWN = ("ClusterQueue", "Workload")
+
+
+@attrs.frozen
+class Read:
+    """What the caller may see.
+
+    Attributes:
+        near: what was listed.
+        unseen: the kinds that may not be listed in the whole cluster.
+        resources: all kinds that were asked for.
+    """
+
+    near: Lists
+    unseen: tuple[Resource, ...]
+    resources: Sequence[Resource]
+
+
+async def read(client: Client, namespace: str) -> Read:
+    """Lists what decisions depend on.
+
+    Args:
+        client: whose cluster.
+        namespace: where to list what may not be listed in the whole cluster; empty for nowhere.
+
+    Raises:
+        ConfigError: the cluster serves no queueing API.
+        KueuelibError: there is nothing to show, or the server did not answer.
+    """
+    resources = decisive(await queueing_version(client))
+    near, unseen = await list_near(client, resources, namespace)
+    if not any(kind in near.objects for kind in _SHOWN):
+        why = "; ".join(str(near.refused[kind]) for kind in _SHOWN)
+        fix = "ask for the right to list one of them"
+        if not namespace:
+            fix += ", or name a namespace with -n"
+        raise KueuelibError(f"neither ClusterQueues nor Workloads may be listed: {why}; {fix}")
+    return Read(near, unseen, resources)

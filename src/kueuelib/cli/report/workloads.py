@@ -1,0 +1,209 @@
+"""The Workloads of the page: those that wait, those that run, and those that had to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.app.explaining.waiting import Waiting
+from kueuelib.app.explaining.words import FITS
+from kueuelib.app.overview.values import Eviction, Running, Threat
+from kueuelib.cli.explain.text import change_text
+from kueuelib.cli.report.cells import (
+    MOST_NAMES,
+    NONE,
+    age,
+    amount,
+    counted,
+    lines,
+    names,
+    unfolded,
+)
+from kueuelib.cli.report.parts import Part, identifier, table
+from kueuelib.pages.markup import Markup, Node, tag
+from kueuelib.scheduler.explain.found import Found
+
+WAITING = (
+    ("Place", ""),
+    ("Workload", "text"),
+    ("LocalQueue", "text"),
+    ("Priority", ""),
+    ("Age", ""),
+    ("Verdict", "text"),
+    ("Smallest verified change", "text"),
+)
+RUNNING = (
+    ("Workload", "text"),
+    ("ClusterQueue", "text"),
+    ("Uses", "text"),
+    ("Priority", ""),
+    ("Held for", ""),
+    ("State", "text"),
+    ("Can be preempted by", "text"),
+)
+EVICTED = (
+    ("Ago", ""),
+    ("Workload", "text"),
+    ("Reason", "text"),
+    ("Preempted for", "text"),
+    ("Why", "text"),
+)
+NOT_SEARCHED = "not searched"
+
+
+@attrs.frozen
+class Verified:
+    """The smallest change for a Workload that waits.
+
+    Attributes:
+        found: the change; None when none was found.
+        at: when it was tried, in seconds since the epoch.
+    """
+
+    found: Found | None
+    at: float
+
+
+def waiting(
+    rows: Iterable[Waiting],
+    verified: Mapping[ObjectKey, Verified],
+    now: float | None,
+    *,
+    on_demand: bool,
+) -> Iterator[Part]:
+    """A section per ClusterQueue, its Workloads in the order of the queue.
+
+    Args:
+        rows: by ClusterQueue.
+        verified: the changes that were looked for.
+        now: seconds since the epoch; None where the script fills in ages.
+        on_demand: whether a button asks for the whole answer.
+    """
+    queues: dict[str, list[Part]] = {}
+    for row in rows:
+        found = _waits(row, verified.get(row.key), now, on_demand=on_demand)
+        queues.setdefault(row.cluster_queue, []).append(found)
+    for queue, parts in queues.items():
+        title = f"ClusterQueue {queue}" if queue else "In no ClusterQueue"
+        yield _section(identifier("queue", queue), title, parts)
+
+
+def _section(name: str, title: str, parts: Sequence[Part]) -> Part:
+    count = counted(len(parts), "Workload waits", "Workloads wait")
+    said = f"Waiting in {title}, in the order of the queue"
+    return table(name, title, said, WAITING, parts, kind="queue", text=count)
+
+
+def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand: bool) -> Part:
+    name = identifier("waits", row.key.namespace, row.key.name)
+    created = row.workload.metadata.creation_timestamp
+    cells = (
+        tag("td", "-" if row.place is None else str(row.place)),
+        _workload(row.key, row.owner),
+        tag("td", row.workload.spec.queue_name, class_="text"),
+        tag("td", str(row.workload.spec.priority or 0)),
+        tag("td", age(created, now)),
+        tag("td", unfolded(row.verdict, row.message), class_="text verdict"),
+        tag("td", *_change(row, known, name, now, on_demand=on_demand), class_="text change"),
+    )
+    return Part(name, tag("tr", *cells, id=name, data_find=_find(row.key, row.owner)))
+
+
+def _change(
+    row: Waiting, known: Verified | None, name: str, now: float | None, *, on_demand: bool
+) -> Iterator[Node]:
+    if row.verdict == FITS:
+        yield tag("span", "none is needed", class_="soft")
+    elif known is None:
+        yield tag("span", NOT_SEARCHED, class_="soft")
+    elif known.found is None:
+        yield "no single change admits it"
+    else:
+        yield change_text(known.found)
+        yield tag("div", "verified ", age(known.at, now), " ago", class_="soft")
+    if on_demand:
+        label = f"Explain {row.key}"
+        where = f"/explain/{identifier('', row.key.namespace, row.key.name).lstrip('/')}"
+        yield " "
+        yield tag(
+            "button", "Explain", type="button", aria_label=label, data_explain=where, id=f"{name}/b"
+        )
+
+
+def _workload(key: ObjectKey, owner: str) -> Markup:
+    said = tag("div", owner, class_="soft") if owner else ""
+    return tag("th", str(key), said, scope="row", class_="text")
+
+
+def _find(key: ObjectKey, *more: str) -> str:
+    """What the filter of the page looks through."""
+    return " ".join((str(key), *more)).lower()
+
+
+def running(rows: Iterable[Running], now: float | None) -> Iterator[Part]:
+    """A row for each Workload that holds quota."""
+    for row in rows:
+        name = identifier("runs", row.key.namespace, row.key.name)
+        owner = row.workload.metadata.controller
+        owned = "" if owner is None else f"{owner.kind}/{owner.name}"
+        cells = (
+            _workload(row.key, owned),
+            tag("td", row.cluster_queue, class_="text"),
+            tag("td", lines(_use(row)) or NONE, class_="text"),
+            tag("td", str(row.workload.spec.priority or 0)),
+            tag("td", age(row.since, now)),
+            tag("td", _state(row), class_="text"),
+            tag("td", lines(_threats(row)) or "none", class_="text threats"),
+        )
+        found = _find(row.key, owned, row.cluster_queue)
+        yield Part(name, tag("tr", *cells, id=name, data_find=found))
+
+
+def _use(row: Running) -> Iterator[str]:
+    for pair, value in row.uses:
+        yield f"{pair.flavor}: {amount(pair, value)} {pair.resource}"
+
+
+def _state(row: Running) -> str:
+    if row.leaving:
+        return "being evicted"
+    return "admitted" if row.admitted else "waits for checks"
+
+
+def _threats(row: Running) -> Iterator[Node]:
+    if row.wanted_by:
+        yield tag("strong", f"preempted now by {names(row.wanted_by)}")
+    for threat in row.threats[:MOST_NAMES]:
+        yield threat_text(threat)
+    more = len(row.threats) - MOST_NAMES
+    if more > 0:
+        yield f"{counted(more, 'more ClusterQueue', 'more ClusterQueues')}"
+
+
+def threat_text(threat: Threat) -> str:
+    """Which Workloads of a ClusterQueue can preempt another one, and how many of them wait."""
+    if threat.above is None:
+        which = "any priority"
+    elif threat.or_older:
+        which = f"priority above {threat.above}, or equal and queued earlier"
+    else:
+        which = f"priority above {threat.above}"
+    count = f" ({threat.waiting:,} waiting)" if threat.waiting else ""
+    return f"{threat.cluster_queue}: {which}{count}"
+
+
+def evicted(rows: Iterable[Eviction], now: float | None) -> Iterator[Part]:
+    """A row for each eviction."""
+    for row in rows:
+        name = identifier("left", row.key.namespace, row.key.name)
+        when = tag("div", "has quota again", class_="soft") if row.over else ""
+        cells = (
+            tag("td", age(row.at, now), when),
+            _workload(row.key, ""),
+            tag("td", row.reason, class_="text"),
+            tag("td", row.preemptor or NONE, class_="text"),
+            tag("td", row.why, class_="text why"),
+        )
+        yield Part(name, tag("tr", *cells, id=name, data_find=_find(row.key, row.preemptor)))

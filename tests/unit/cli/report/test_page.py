@@ -1,0 +1,232 @@
+"""The page: it needs nothing else, can be heard as well as seen, and takes every name as text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import re
+from xml.etree import ElementTree as ET
+
+import attrs
+import pytest
+from click.testing import CliRunner
+from report_worlds import NOW, facts, named, waits, world
+
+from kueuelib.app.explaining.waiting import smallest_of
+from kueuelib.app.overview.gathering import explained, overview_of
+from kueuelib.app.overview.values import Threat, Use
+from kueuelib.cli.report.board import next_to_explain, state_of, with_change
+from kueuelib.cli.report.command import text_of
+from kueuelib.cli.report.explanation import explanation
+from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, View, page
+from kueuelib.cli.report.quota import WIDE, bar
+from kueuelib.cli.report.workloads import Verified, threat_text
+from kueuelib.cli.root import app
+from kueuelib.errors import ConfigError
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.testing.builders import make_cluster_queue, make_cohort, make_local_queue
+
+HOSTILE = '"><script src="https://example.com/x.js">&amp;\'</td>'
+
+
+def parsed(text: str) -> ET.Element:
+    """The page as XML; only its script is not."""
+    first, rest = text.split("\n", 1)
+    assert first == "<!DOCTYPE html>"
+    return ET.fromstring(rest.replace(f"<script>{SCRIPT}</script>", "<script/>"))
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return text_of(facts(world(), "something was not read"), 1)
+
+
+@pytest.fixture(scope="module")
+def root(text: str) -> ET.Element:
+    return parsed(text)
+
+
+def rows(root: ET.Element, section: str) -> list[list[str]]:
+    (found,) = [one for one in root.iter("section") if one.get("id") == section]
+    return [["".join(cell.itertext()) for cell in row] for row in found.iter("tr")]
+
+
+def test_it_refers_to_nothing_outside_of_itself(text: str, root: ET.Element) -> None:
+    assert "http" not in text.replace('http-equiv="', "")
+    assert not re.search(r"url\((?!#)", text)
+    assert not {"link", "img", "iframe", "object"} & {one.tag for one in root.iter()}
+    assert not [one for one in root.iter() for name in one.attrib if name.startswith("on")]
+    assert len([one for one in root.iter() if one.tag == "script"]) == 1
+    assert not [one for one in root.iter() if one.get("style") or one.get("src")]
+
+
+def test_only_its_own_script_and_style_run(text: str, root: ET.Element) -> None:
+    (policy,) = [one.get("content") for one in root.iter("meta") if one.get("http-equiv")]
+    assert policy == POLICY
+    assert "default-src 'none'" in POLICY
+    for kind, body in (("script", SCRIPT), ("style", STYLE)):
+        assert f"<{kind}>{body}</{kind}>" in text
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in POLICY
+    assert "</" not in SCRIPT
+    assert "</" not in STYLE
+
+
+def test_everything_has_a_name_for_those_who_hear_it(root: ET.Element) -> None:
+    assert root.get("lang") == "en"
+    names = [found for one in root.iter() if (found := one.get("id"))]
+    assert len(names) == len(set(names))
+    assert [one.tag for one in root.iter() if one.tag in ("header", "main", "nav", "footer")] == [
+        *("header", "nav", "main", "footer"),
+    ]
+    for one in root.iter():
+        for label in (one.get("aria-labelledby") or "").split():
+            assert label in names
+        if one.tag == "a":
+            assert one.get("href", "")[1:] in names
+        if one.tag == "svg":
+            assert one.get("aria-hidden") == "true"
+        if one.tag == "table":
+            assert one.findtext("caption")
+            heads = one.findall("thead/tr/th")
+            assert {head.get("scope") for head in heads} == {"col"}
+            for row in one.findall("tbody/tr"):
+                assert [cell.get("scope") for cell in row.findall("th")] == ["row"]
+                spans = [int(cell.get("colspan", "1")) for cell in row]
+                assert sum(spans) == len(heads)
+    heads = [int(one.tag[1]) for one in root.iter() if re.fullmatch("h[1-6]", one.tag)]
+    assert heads[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(heads))
+    labels = {one.get("for") for one in root.iter("label")}
+    assert {one.get("id") for one in root.iter("input")} == labels
+
+
+def test_it_shows_quota_queues_holders_and_evictions(root: ET.Element) -> None:
+    head, *quota = rows(root, "quota")
+    assert head[4:] == ["Quota", "Own", "Borrowed", "Lent", "Free", "Waiting"]
+    assert quota[0][0].startswith("cohort company, level 1")
+    assert quota[0][1:] == ["f", "cpu", "", "8", "6", "0", "0", "2", "27"]
+    assert quota[1][0].startswith("a, level 2")
+    assert quota[1][4:] == ["4", "4", "2", "0", "0", "18"]
+    assert quota[2][4:] == ["4", "0", "0", "2", "2", "9"]
+    _, first, second, *_ = rows(root, "waits")
+    assert first[:5] == ["1", "ns/wait-0", "a", "0", "11d"]
+    assert first[5].startswith("exceeds quota")
+    assert "raise nominalQuota" in first[6]
+    assert second[6] == "not searched"
+    _, running, *_ = rows(root, "runs")
+    assert running == [
+        *("ns/run-0", "a", "f: 3 cpu", "0", "60s", "admitted"),
+        "a: priority above 0b: any priority (1 waiting)",
+    ]
+    _, left, *_ = rows(root, "left")
+    assert left == ["60shas quota again", "ns/run-0", "Preempted", "-", "why"]
+    assert [one.text for one in root.iter("li") if one.get("id") == "note/0"] == [
+        "something was not read"
+    ]
+    assert "only for 1 Workload, the first of each queue first" in ET.tostring(root, "unicode")
+
+
+def test_hostile_names_are_text() -> None:
+    found = world().with_workload(named(waits("w", HOSTILE), HOSTILE, HOSTILE))
+    found = found.with_cohort(attrs.evolve(make_cohort("x"), metadata=_meta()))
+    queue = make_cluster_queue("q", {"f": {"cpu": 1}}, cohort=HOSTILE)
+    found = found.with_cluster_queue(attrs.evolve(queue, metadata=_meta()))
+    local = attrs.evolve(make_local_queue("l", HOSTILE), metadata=_meta(HOSTILE))
+    found = found.with_local_queue(local).with_namespace(HOSTILE, {})
+    known = facts(found, HOSTILE)
+    root = parsed(text_of(known, 3))
+    assert len([one for one in root.iter() if one.tag == "script"]) == 1
+    assert [one.text for one in root.iter("h3") if one.text == f"Cohort {HOSTILE}"]
+    assert any(cell[1] == f"{HOSTILE}/{HOSTILE}" for cell in rows(root, "waits"))
+    state = state_of("v", known)
+    for part in state.shown.html.values():
+        assert not [one.tag for one in ET.fromstring(part).iter() if one.tag == "script"]
+    keys = [row.key for row in state.overview.waiting if row.key.name == HOSTILE]
+    answer = explained(known, keys[0])
+    assert answer is not None
+    ET.fromstring(f"<div>{explanation(answer)}</div>")
+
+
+def _meta(namespace: str = "") -> object:
+    found = make_local_queue("l", "q", namespace=namespace or "ns").metadata
+    return attrs.evolve(found, name=HOSTILE, namespace=namespace)
+
+
+def test_a_live_page_asks_for_answers_and_leaves_ages_to_its_script() -> None:
+    state = state_of("v1", facts())
+    root = parsed(page(state.view, NOW, "v1"))
+    assert root.find("body").get("data-live") == "v1"  # type: ignore[union-attr]
+    buttons = {one.get("data-explain"): one.get("aria-label") for one in root.iter("button")}
+    assert buttons["/explain/ns/wait-0"] == "Explain ns/wait-0"
+    assert "<time" in state.shown.html["waits/ns/wait-0"]
+    assert "11d" not in state.shown.html["waits/ns/wait-0"]
+    assert set(state.since(None).html) == set(state.shown.html)
+
+
+def test_a_change_counts_while_its_workload_waits_as_before() -> None:
+    first = state_of("v1", facts())
+    key = next_to_explain(first, 10)
+    assert key is not None
+    answer = explained(first.facts, key)
+    assert answer is not None
+    second = with_change("v2", first, first, key, Verified(smallest_of(answer.changes), NOW))
+    assert set(second.since(first).html) == {f"waits/ns/{key.name}"}
+    assert next_to_explain(second, 1) is None
+    assert next_to_explain(second, 2) not in (None, key)
+    assert key in state_of("v3", attrs.evolve(first.facts, now=NOW + 5), second).verified
+    assert not state_of("v3", attrs.evolve(first.facts, now=NOW + 100), second).verified
+    late = with_change(
+        "v3", state_of("v2", facts(world(waiting=0))), first, key, second.verified[key]
+    )
+    assert not late.verified
+    other = facts(world().with_workload(waits("wait-0", "a", 8)))
+    assert not state_of("v3", other, second).verified
+
+
+def test_what_fits_needs_no_change() -> None:
+    state = state_of("v", facts(world(waiting=0).with_workload(waits("w", "c", 1))))
+    assert [row.verdict for row in state.overview.waiting] == ["fits now"]
+    assert next_to_explain(state, 10) is None
+    assert "none is needed" in state.shown.html["waits/ns/w"]
+
+
+def test_a_port_is_for_a_page_that_is_served() -> None:
+    done = CliRunner().invoke(app, ["report", "--port", "8002"])
+    assert isinstance(done.exception, ConfigError)
+    assert "add --serve" in str(done.exception)
+
+
+def test_an_empty_cluster_has_a_page() -> None:
+    root = parsed(text_of(facts(world(0, 0)), 10))
+    assert [len(rows(root, one)) for one in ("waits", "runs", "left")] == [0, 0, 0]
+    assert "0 Workloads wait, 0 hold quota" in "".join(root.itertext())
+
+
+def test_without_decisions_the_page_says_whose_words_they_are() -> None:
+    known = attrs.evolve(facts(), why_told="clusterqueues may not be listed")
+    shown = "".join(parsed(page(View(overview_of(known), {}), NOW)).itertext())
+    assert "clusterqueues may not be listed" in shown
+    assert "verdicts that the manager wrote last" in shown
+
+
+def test_a_bar_is_as_long_as_its_numbers_say() -> None:
+    use = Use(FlavorResource("f", "cpu"), nominal=10, own=5, borrowed=0, lent=3, waiting=100)
+    found = ET.fromstring(bar(use))
+    widths = {one.get("class"): float(one.get("width", "0")) for one in found.iter("rect")}
+    assert widths["own"] == WIDE / 2
+    assert widths["lent"] == pytest.approx(WIDE * 0.3)
+    assert widths["free"] == pytest.approx(WIDE * 0.2)
+    assert widths["waiting"] == WIDE
+    over = ET.fromstring(bar(attrs.evolve(use, own=10, borrowed=10, lent=0, waiting=5)))
+    widths = {one.get("class"): float(one.get("width", "0")) for one in over.iter("rect")}
+    assert (widths["own"], widths["borrowed"], widths["waiting"]) == (WIDE / 2, WIDE / 2, WIDE / 4)
+    ET.fromstring(bar(Use(FlavorResource("f", "cpu"))))
+
+
+def test_threats_are_said_in_words() -> None:
+    assert threat_text(Threat("a", None, False, 0)) == "a: any priority"
+    assert threat_text(Threat("a", 3, False, 1)) == "a: priority above 3 (1 waiting)"
+    text = "a: priority above 3, or equal and queued earlier (2 waiting)"
+    assert threat_text(Threat("a", 3, True, 2)) == text
