@@ -543,6 +543,15 @@ def report(
 
 
 @app.command()
+@click.option("--output", type=FILE, help="Write it to this file instead of standard output.")
+def dashboards(output: Path | None) -> int:
+    """Print a Grafana dashboard for the metrics of the manager, as JSON."""
+    from kueuelib.cli.dashboards import run
+
+    return run(output)
+
+
+@app.command()
 @click.option(
     "-o",
     "--output",
