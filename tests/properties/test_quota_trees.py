@@ -150,7 +150,7 @@ def compare(history: History, snapshot: Snapshot, usage: dict[str, Usage]) -> No
     trees = history.trees(history.forest)
     for key, expected in model.items():
         if expected.is_queue:
-            found = snapshot.node(history.part(key))
+            found = snapshot.nodes[key]
         else:
             found = trees[expected.name].quota.cohort(expected.name)
             assert trees[expected.name].quota.root == expected.root.name
@@ -158,7 +158,7 @@ def compare(history: History, snapshot: Snapshot, usage: dict[str, Usage]) -> No
         assert [above.name for above in found.path] == [above.name for above in expected.path()]
         assert found.height == expected.height()
         for pair in PAIRS:
-            x, used = tuple(pair), snapshot.used(pair)
+            x, used = tuple(pair), snapshot.used[pair]
             quota = arithmetic.quota_of(found, pair)
             assert quota.nominal == expected.subtree(x)
             assert quota.guaranteed == expected.guaranteed(x)

@@ -158,7 +158,7 @@ class Engine(Knowledge):
             popped = self._queues.pop_heads()
             if popped is None:
                 continue
-            heads = tuple(
+            heads = [
                 Head(
                     item.info,
                     item.queue.name,
@@ -168,10 +168,10 @@ class Engine(Knowledge):
                     item.preemptions,
                 )
                 for item in popped
-            )
-            frozen = self._freeze(head.cluster_queue for head in heads)
+            ]
+            frozen = self._freeze([head.cluster_queue for head in heads])
             past = self.history.past()
-            return CycleInput(heads, frozen, self._cache.all_ready, self._settings, past)
+            return CycleInput(tuple(heads), frozen, self._cache.all_ready, self._settings, past)
         return None
 
     def _freeze(self, cluster_queues: Iterable[str]) -> Frozen:

@@ -169,13 +169,15 @@ def assign(
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
             blocked.append(PodSetBlocked(pod_set.name, tuple(found.blocked)))
-        flavors = dict(sorted(found.flavors.items()))
-        covered = {name: requests[name] for name in flavors}
+        flavors, covered, indices = {}, {}, []
+        for name in sorted(found.flavors):
+            flavors[name], covered[name] = found.flavors[name], requests[name]
+            indices.append((name, found.tried[name]))
         choices.append(PodSetChoice(pod_set.name, count, flavors, covered, mode))
         if mode is not FIT:
             worst = min(worst, mode)
-        if flavors:
-            tried.append((pod_set.name, tuple(sorted(found.tried.items()))))
+        if indices:
+            tried.append((pod_set.name, tuple(indices)))
         if mode is NO_FIT:
             break
         usage = added(usage, found.usage) if usage else found.usage
@@ -206,7 +208,7 @@ class _PodSetSearch:
         self._searches = searches
         self._snapshot = searches.snapshot
         self._spec = searches.preemptor.queue.spec
-        self._node = self._snapshot.node(searches.preemptor.queue)
+        self._node = self._snapshot.nodes[searches.preemptor.queue.spec.name]
         self._policy = policy
         self._pods = pod_set.spec.template.spec
         self._requests = requests
@@ -304,14 +306,14 @@ class _PodSetSearch:
 
     def _verdict(self, pair: FlavorResource, amount: int) -> _Verdict:
         """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
-        node, used = self._node, self._snapshot.used(pair)
+        node, used = self._node, self._snapshot.used[pair]
         earlier = self._earlier.get(pair, 0)
         wanted = earlier + amount
         capacity = node.potential(pair)
         if wanted > capacity:
             exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
             return _Verdict(NO_FIT, 0, exceeded)
-        available = max(0, arithmetic.available_along(node.steps(pair), used))
+        available = max(0, arithmetic.available_along(node.steps[pair], used))
         borrowing, in_part = arithmetic.level(node, pair, wanted, used)
         if wanted <= available:
             return _Verdict(FIT, borrowing) if borrowing else _FITS

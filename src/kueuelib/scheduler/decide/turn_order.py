@@ -8,6 +8,7 @@ spec/cohorts-and-fair-sharing 3.2).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from kueuelib.scheduler.decide.nomination import Entry
@@ -28,7 +29,7 @@ def in_turn(entries: Sequence[Entry], shown: Snapshot, settings: Settings) -> It
             again after each head and is left as it was found.
         settings: the administrator's choices.
     """
-    by_order = sorted(entries, key=lambda entry: entry.order)
+    by_order = sorted(entries, key=attrgetter("order"))
     if settings.fair_sharing is None:
         return iter(by_order)
     return _tournament(by_order, shown)
@@ -37,7 +38,7 @@ def in_turn(entries: Sequence[Entry], shown: Snapshot, settings: Settings) -> It
 def _tournament(entries: Sequence[Entry], shown: Snapshot) -> Iterator[Entry]:
     yield from (entry for entry in entries if entry.insists)
     left = {entry.queue.spec.name: entry for entry in entries if not entry.insists}
-    nodes = [shown.node(entry.queue) for entry in left.values()]
+    nodes = [shown.nodes[entry.queue.spec.name] for entry in left.values()]
     bracket = Bracket(nodes, lambda node, leaf: _mark(shown, node, left[leaf.name]))
     while (leaf := bracket.best) is not None:
         yield left[leaf.name]

@@ -70,7 +70,7 @@ def tree_rows(
     queue = snapshot.queue(cluster_queue)
     if queue is None or not pairs:
         return ()
-    path = snapshot.node(queue).path
+    path = snapshot.nodes[queue.spec.name].path
     objects = {cohort.name for cohort in engine.cache.cohorts}
     if len(path) == 1 or not (shares or len(path) > 2 or path[1].name in objects):
         return ()
@@ -86,7 +86,7 @@ def _row(
 ) -> TreeRow:
     """The last node of a path that begins with the ClusterQueue."""
     node = path[-1]
-    own, used = node.limits.get(pair, NO_LIMITS), snapshot.used(pair)
+    own, used = node.limits.get(pair, NO_LIMITS), snapshot.used[pair]
     is_root = node.parent is None
     return TreeRow(
         kind=CLUSTER_QUEUE if node.is_queue else COHORT,
@@ -98,7 +98,7 @@ def _row(
         used=used[node.key],
         borrowing_limit=None if is_root else own.borrowing,
         lending_limit=None if is_root else own.lending,
-        room=_room(path[0].steps(pair)[: len(path)], used),
+        room=_room(path[0].steps[pair][: len(path)], used),
         weight=float(node.weight) if weighted else None,
         weighted_share=_shown(share_of(node, snapshot.used).number) if weighted else None,
     )

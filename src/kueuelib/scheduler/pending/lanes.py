@@ -119,8 +119,9 @@ class Heap(Lanes):
         sticky = None if self.sticky is None else self._find(self.sticky)
         if sticky is not None:
             return sticky
-        firsts = self.firsts()
-        return min(firsts, key=self.place) if len(firsts) > 1 else next(iter(firsts), None)
+        if self._usage is None:  # all share one lane
+            return self.first(None)
+        return min(self.firsts(), key=self.place, default=None)
 
     @property
     def has_new_head(self) -> bool:

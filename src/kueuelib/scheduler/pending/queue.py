@@ -71,7 +71,8 @@ class PendingQueue:
         usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
-        spec: the ClusterQueue.
+        name: the ClusterQueue.
+        spec: the same with its quotas and policies.
         scope: what happened to it, and to those that influence it.
         in_lanes: whether LocalQueues are kept apart.
         active: whether it offers heads.
@@ -85,6 +86,7 @@ class PendingQueue:
         self, spec: QueueSpec, scope: Scope, available: Available, usage: Usage | None = None
     ) -> None:
         self.in_lanes = usage is not None
+        self.name = spec.name
         self.spec = spec
         self.scope = scope
         self.active = True
@@ -93,11 +95,6 @@ class PendingQueue:
         self.heap = Heap(self._find, usage)
         self.groups: dict[GroupKey, Group] = {}
         self._available = available
-
-    @property
-    def name(self) -> str:
-        """The ClusterQueue."""
-        return self.spec.name
 
     # --- in and out
 

@@ -7,6 +7,7 @@ of the cycle that runs).
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff
@@ -290,7 +291,7 @@ class Queues:
         heads = [head for scope in self.scopes.begin_cycle() for head in scope.use_slots()]
         if not heads and not self.scopes.due and not self.silence.is_over:
             return None
-        return tuple(sorted(heads, key=lambda head: head.queue.name))
+        return tuple(sorted(heads, key=attrgetter("queue.name")))
 
     def forgive(self, key: ObjectKey) -> None:
         """What a Workload made others leave for is over: it changed, or is gone."""

@@ -49,7 +49,7 @@ class News:
 
     def changed_or_freed_since(self, instant: int) -> bool:
         """Whether anything happened that may help a Workload without a charge."""
-        return self.changed > instant or any(when > instant for when in self.freed.values())
+        return self.changed > instant or max(self.freed.values(), default=0) > instant
 
 
 @attrs.frozen

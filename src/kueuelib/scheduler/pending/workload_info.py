@@ -41,7 +41,6 @@ from kueuelib.scheduler.quota.amounts import (
     Requests,
     in_flavors,
     rescaled,
-    times,
     total_of,
 )
 from kueuelib.scheduler.quota.holders import Holder
@@ -82,7 +81,7 @@ class PodSetInfo:
 
     def requests(self, count: int, *, count_pods: bool) -> dict[str, int]:
         """The request of `count` pods; with the pods themselves where these are counted."""
-        found = times(self.per_pod, count)
+        found = {resource: amount * count for resource, amount in self.per_pod.items()}
         if count_pods:
             found[PODS] = count
         return found

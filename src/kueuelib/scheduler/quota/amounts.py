@@ -104,11 +104,6 @@ def in_flavors(requests: Requests, flavors: Mapping[str, str]) -> dict[FlavorRes
     }
 
 
-def times(requests: Requests, count: int) -> dict[str, int]:
-    """The requests of `count` equal pods."""
-    return {resource: amount * count for resource, amount in requests.items()}
-
-
 def rescaled(requests: Requests, old_count: int, new_count: int) -> dict[str, int]:
     """The total of `old_count` pods brought down to `new_count` pods (spec/scheduling 1.5).
 

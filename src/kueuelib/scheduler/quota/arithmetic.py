@@ -56,8 +56,9 @@ class Node(Place, Protocol):
     def ancestors(self) -> Sequence[Node]:
         """The cohorts above it, the root last."""
 
-    def steps(self, pair: FlavorResource, /) -> Sequence[Step]:
-        """The same as numbers."""
+    @property
+    def steps(self) -> Mapping[FlavorResource, Sequence[Step]]:
+        """The same as numbers, for every pair."""
 
 
 class Used(Protocol):
@@ -99,7 +100,7 @@ def steps_up(path: Sequence[Place], pair: FlavorResource) -> tuple[Step, ...]:
 
 def available(node: Node, pair: FlavorResource, used: Used) -> int:
     """What a node can use more, now; negative when it or a node above uses too much."""
-    return available_along(node.steps(pair), used)
+    return available_along(node.steps[pair], used)
 
 
 def available_along(steps: Iterable[Step], used: Used) -> int:
@@ -135,7 +136,7 @@ def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> int:
     Returns:
         Of how many nodes the usage changed, from this one up.
     """
-    return add_along(node.steps(pair), amount, used)
+    return add_along(node.steps[pair], amount, used)
 
 
 def add_along(steps: Iterable[Step], amount: int, used: Column) -> int:
@@ -177,7 +178,7 @@ def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> tuple[in
         whether that node is a part of a larger tree.
     """
     rest, index, top = amount, -1, len(node.ancestors)
-    for key, nominal, guaranteed, _ in node.steps(pair):
+    for key, nominal, guaranteed, _ in node.steps[pair]:
         index += 1
         taken = used[key]
         if taken + rest <= nominal or index == top:

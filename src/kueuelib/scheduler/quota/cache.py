@@ -234,7 +234,8 @@ class Cache:
             self._not_ready.pop(key, None)
             self._assumed.pop(key, None)
         else:
-            self.release(key)
+            if before is not None:
+                self.release(key)
             if state is not None:
                 state.add(holder)
             else:

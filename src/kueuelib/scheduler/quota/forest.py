@@ -93,7 +93,7 @@ class Forest:
 
     def borrows(self, name: str, pair: FlavorResource) -> bool:
         """Whether a ClusterQueue, or a cohort above it that can, borrows."""
-        spot = self._spots[name]
+        spot = self._ledger.spots[name]
         while spot.parent is not None:
             if spot.key in spot.parent.borrowers.get(pair, ()):
                 return True

@@ -25,6 +25,18 @@ def cohort_name(key: str) -> str:
     return key[1:]
 
 
+class _Steps(dict[FlavorResource, tuple["Step", ...]]):
+    __slots__ = ("_path",)
+
+    def __init__(self, path: tuple[QuotaNode, ...]) -> None:
+        super().__init__()
+        self._path = path
+
+    def __missing__(self, pair: FlavorResource) -> tuple[Step, ...]:
+        found = self[pair] = steps_up(self._path, pair)
+        return found
+
+
 @attrs.frozen(eq=False)
 class QuotaNode:
     """A ClusterQueue or a cohort.
@@ -57,7 +69,8 @@ class QuotaNode:
     parent: QuotaNode | None = attrs.field(init=False)
     """The cohort above, None for a root."""
     place: str = attrs.field(init=False)
-    _steps: dict[FlavorResource, tuple[Step, ...]] = attrs.field(factory=dict, init=False)
+    steps: Mapping[FlavorResource, tuple[Step, ...]] = attrs.field(init=False)
+    """The quota of every pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
     _potential: dict[FlavorResource, int] = attrs.field(factory=dict, init=False)
 
     @divisor.default
@@ -76,12 +89,9 @@ class QuotaNode:
     def _place(self) -> str:
         return f"{self.parent.place if self.parent else ''}/{self.name}"
 
-    def steps(self, pair: FlavorResource) -> tuple[Step, ...]:
-        """The quota of one pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
-        found = self._steps.get(pair)
-        if found is None:
-            found = self._steps[pair] = steps_up(self.path, pair)
-        return found
+    @steps.default
+    def _steps(self) -> Mapping[FlavorResource, tuple[Step, ...]]:
+        return _Steps(self.path)
 
     def potential(self, pair: FlavorResource) -> int:
         """The most that the node could ever use, with nothing running anywhere."""

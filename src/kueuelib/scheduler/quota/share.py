@@ -7,7 +7,7 @@ otherwise than shares that differ in the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.arithmetic import Used
 from kueuelib.scheduler.quota.node import QuotaNode
 
-Usages = Callable[[FlavorResource], Used]
+Usages = Mapping[FlavorResource, Used]
 """What all nodes use of a pair."""
 
 
@@ -50,7 +50,7 @@ def borrowed(node: QuotaNode, usages: Usages) -> dict[FlavorResource, int]:
         return {}
     key, found = node.key, {}
     for pair, quota in node.quota.items():
-        more = usages(pair)[key] - quota.nominal
+        more = usages[pair][key] - quota.nominal
         if more > 0:
             found[pair] = more
     return found

@@ -8,7 +8,7 @@ cycle never writes to frozen parts: `Snapshot` holds the differences and an undo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -122,6 +122,32 @@ class Usage(dict[str, int]):
         return found
 
 
+class _Usages(dict[FlavorResource, Usage]):
+    __slots__ = ("_frozen",)
+
+    def __init__(self, frozen: Frozen) -> None:
+        super().__init__()
+        self._frozen = frozen
+
+    def __missing__(self, pair: FlavorResource) -> Usage:
+        found = self[pair] = Usage(self._frozen.used(pair))
+        return found
+
+
+class _Nodes(dict[str, QuotaNode]):
+    __slots__ = ("_frozen",)
+
+    def __init__(self, frozen: Frozen) -> None:
+        super().__init__()
+        self._frozen = frozen
+
+    def __missing__(self, name: str) -> QuotaNode:
+        spec = self._frozen.queues[name].spec
+        tree = self._frozen.trees.get(spec.cohort)
+        found = self[name] = leaf(spec) if tree is None else tree.quota.queue(spec)
+        return found
+
+
 class Reclaimable(NamedTuple):
     """The ClusterQueues that borrow and meet another one in the same cohort.
 
@@ -139,21 +165,22 @@ class Snapshot:
 
     `add` and `remove` change usage, `take_out` lets a workload that holds quota leave; `mark` and
     `undo` bring an earlier state back exactly. All reads take the changes into account.
+
+    Attributes:
+        flavors: the ResourceFlavors that exist, by name.
+        nodes: the places of the ClusterQueues in their trees, by name.
+        used: what all nodes use of a pair. To be changed by `add`, `remove` and `take_out` only.
     """
 
     def __init__(self, frozen: Frozen) -> None:
         self._frozen = frozen
         self._queues = frozen.queues
-        self._nodes: dict[str, QuotaNode] = {}
-        self._usage: dict[FlavorResource, Usage] = {}
+        self.flavors = frozen.flavors
+        self.nodes: Mapping[str, QuotaNode] = _Nodes(frozen)
+        self.used: Mapping[FlavorResource, Usage] = _Usages(frozen)
         self._borrowers: dict[tuple[str, FlavorResource], set[str]] = {}
         self._gone: dict[ObjectKey, None] = {}
         self._log: list[tuple[str, Amounts, int, ObjectKey | None]] = []
-
-    @property
-    def flavors(self) -> Mapping[str, Flavor]:
-        """The ResourceFlavors that exist, by name."""
-        return self._frozen.flavors
 
     @property
     def late_checks(self) -> frozenset[str]:
@@ -172,23 +199,9 @@ class Snapshot:
         """The tree of a ClusterQueue, None when it is in no cohort."""
         return self._frozen.trees.get(queue.spec.cohort)
 
-    def node(self, queue: FrozenQueue) -> QuotaNode:
-        """The place of a ClusterQueue in its tree."""
-        name = queue.spec.name
-        found = self._nodes.get(name)
-        if found is None:
-            tree = self.tree_of(queue)
-            found = leaf(queue.spec) if tree is None else tree.quota.queue(queue.spec)
-            self._nodes[name] = found
-        return found
-
-    def node_of(self, cluster_queue: str) -> QuotaNode:
-        """The same for the name of a ClusterQueue that exists."""
-        return self.node(self._queues[cluster_queue])
-
     def places(self, cluster_queues: Iterable[str]) -> dict[str, str]:
         """The path from its root to each ClusterQueue, as `/root/cohort/queue`."""
-        return {name: self.node_of(name).place for name in cluster_queues}
+        return {name: self.nodes[name].place for name in cluster_queues}
 
     # --- changes
 
@@ -222,11 +235,11 @@ class Snapshot:
                 del self._gone[gone]
 
     def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
-        node = self.node(queue)
+        node = self.nodes[queue.spec.name]
         for pair, amount in amounts.items():
             if amount:
-                used = self.used(pair)
-                steps = node.steps(pair)
+                used = self.used[pair]
+                steps = node.steps[pair]
                 changed = arithmetic.add_along(steps, sign * amount, used)
                 for index in range(min(changed, len(steps) - 1)):
                     key, nominal, _, _ = steps[index]
@@ -249,44 +262,38 @@ class Snapshot:
         """The quota of the ClusterQueue, zero for what it does not list."""
         return queue.spec.limits.get(pair, NO_LIMITS)
 
-    def used(self, pair: FlavorResource) -> Usage:
-        """What all nodes use of a pair. To be changed by `add`, `remove` and `take_out` only."""
-        found = self._usage.get(pair)
-        if found is None:
-            found = self._usage[pair] = Usage(self._frozen.used(pair))
-        return found
-
     def usage(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue uses."""
-        return self.used(pair)[queue.spec.name]
+        return self.used[pair][queue.spec.name]
 
     def capacity(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """The most the ClusterQueue could ever use, with nothing running."""
-        return self.node(queue).potential(pair)
+        return self.nodes[queue.spec.name].potential(pair)
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
-        steps = self.node(queue).steps(pair)
-        return max(0, arithmetic.available_along(steps, self.used(pair)))
+        steps = self.nodes[queue.spec.name].steps[pair]
+        return max(0, arithmetic.available_along(steps, self.used[pair]))
 
     def lacks(self, queue: FrozenQueue, amounts: Amounts) -> dict[FlavorResource, int]:
         """How much more the ClusterQueue would need, of what is not available now."""
-        steps = self.node(queue).steps
-        lacks = {
-            pair: amount - arithmetic.available_along(steps(pair), self.used(pair))
-            for pair, amount in amounts.items()
-        }
-        return {pair: lack for pair, lack in lacks.items() if lack > 0}
+        steps, lacks = self.nodes[queue.spec.name].steps, {}
+        for pair, amount in amounts.items():
+            lack = amount - arithmetic.available_along(steps[pair], self.used[pair])
+            if lack > 0:
+                lacks[pair] = lack
+        return lacks
 
     def reclaimable(
         self, queue: FrozenQueue, pairs: Collection[FlavorResource]
-    ) -> Iterator[Reclaimable]:
+    ) -> list[Reclaimable]:
         """The other active ClusterQueues that borrow any of the pairs, from the nearest up.
 
         A ClusterQueue is left out when its part of the tree, seen from the lowest cohort above
         both, does not borrow: what is used there is owned there.
         """
-        tree, below = self.tree_of(queue), self.node(queue)
+        tree, below = self.tree_of(queue), self.nodes[queue.spec.name]
+        levels = []
         for cohort in below.ancestors:
             assert tree is not None, "it has a cohort"
             found = []
@@ -302,8 +309,9 @@ class Snapshot:
                         waiting.append(tree.quota.cohort(cohort_name(key)))
                     elif not member.inactive:
                         found.append(member)
-            yield Reclaimable(cohort, tuple(found))
+            levels.append(Reclaimable(cohort, tuple(found)))
             below = cohort
+        return levels
 
     def borrowers(self, queue: FrozenQueue, pairs: Collection[FlavorResource]) -> list[FrozenQueue]:
         """The other active ClusterQueues of the tree that borrow any of the pairs, by name."""
@@ -328,8 +336,8 @@ class Snapshot:
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""
-        steps = self.node(queue).steps
+        steps = self.nodes[queue.spec.name].steps
         for pair, amount in amounts.items():
-            if amount > 0 and amount > arithmetic.available_along(steps(pair), self.used(pair)):
+            if amount > 0 and amount > arithmetic.available_along(steps[pair], self.used[pair]):
                 return False
         return True

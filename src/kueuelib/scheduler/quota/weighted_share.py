@@ -14,7 +14,7 @@ def share_of_queue(cache: Cache, name: str) -> float:
     """
     snapshot = Snapshot(cache.freeze((name,)))
     queue = snapshot.queue(name)
-    return 0.0 if queue is None else share_of(snapshot.node(queue), snapshot.used).number
+    return 0.0 if queue is None else share_of(snapshot.nodes[queue.spec.name], snapshot.used).number
 
 
 def share_of_cohort(cache: Cache, name: str) -> float:

@@ -149,18 +149,18 @@ class Candidates:
         right of the owner from everything outside of it.
         """
         snapshot, queue = self._snapshot, self._preemptor.queue
-        here, rest, owner = snapshot.node(queue), needed, False
-        levels = tuple(snapshot.reclaimable(queue, self._contested))
+        here, rest, owner = snapshot.nodes[queue.spec.name], needed, False
+        levels = snapshot.reclaimable(queue, self._contested)
         if not any(above.queues for above in levels):
             return
         for above in levels:
             owner = owner or not any(
-                arithmetic.borrows(here, pair, snapshot.used(pair), amount)
+                arithmetic.borrows(here, pair, snapshot.used[pair], amount)
                 for pair, amount in rest.items()
             )
             if not owner and above.cohort.parent is not None:
                 rest = {
-                    pair: max(0, amount - arithmetic.free(here, pair, snapshot.used(pair)))
+                    pair: max(0, amount - arithmetic.free(here, pair, snapshot.used[pair]))
                     for pair, amount in rest.items()
                 }
             found = self._owed if owner else self._others

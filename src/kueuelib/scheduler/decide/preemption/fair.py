@@ -74,7 +74,7 @@ class _FairSearch:
     ) -> None:
         self._snapshot = snapshot
         self._needed = needed
-        self._own = snapshot.node(preemptor.queue)
+        self._own = snapshot.nodes[preemptor.queue.spec.name]
         self._own_path = self._own.path
         self._guard = preemptor.guard
         self._refused: dict[str, list[Ranked]] = {}
@@ -88,7 +88,7 @@ class _FairSearch:
         ]
         self._pools = {
             queue.spec.name: _Pool(
-                snapshot.node(queue),
+                snapshot.nodes[queue.spec.name],
                 _candidates(snapshot, preemptor, contested, queue, rule),
                 self._guard,
             )
@@ -96,7 +96,7 @@ class _FairSearch:
         }
         snapshot.add(preemptor.queue, needed)
         self._is_owner = not any(
-            arithmetic.borrows(self._own, pair, snapshot.used(pair)) for pair in contested
+            arithmetic.borrows(self._own, pair, snapshot.used[pair]) for pair in contested
         )
 
     # --- strategies
@@ -218,7 +218,7 @@ class _FairSearch:
     def lacks(self) -> dict[FlavorResource, int]:
         """How much of every pair is still missing."""
         used = self._snapshot.used
-        free = {pair: arithmetic.available(self._own, pair, used(pair)) for pair in self._needed}
+        free = {pair: arithmetic.available(self._own, pair, used[pair]) for pair in self._needed}
         return {pair: -amount for pair, amount in free.items() if amount < 0}
 
     def needed_victims(self) -> tuple[Victim, ...]:

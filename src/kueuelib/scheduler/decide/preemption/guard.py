@@ -54,6 +54,7 @@ class Judge:
         now: seconds since the epoch.
 
     Attributes:
+        asks: whether there is anything to ask: the policy is not Kueue's own.
         taken: who is preempted in this cycle.
         faults: what was wrong with answers of the policy, each once.
     """
@@ -62,15 +63,11 @@ class Judge:
         self, policy: PreemptionPolicy = KUEUE, past: Past = NOTHING, now: float = 0.0
     ) -> None:
         self.policy = policy
+        self.asks = policy is not KUEUE
         self.past = past
         self.now = now
         self.taken: dict[ObjectKey, Holder] = {}
         self.faults: dict[str, None] = {}
-
-    @property
-    def asks(self) -> bool:
-        """Whether there is anything to ask: the policy is not Kueue's own."""
-        return self.policy is not KUEUE
 
     def guard(self, asking: Asking) -> Guard | None:
         """Asks for one preemptor; None when there is nothing to ask."""

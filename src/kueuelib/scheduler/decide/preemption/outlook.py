@@ -42,12 +42,13 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
     """
     snapshot = searches.snapshot
     found = searches.find(frozenset((pair,)), {pair: amount})
-    used = snapshot.used(pair)
+    used = snapshot.used[pair]
     left = Usage(used) if found.victims else used
     for victim in found.victims:
-        home = snapshot.node_of(home_of(victim))
-        arithmetic.add(home, pair, -victim.holder.usage.get(pair, 0), left)
-    borrowing, _ = arithmetic.level(snapshot.node(searches.preemptor.queue), pair, amount, left)
+        place = snapshot.nodes[home_of(victim)]
+        arithmetic.add(place, pair, -victim.holder.usage.get(pair, 0), left)
+    home = snapshot.nodes[searches.preemptor.queue.spec.name]
+    borrowing, _ = arithmetic.level(home, pair, amount, left)
     mode = Mode.NO_CANDIDATES
     if found.victims:
         own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in found.victims)

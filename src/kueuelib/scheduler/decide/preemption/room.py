@@ -35,11 +35,11 @@ class Room:
         *,
         borrow: bool,
     ) -> None:
-        own = snapshot.node(queue)
+        own = snapshot.nodes[queue.spec.name]
         self._snapshot = snapshot
-        self._used = {pair: Usage(snapshot.used(pair)) for pair in sorted({*needed, *contested})}
+        self._used = {pair: Usage(snapshot.used[pair]) for pair in sorted({*needed, *contested})}
         self._needed = {
-            pair: _Need(own.steps(pair), self._used[pair], amount, borrow)
+            pair: _Need(own.steps[pair], self._used[pair], amount, borrow)
             for pair, amount in needed.items()
         }
         self._contested = [(pair, self._used[pair]) for pair in contested]
@@ -75,8 +75,8 @@ class Room:
         """The nodes from a ClusterQueue up to those below a cohort, each with every pair."""
         found = self._ways.get(queue.spec.name)
         if found is None:
-            node = self._snapshot.node(queue)
-            columns = [(node.steps(pair), used) for pair, used in self._contested]
+            node = self._snapshot.nodes[queue.spec.name]
+            columns = [(node.steps[pair], used) for pair, used in self._contested]
             found = self._ways[queue.spec.name] = [
                 [(steps[index], used) for steps, used in columns]
                 for index in range(node.path.index(cohort))
@@ -92,10 +92,10 @@ class Room:
         self._move(holder, queue, 1)
 
     def _move(self, holder: Holder, queue: FrozenQueue, sign: int) -> None:
-        node, charged = self._snapshot.node(queue), holder.usage
+        node, charged = self._snapshot.nodes[queue.spec.name], holder.usage
         for pair, used in self._used.items():
             if pair in charged:
-                arithmetic.add_along(node.steps(pair), sign * charged[pair], used)
+                arithmetic.add_along(node.steps[pair], sign * charged[pair], used)
 
 
 @value
