@@ -496,8 +496,8 @@ class Histories(RuleBasedStateMachine):
                 if item.group and item.group.has_turn:
                     first = item.group.first(None)
                     assert first is not None
-                    entry = first.info.order, first.info.key, None
-                    assert entry in queue.heap._rankings[None]._entries
+                    entries = queue.heap._rankings[None]._entries
+                    assert any(entry is first.entry for entry in entries)
             status = self.engine.cluster_queue_status(name)
             assert status is not None
             if queue.active:

@@ -6,6 +6,7 @@ that needs more has to say so here.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -34,7 +35,10 @@ PREEMPTION = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority
 
 
 def counted(run: Callable[[], T]) -> tuple[T, int]:
-    """What a function returns, and how many functions were called for it."""
+    """What a function returns, and how many functions were called for it.
+
+    The garbage collector waits, because other programs may ask to be called when it runs.
+    """
     calls = 0
 
     def note(_frame: FrameType, event: str, _arg: Any) -> None:
@@ -42,11 +46,13 @@ def counted(run: Callable[[], T]) -> tuple[T, int]:
         calls += event == "call"
 
     before = sys.getprofile()
+    gc.disable()
     sys.setprofile(note)
     try:
         found = run()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return found, calls
 
 

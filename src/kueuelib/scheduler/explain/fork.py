@@ -18,7 +18,7 @@ from kueuelib.scheduler.facts.state import EffectsBuilder, State
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.pending.item import Pending
-from kueuelib.scheduler.pending.lanes import Heap, Lanes, Ranking
+from kueuelib.scheduler.pending.lanes import Heap, Ranking
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope, Scopes
@@ -45,7 +45,6 @@ _MUTABLE = frozenset(
         Grouping,
         Heap,
         History,
-        Lanes,
         Ledger,
         News,
         PastUsage,

@@ -13,7 +13,7 @@ from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.values import record
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending.lanes import Lane
+    from kueuelib.scheduler.pending.lanes import Entry, Lane
     from kueuelib.scheduler.pending.queue import Group, PendingQueue
 
 
@@ -109,6 +109,7 @@ class Pending:
         promise: what others were told to leave for, None when nobody was.
         reason: what was told about it last, None when nothing was.
         lane: its LocalQueue, where past usage may count (KEP-4136).
+        entry: by what it is ordered in its lane, and its name.
     """
 
     info: WorkloadInfo
@@ -120,10 +121,15 @@ class Pending:
     promise: Promise | None = None
     reason: Reason | None = None
     lane: Lane = attrs.field(init=False)
+    entry: Entry = attrs.field(init=False)
 
     @lane.default
     def _lane(self) -> Lane:
         return self.info.local_queue if self.queue.in_lanes else None
+
+    @entry.default
+    def _entry(self) -> Entry:
+        return (*self.info.order, self.info.key)
 
     @property
     def place(self) -> Place:

@@ -7,6 +7,7 @@ count, all share one lane.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
@@ -20,6 +21,9 @@ E = TypeVar("E", bound=tuple[Any, ...])
 
 Lane = ObjectKey | None
 """A LocalQueue; None where all share one lane."""
+
+Entry = tuple[int, float, str, ObjectKey]
+"""A Workload in a lane: what `QueueOrder` has, and its name. Flat, because heaps compare often."""
 
 Usage = Callable[[ObjectKey], Value]
 """The past usage of a LocalQueue, now."""
@@ -57,23 +61,26 @@ class Ranking(Generic[E]):
         return None
 
 
-class Lanes:
-    """Workloads by LocalQueue, then by priority and age.
+class Lanes(ABC):
+    """Workloads by LocalQueue, then by priority and age."""
 
-    Args:
-        find: the Workload of a name, None when it does not belong here now.
-    """
+    def __init__(self) -> None:
+        self._rankings: dict[Lane, Ranking[Entry]] = {}
 
-    def __init__(self, find: Callable[[ObjectKey], Pending | None]) -> None:
-        self._find = find
-        self._rankings: dict[Lane, Ranking[tuple[QueueOrder, ObjectKey, Lane]]] = {}
+    @abstractmethod
+    def _find(self, key: ObjectKey) -> Pending | None:
+        """The Workload of a name, None when it does not belong here now."""
+
+    def _current(self, entry: Entry) -> Pending | None:
+        item = self._find(entry[-1])
+        return item if item is not None and item.entry is entry else None
 
     def push(self, item: Pending) -> None:
         """Adds a Workload; one that was added before may be added again."""
         ranking = self._rankings.get(item.lane)
         if ranking is None:
             ranking = self._rankings[item.lane] = Ranking(self._current)
-        ranking.push((item.info.order, item.info.key, item.lane))
+        ranking.push(item.entry)
 
     def first(self, lane: Lane) -> Pending | None:
         """The Workload that comes first in a lane, None when there is none."""
@@ -85,14 +92,9 @@ class Lanes:
             del self._rankings[lane]
         return item
 
-    def firsts(self, *lanes: Lane) -> list[Pending]:
-        """The first Workload of each of these lanes, of all when none is given."""
-        return list(filter(None, map(self.first, lanes or tuple(self._rankings))))
-
-    def _current(self, entry: tuple[QueueOrder, ObjectKey, Lane]) -> Pending | None:
-        order, key, lane = entry
-        item = self._find(key)
-        return item if item and item.info.order == order and item.lane == lane else None
+    def firsts(self) -> list[Pending]:
+        """The first Workload of each lane."""
+        return list(filter(None, map(self.first, tuple(self._rankings))))
 
 
 class Heap(Lanes):
@@ -109,14 +111,18 @@ class Heap(Lanes):
     """
 
     def __init__(self, find: Callable[[ObjectKey], Pending | None], usage: Usage | None) -> None:
-        super().__init__(find)
+        super().__init__()
+        self._with_turn = find
         self._usage = usage
         self.sticky: ObjectKey | None = None
         self.last: ObjectKey | None = None
 
+    def _find(self, key: ObjectKey) -> Pending | None:
+        return self._with_turn(key)
+
     def head(self) -> Pending | None:
         """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
-        sticky = None if self.sticky is None else self._find(self.sticky)
+        sticky = None if self.sticky is None else self._with_turn(self.sticky)
         if sticky is not None:
             return sticky
         if self._usage is None:  # all share one lane

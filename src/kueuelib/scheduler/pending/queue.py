@@ -34,7 +34,7 @@ class Group(Lanes):
     """
 
     def __init__(self, key: GroupKey) -> None:
-        super().__init__(self._find_member)
+        super().__init__()
         self.key = key
         self.members: dict[ObjectKey, Pending] = {}
         self.verdict: Verdict | None = None
@@ -59,7 +59,7 @@ class Group(Lanes):
             self.untold.update(dict.fromkeys(self.members))
         self._lasting.update(found)
 
-    def _find_member(self, key: ObjectKey) -> Pending | None:
+    def _find(self, key: ObjectKey) -> Pending | None:
         return self.members.get(key)
 
 
@@ -145,7 +145,8 @@ class PendingQueue:
         group.push(item)
         if item.reason is None:
             group.untold[key] = None
-        self._offer(group, item.lane)
+        if group.has_turn and group.first(item.lane) is item:
+            self.heap.push(item)
         return group
 
     def take_out(self, key: ObjectKey) -> None:
@@ -165,18 +166,19 @@ class PendingQueue:
             return
         del group.members[item.info.key]
         group.untold.pop(item.info.key, None)
-        if group.members:
-            self._offer(group, item.lane)
-        else:
+        if not group.members:
             del self.groups[group.key]
+        elif group.has_turn:
+            first = group.first(item.lane)
+            if first is not None:
+                self.heap.push(first)
 
     # --- the heap
 
-    def _offer(self, group: Group, *lanes: Lane) -> None:
-        """Puts the first ones of a group, or of some lanes, into the heap if they have a turn."""
-        if group.has_turn:
-            for item in group.firsts(*lanes):
-                self.heap.push(item)
+    def _offer(self, group: Group) -> None:
+        """Puts the first ones of a group that has a turn again into the heap."""
+        for item in group.firsts():
+            self.heap.push(item)
 
     @property
     def can_be_overtaken(self) -> bool:
