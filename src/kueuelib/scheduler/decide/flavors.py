@@ -321,17 +321,18 @@ class _PodSetSearch:
         simulation: Simulation | None = None
         if wanted <= limits.nominal or in_part or self._searches.preemptor.may_borrow:
             simulation = simulate(self._searches, pair, wanted)
+        borrowable = limits.borrowing if self._spec.cohort else 0
         blocker = QuotaInUse(
             pair.flavor,
             pair.resource,
             earlier,
             amount,
-            used=used[node.key],
-            nominal=limits.nominal,
-            borrowable=limits.borrowing if self._spec.cohort else 0,
-            available=available,
-            reclaimable=simulation is not None,
-            outlook=simulation.outlook if simulation is not None else None,
+            used[node.key],
+            limits.nominal,
+            borrowable,
+            available,
+            simulation is not None,
+            simulation.outlook if simulation is not None else None,
         )
         if simulation is None:
             return _Verdict(NO_FIT, borrowing, blocker)

@@ -9,8 +9,6 @@ victims have yet to leave.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
@@ -21,7 +19,7 @@ from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, prop
 from kueuelib.scheduler.decide.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
-from kueuelib.scheduler.pending.item import Promise, Requeue
+from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.check_rules import entries_of, passed_all, preempts_early
@@ -34,6 +32,7 @@ from kueuelib.scheduler.reasons import (
     Preempting,
     Reason,
 )
+from kueuelib.scheduler.values import changed
 
 
 class Turns:
@@ -86,7 +85,7 @@ class Turns:
                 entry,
                 NoLongerFits(entry.queue.spec.cohort),
                 Requeue.FAILED_AFTER_NOMINATION,
-                progress=assignment.progress,
+                assignment.progress,
                 skipped=True,
             )
         elif victims and self._comes_later(entry):
@@ -219,7 +218,7 @@ class Turns:
         )
         if reason.keeps_quota(queue.spec.preemption):
             self._charge(entry, self._reserved(entry))
-        self._wait(entry, reason, Requeue.GENERIC, progress=assignment.progress)
+        self._wait(entry, reason, Requeue.GENERIC, assignment.progress)
 
     def _reserved(self, entry: Entry) -> dict[FlavorResource, int]:
         """What a blocked head keeps from the heads behind it: what is free of its own quota (4.3).
@@ -236,21 +235,29 @@ class Turns:
             reserved[pair] = min(amount, free)
         return reserved
 
-    def _wait(self, entry: Entry, reason: Reason, requeue: Requeue, **details: Any) -> None:
+    def _wait(
+        self,
+        entry: Entry,
+        reason: Reason,
+        requeue: Requeue,
+        progress: Progress = (),
+        promise: Promise | None = None,
+        *,
+        skipped: bool = False,
+    ) -> None:
         info, protected = entry.head.info, entry.proposal.protected
-        if protected is not None:
-            details["again"] = protected.until
-        self.waits.append(
-            Wait(
-                info.key,
-                info.uid,
-                info.workload,
-                entry.head.cluster_queue,
-                reason,
-                requeue,
-                **details,
-            )
+        wait = Wait(
+            info.key,
+            info.uid,
+            info.workload,
+            entry.head.cluster_queue,
+            reason,
+            requeue,
+            progress,
+            skipped,
+            promise,
         )
+        self.waits.append(wait if protected is None else changed(wait, again=protected.until))
 
 
 def _promise(entry: Entry) -> Promise:
@@ -267,21 +274,17 @@ def _admit(entry: Entry, now: float) -> Admit:
     workload = info.workload
     spec = entry.queue.spec
     required = spec.checks_for(pair.flavor for pair in assignment.usage) if spec.checks else ()
-    admission = Admission(
-        cluster_queue=entry.head.cluster_queue,
-        pod_set_assignments=tuple(map(_given, assignment.choices)),
-    )
     return Admit(
-        key=info.key,
-        uid=info.uid,
-        workload=workload,
-        cluster_queue=entry.head.cluster_queue,
-        admission=admission,
-        admitted=passed_all(entries_of(workload), required),
-        required_checks=required,
-        wait_seconds=max(0.0, now - _queued_since(workload, now)),
-        borrowing=assignment.borrowing,
-        usage=assignment.usage,
+        info.key,
+        info.uid,
+        workload,
+        entry.head.cluster_queue,
+        Admission(entry.head.cluster_queue, tuple([_given(one) for one in assignment.choices])),
+        passed_all(entries_of(workload), required),
+        required,
+        max(0.0, now - _queued_since(workload, now)),
+        assignment.borrowing,
+        assignment.usage,
     )
 
 

@@ -163,7 +163,7 @@ class Pending:
         if not is_next and scope.news.changed_or_freed_since(self.tried):
             self.search = None
         if self.search is None:
-            self.search = Pass(began=now, has_news=scope.touched > self.tried)
+            self.search = Pass(now, scope.touched > self.tried)
         self.tried = now
 
     @property

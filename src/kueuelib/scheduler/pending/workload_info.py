@@ -399,18 +399,21 @@ def assumed_holder(
         admitted: whether all its checks have passed.
     """
     workload = info.workload
+    reserved_at = admitted_at = None
+    assumed, evicted = True, False
     return Holder(
-        key=info.key,
-        uid=info.uid,
-        cluster_queue=cluster_queue,
-        local_queue=info.local_queue,
-        priority=info.priority,
-        order=info.order,
-        usage=usage,
-        reserved_at=None,
-        admitted=admitted,
-        assumed=True,
-        evicted=False,
-        pods_ready=conditions.is_true(workload.status.conditions, names.PODS_READY),
-        labels=workload.metadata.labels,
+        info.key,
+        info.uid,
+        cluster_queue,
+        info.local_queue,
+        info.priority,
+        info.order,
+        usage,
+        reserved_at,
+        admitted,
+        assumed,
+        evicted,
+        conditions.is_true(workload.status.conditions, names.PODS_READY),
+        admitted_at,
+        workload.metadata.labels,
     )

@@ -109,8 +109,10 @@ def available_along(steps: Iterable[Step], used: Used) -> int:
     unused = 0
     for key, _, guaranteed, ceiling in steps:
         taken = used[key]
-        if ceiling is not None and (found is None or unused + ceiling - taken < found):
-            found = unused + ceiling - taken
+        if ceiling is not None:
+            left = unused + ceiling - taken
+            if found is None or left < found:
+                found = left
         if guaranteed > taken:
             unused += guaranteed - taken
     assert found is not None, "a root has a ceiling"

@@ -59,6 +59,4 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
 def _outlook(found: Search, pair: FlavorResource) -> Outlook:
     victims = tuple(sorted([victim.key for victim in found.victims]))
     lack = found.lacks.get(pair, 0)
-    return Outlook(
-        found.candidates, victims, lack, found.named, found.spared, borrowing=found.borrowing
-    )
+    return Outlook(found.candidates, victims, lack, found.named, found.spared, found.borrowing)
