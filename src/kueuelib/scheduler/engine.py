@@ -230,6 +230,8 @@ class Engine(Knowledge):
         if not victims:
             return None
         item.preempts()
+        if len(victims) == len(preemption.victims):
+            return preemption
         return changed(preemption, victims=victims)
 
     def _let_go(self, victims: Iterable[Victim]) -> tuple[Victim, ...]:

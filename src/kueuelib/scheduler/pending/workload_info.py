@@ -51,6 +51,7 @@ from kueuelib.scheduler.reasons import (
     condition_reason,
     render,
 )
+from kueuelib.scheduler.values import value
 
 _GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)
 """Evictions that the workload itself is to blame for: they cost its place and may cost a back-off.
@@ -61,7 +62,7 @@ Shape = str
 """Workloads of one ClusterQueue with equal shapes get equal verdicts from equal states."""
 
 
-@attrs.frozen(eq=False)
+@value
 class PodSetInfo:
     """What one pod set asks for.
 
