@@ -91,7 +91,7 @@ class Judge(Listener):
         if not self.changing:  # who holds quota keeps it when there is less of it
             self.check_limits(used)
         self.check_meter(used)
-        if until > now and not self.driver.interrupted:
+        if until > now and not self.driver.interrupted and not self.anybody_leaves():
             self.check_nobody_sleeps(now)
 
     def usage(self) -> dict[str, Counter[str]]:
@@ -133,6 +133,15 @@ class Judge(Listener):
             }
             waiting = [live for live in self.lives(name) if not states.has_quota(live.raw)]
             assert levels.waiting.amount == len(waiting)
+
+    def anybody_leaves(self) -> bool:
+        """Whether a victim has yet to leave.
+
+        Until then the head that it leaves for keeps its place, which an engine that is told
+        everything anew does not know.
+        """
+        lives = self.driver.live.values()
+        return any(states.is_evicted(live.raw) and states.has_quota(live.raw) for live in lives)
 
     def lives(self, queue: str) -> list[Live]:
         return [live for live in self.driver.live.values() if live.job.queue == queue]
