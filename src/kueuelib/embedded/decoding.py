@@ -15,6 +15,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, section
 from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
 
@@ -98,7 +99,7 @@ def decode(
     if not isinstance(given, Mapping):
         raise failures.bad_request(
             f"couldn't get version/kind; json parse error: an object is expected, "
-            f"not {_json_type(given)}"
+            f"not {json_type(given)}"
         )
     same = {} if settled is None else _same_parts(given, settled)
     obj: Obj = copy_json(given if not same else _parts(given, same))
@@ -200,12 +201,12 @@ def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
             name: str, value: Any, want: str, *, where: str = path, given: Any = given
         ) -> BadRequest:
             field = f"struct field ObjectMeta.{name.removeprefix('metadata.')}"
-            text = f"json: cannot unmarshal {_json_type(value)} into Go {field} of type {want}"
+            text = f"json: cannot unmarshal {json_type(value)} into Go {field} of type {want}"
             shown = invalid(f"{where}.metadata", given, text)
             return _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
 
         if not isinstance(meta, dict):
-            text = f"json: cannot unmarshal {_json_type(meta)} into Go value of type v1.ObjectMeta"
+            text = f"json: cannot unmarshal {json_type(meta)} into Go value of type v1.ObjectMeta"
             shown = invalid(f"{path}.metadata", meta, text)
             raise _cannot_be_handled(kind, version, f"{shown.path}: {shown.message}")
         each["metadata"] = meta
@@ -261,11 +262,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is no JSON value")
 
 
-def _json_type(value: Any) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
-    return names.get(type(value), "number")
-
-
 def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
     """Checks the JSON types of the metadata, drops nulls and unknown fields, gives their paths.
 
@@ -273,22 +269,19 @@ def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
         BadRequest: a field has the wrong type.
     """
 
-    def wrong(path: str, value: Any, want: str) -> BadRequest:
-        return BadRequest(
+    def wrong(path: str, value: Any, want: str, struct: str = "ObjectMeta") -> BadRequest:
+        where = f"{struct}.{path}"
+        text = (
             f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: json: '
-            f"cannot unmarshal {_json_type(value)} into Go struct field ObjectMeta.{path} "
-            f"of type {want}"
+            f"cannot unmarshal {json_type(value)} into Go struct field {where} of type {want}"
         )
+        return Mismatch(text, path, want, value)
 
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
     if not isinstance(meta, dict):
-        raise BadRequest(
-            f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: json: '
-            f"cannot unmarshal {_json_type(meta)} into Go struct field {kind.kind}.metadata of "
-            "type v1.ObjectMeta"
-        )
+        raise wrong("metadata", meta, "v1.ObjectMeta", kind.kind)
     return _read_metadata(meta, wrong)
 
 

@@ -152,6 +152,14 @@ def unsupported_media_type(accepted: Iterable[str]) -> UnsupportedMediaType:
     )
 
 
+def unnamed(key: ObjectKey) -> BadRequest:
+    """The object has no name, where that of the URL does not do."""
+    return BadRequest(
+        f"the name of the object ({key.name} based on URL) was undeterminable: "
+        "name must be provided"
+    )
+
+
 def mismatch(key: ObjectKey, name: str) -> BadRequest:
     """The name of the object is not that of the URL."""
     return BadRequest(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
+from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import (
     check_embedded,
@@ -24,6 +25,7 @@ from kueuelib.embedded.patching.fieldsets import Ambiguous
 from kueuelib.embedded.patching.last_applied import renewed
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.builtin import builtin_node, custom_node
+from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.embedded.verbs import WriteOptions
@@ -159,31 +161,38 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
                 "causes": [{"reason": error.reason, "message": error.message, "field": error.path}],
             },
         )
-    if not isinstance(body, Mapping):
-        raise failures.bad_request("error decoding YAML: an apply patch is an object")
-    config: Obj = copy_json(body)
+    if body is not None and not isinstance(body, Mapping):
+        raise failures.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {json_type(body)} into Go value of type map[string]interface {{}}"
+        )
+    config: Obj = copy_json(body or {})
     expected = kind.api_version(version.name)
-    if config.get("apiVersion") != expected:
-        raise failures.bad_request(
-            f"Incorrect version specified in apply patch. Specified patch version: "
-            f"{config.get('apiVersion') or ''}, expected: {expected}"
-        )
-    if config.get("kind") != kind.kind:
-        raise failures.bad_request(
-            f"the kind in the data ({config.get('kind') or ''}) does not match the expected kind "
-            f"({kind.kind})"
-        )
-    managed = (config.get("metadata") or {}).get("managedFields")
-    unknown = check_metadata(kind, version, config)
+    named = [config.get(key) for key in ("apiVersion", "kind")]
+    if named != [expected, kind.kind]:
+        group, name = (each if isinstance(each, str) else "" for each in named)
+        group = group if "/" in group else f"/{group}"
+        raise failures.bad_request(f"invalid object type: {group}, Kind={name}")
+    managed = section(config, "metadata").get("managedFields")
+    try:
+        unknown = _checked(kind, version, config)
+    except Mismatch as error:
+        raise _untyped(expected, kind, config, error.typed) from error
     if managed is not None:
         config["metadata"]["managedFields"] = managed
-    if version.schema is not None:
-        unknown += version.schema.prune(config)
-        unknown += check_embedded(kind, version, config)
     if unknown:
         raise _undeclared(expected, kind, config, unknown)
     report_unknown(kind, version, options, ())
     return config
+
+
+def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:
+    """The paths of the fields that the kind does not know; they are gone."""
+    unknown = check_metadata(kind, version, config)
+    if version.schema is not None:
+        unknown += version.schema.prune(config)
+        unknown += check_embedded(kind, version, config)
+    return unknown
 
 
 def _undeclared(api_version: str, kind: Kind, config: Obj, paths: Sequence[str]) -> ApiError:
@@ -194,8 +203,9 @@ def _undeclared(api_version: str, kind: Kind, config: Obj, paths: Sequence[str])
 
 
 def _untyped(api_version: str, kind: Kind, config: Obj, text: str) -> ApiError:
-    meta = config["metadata"]
-    name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+    meta = section(config, "metadata")
+    names = (meta.get(key, "") for key in ("namespace", "name"))
+    name = "/".join(each if isinstance(each, str) else "" for each in names)
     version = api_version if "/" in api_version else f"/{api_version}"
     return ApiError(
         f"failed to create typed patch object ({name}; {version}, Kind={kind.kind}): {text}",

@@ -262,6 +262,7 @@ class ApiServer:
             request_factory=_request,
             handler_cancellation=True,
             access_log=None,
+            auto_decompress=False,
             keepalive_timeout=120,
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)

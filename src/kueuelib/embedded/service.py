@@ -202,10 +202,7 @@ class ApiService:
         wanted = decode(kind, version, given, options)
         meta = wanted["metadata"]
         if not meta.get("name"):
-            raise failures.bad_request(
-                f"the name of the object ({target.key.name} based on URL) was undeterminable: "
-                "name must be provided"
-            )
+            raise failures.unnamed(target.key)
         if kind.namespaced:
             meta.setdefault("namespace", target.key.namespace)
         if meta["name"] != target.key.name:
@@ -277,7 +274,10 @@ class ApiService:
         kind, version, key = target.kind, target.version, target.key
         config = configuration(kind, version, body, options)
         meta = config["metadata"]
-        if meta.setdefault("name", key.name) != key.name:
+        named = "name" in meta
+        if not meta.setdefault("name", key.name):
+            raise failures.unnamed(key)
+        if meta["name"] != key.name:
             raise failures.mismatch(key, meta["name"])
         if kind.namespaced:
             place(kind, config, key.namespace)
@@ -292,6 +292,8 @@ class ApiService:
 
         for _ in range(2):
             if not target.subresource and self.commits.present(kind, key) is None:
+                if not named:
+                    raise failures.unnamed(key)
                 if meta.get("uid") or insisted:
                     raise failures.conflict(kind, key.name, "uid or resourceVersion mismatch")
                 new = await applied(None, settled=False)

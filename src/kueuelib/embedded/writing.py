@@ -251,10 +251,7 @@ class Writes:
         if not isinstance(meta, dict):
             raise failures.bad_request("metadata must be an object")
         if not meta.get("name"):
-            raise failures.bad_request(
-                f"the name of the object ({name} based on URL) was undeterminable: "
-                "name must be provided"
-            )
+            raise failures.unnamed(target.key)
         if meta["name"] != name:
             raise failures.mismatch(target.key, str(meta["name"]))
         if kind.namespaced and (meta.get("namespace") or target.key.namespace) != (

@@ -32,13 +32,13 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
         Forbidden: the caller may not.
         BadRequest: groups or extras are given without a user.
     """
-    user = headers.get(USER, "")
-    groups = tuple(headers.getall(GROUP, ()))
-    uid = headers.get(UID, "")
+    user = _readable(headers.get(USER, ""))
+    groups = tuple(map(_readable, headers.getall(GROUP, ())))
+    uid = _readable(headers.get(UID, ""))
     extra: dict[str, list[str]] = {}
     for name, value in headers.items():
         if name.lower().startswith(EXTRA):
-            extra.setdefault(unquote(name[len(EXTRA) :]).lower(), []).append(value)
+            extra.setdefault(unquote(name[len(EXTRA) :]).lower(), []).append(_readable(value))
     if not user:
         if groups or uid or extra:
             raise failures.bad_request(
@@ -55,6 +55,11 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
     if user != ANONYMOUS_USER and AUTHENTICATED not in groups:
         groups = (*groups, AUTHENTICATED)
     return Caller(user, uid, groups, extra, caller.agent)
+
+
+def _readable(value: str) -> str:
+    """A header without the bytes that are no text, which no answer could repeat."""
+    return value.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _shown(uid: str, groups: tuple[str, ...], extra: Mapping[str, list[str]]) -> str:

@@ -109,8 +109,8 @@ def section(obj: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """The mapping found by following the keys; empty when there is none."""
     found: Any = obj
     for key in keys:
-        found = (found or {}).get(key)
-    return found or {}
+        found = found.get(key) if isinstance(found, dict | Mapping) else None
+    return found if isinstance(found, dict | Mapping) else {}
 
 
 def listed(obj: Mapping[str, Any], key: str) -> Sequence[Any]:

@@ -42,7 +42,7 @@ class Authenticator:
 
     def verify(self, token: str) -> Verified | None:
         """Whose token it is, whoever it is meant for; None when it is nobody's."""
-        given = token.encode()
+        given = token.encode(errors="surrogateescape")
         for known, caller in self._tokens.items():
             if hmac.compare_digest(known, given):
                 return Verified(caller, ())

@@ -11,6 +11,7 @@ import yaml
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.http import protobuf
+from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.errors import BadRequest
 
 LIMIT = 3 * 2**20
@@ -18,6 +19,12 @@ NODE_LIMIT = 500_000
 
 JSON_TYPES = ("application/json", "text/json")
 _FIELD_ENDS = re.compile(rb'"\s*:')
+_HEAD = ("apiversion", "kind")
+_STRUCT = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
+    r'Kind string "json:\"kind,omitempty\"" }'
+)
+_SHOWN = 30
 YAML_TYPES = ("application/yaml", "text/yaml", "application/apply-patch+yaml")
 
 
@@ -52,6 +59,40 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
             f"the object provided is unrecognized (must be of JSON form): {error}"
         ) from error
     return data, _duplicates(body, data) if notice_duplicates else []
+
+
+def check_head(body: bytes, data: Any, kind: str) -> None:
+    """Looks at what an object says of its kind, as the first thing after its form.
+
+    Args:
+        body: what was sent.
+        data: the same, decoded.
+        kind: that is expected.
+
+    Raises:
+        BadRequest: it is no object, or has a version or kind that is no text.
+    """
+    if isinstance(data, dict):
+        wrong = next(
+            (key for key, value in data.items() if key.lower() in _HEAD and _is_odd(value)), None
+        )
+        if wrong is None:
+            return
+        data, into = data[wrong], f"struct field .{wrong} of type string"
+    elif data is None:
+        return
+    else:
+        into = f"value of type {_STRUCT}"
+    short = body[:_SHOWN].decode(errors="replace") if body[:1] == b"{" else body[:_SHOWN].hex()
+    more = " ..." if len(body) > _SHOWN else ""
+    raise BadRequest(
+        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
+        f"json parse error: json: cannot unmarshal {json_type(data)} into Go {into} ({short}{more})"
+    )
+
+
+def _is_odd(value: Any) -> bool:
+    return value is not None and not isinstance(value, str)
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -143,7 +143,7 @@ class Resources:
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         options = write_options(request.query, caller, "CreateOptions")
-        given = await self._body(request, options)
+        given = await self._body(request, options, kind)
         if given is None and kind.builtin:
             given = {}
         obj = await self._service.writes.create(kind, version, given, route.namespace, options)
@@ -179,7 +179,7 @@ class Resources:
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         options = write_options(request.query, caller, "UpdateOptions")
-        given = await self._body(request, options)
+        given = await self._body(request, options, target.kind)
         obj = await self._service.replace(target, given, options)
         return self._object(obj, target.kind, target.version, wanted, request, options.warnings)
 
@@ -362,11 +362,16 @@ class Resources:
 
     # ---- bodies and answers
 
-    async def _body(self, request: web.BaseRequest, options: WriteOptions) -> Any:
+    async def _body(
+        self, request: web.BaseRequest, options: WriteOptions, whole: Kind | None = None
+    ) -> Any:
+        """The decoded body; `whole`: the kind of the object that it must be."""
         raw = await request.read()
         notice = options.field_validation is not FieldValidation.IGNORE
         content_type = request.headers.get("Content-Type", "")
         data, duplicates = bodies.parse(raw, content_type, notice_duplicates=notice)
+        if whole is not None:
+            bodies.check_head(raw, data, whole.kind)
         options.received = tuple(duplicates)
         return data
 

@@ -17,6 +17,7 @@ import attrs
 from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
+from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.errors import BadRequest, FieldError, InvalidQuantity
 
 SCHEMA_PROPS: Final = "apiextensions.JSONSchemaProps"
@@ -46,40 +47,39 @@ class _Walk:
             f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}'
         )
 
-    def mismatch(self, value: Any, where: str, wanted: str) -> BadRequest:
-        return self.wrong(
+    def mismatch(self, value: Any, path: str, where: str, wanted: str) -> Mismatch:
+        text = self.wrong(
             f"json: cannot unmarshal {_json_type(value)} into Go struct field {where} "
             f"of type {wanted}"
         )
+        return Mismatch(text.message, path, wanted, value)
 
 
 def _json_type(value: Any) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
-    found = names.get(type(value))
-    return found or (f"number {value}" if isinstance(value, float) else "number")
+    return f"number {value}" if isinstance(value, float) else json_type(value)
 
 
 # ---- scalars
 
 
-def _text(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _text(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) is not str:
-        raise walk.mismatch(value, where, "string")
+        raise walk.mismatch(value, path, where, "string")
     return value
 
 
-def _boolean(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _boolean(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) is not bool:
-        raise walk.mismatch(value, where, "bool")
+        raise walk.mismatch(value, path, where, "bool")
     return value
 
 
 def _integer(bits: int) -> Visit:
     limit = 2 ** (bits - 1)
 
-    def visit(value: Any, _: str, where: str, walk: _Walk) -> Any:
+    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
         if type(value) is not int:
-            raise walk.mismatch(value, where, f"int{bits}")
+            raise walk.mismatch(value, path, where, f"int{bits}")
         if not -limit <= value < limit:
             raise walk.wrong(
                 f"json: cannot unmarshal number {value} into Go struct field {where} "
@@ -90,15 +90,15 @@ def _integer(bits: int) -> Visit:
     return visit
 
 
-def _number(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _number(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) not in (int, float):
-        raise walk.mismatch(value, where, "float64")
+        raise walk.mismatch(value, path, where, "float64")
     return value
 
 
-def _quantity(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _quantity(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) not in (int, float, str):
-        raise walk.mismatch(value, where, "resource.Quantity")
+        raise walk.mismatch(value, path, where, "resource.Quantity")
     if value == "":
         return "0"
     try:
@@ -111,9 +111,9 @@ def _quantity(value: Any, _: str, where: str, walk: _Walk) -> Any:
     return value
 
 
-def _time(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _time(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) is not str:
-        raise walk.mismatch(value, where, "time.Time")
+        raise walk.mismatch(value, path, where, "time.Time")
     try:
         parse_time(value)
     except ValueError as error:
@@ -124,9 +124,9 @@ def _time(value: Any, _: str, where: str, walk: _Walk) -> Any:
     return value
 
 
-def _bytes(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _bytes(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) is not str:
-        raise walk.mismatch(value, where, "[]uint8")
+        raise walk.mismatch(value, path, where, "[]uint8")
     try:
         base64.b64decode(value.replace("\n", ""), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -134,9 +134,9 @@ def _bytes(value: Any, _: str, where: str, walk: _Walk) -> Any:
     return value
 
 
-def _int_or_text(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _int_or_text(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) not in (int, str):
-        raise walk.mismatch(value, where, "intstr.IntOrString")
+        raise walk.mismatch(value, path, where, "intstr.IntOrString")
     return value
 
 
@@ -144,9 +144,9 @@ def _any(value: Any, _: str, __: str, ___: _Walk) -> Any:
     return value
 
 
-def _map_only(value: Any, _: str, where: str, walk: _Walk) -> Any:
+def _map_only(value: Any, path: str, where: str, walk: _Walk) -> Any:
     if type(value) is not dict:
-        raise walk.mismatch(value, where, "v1.FieldsV1")
+        raise walk.mismatch(value, path, where, "v1.FieldsV1")
     return value
 
 
@@ -210,7 +210,7 @@ def _list(inner: Visit, field: Field) -> Visit:
 
     def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
         if type(value) is not list:
-            raise walk.mismatch(value, where, wanted)
+            raise walk.mismatch(value, path, where, wanted)
         for i, each in enumerate(value):
             if each is None:
                 if zero is not None:
@@ -228,7 +228,7 @@ def _map(inner: Visit, field: Field) -> Visit:
 
     def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
         if type(value) is not dict:
-            raise walk.mismatch(value, where, wanted)
+            raise walk.mismatch(value, path, where, wanted)
         for key, each in value.items():
             if each is None:
                 if zero is not None:
@@ -255,7 +255,7 @@ def _message(message: str) -> Visit:
 
     def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
         if type(value) is not dict:
-            raise walk.mismatch(value, where, f"v1.{short}")
+            raise walk.mismatch(value, path, where, f"v1.{short}")
         bare = where.partition(".")[2]
         return _walk_fields(message, short, value, path, bare, walk)
 

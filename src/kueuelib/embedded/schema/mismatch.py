@@ -1,0 +1,65 @@
+"""A value of another JSON type than its field has, in the words of the two decoders of Kubernetes.
+
+Most requests are read into Go structs. Those of server-side apply are read into typed values.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kueuelib.errors import BadRequest
+
+_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+_TEXTS: Final = ("string", "[]uint8", "time.Time")
+_SCALARS: Final = {"bool": "boolean", "int32": "numeric (int or float)"}
+
+
+def json_type(value: Any) -> str:
+    """The name of the type of JSON data, as Go's decoder says it."""
+    return _NAMES.get(type(value), "number")
+
+
+class Mismatch(BadRequest):
+    """A field has the wrong type.
+
+    Args:
+        message: for requests that are read into structs.
+        path: of the field.
+        wanted: the Go type of the field.
+        value: what was given.
+    """
+
+    def __init__(self, message: str, path: str, wanted: str, value: Any) -> None:
+        super().__init__(message)
+        self._path = path
+        self._wanted = wanted
+        self._value = value
+
+    @property
+    def typed(self) -> str:
+        """The message for requests that are read into typed values."""
+        wanted = self._wanted
+        if wanted in _TEXTS:
+            expected = "string"
+        elif wanted.startswith("[]"):
+            expected = "list"
+        elif wanted.startswith(("map[", "v1.")):
+            expected = "map"
+        else:
+            expected = _SCALARS.get(wanted.replace("64", "32"), "numeric (int or float)")
+        if expected in ("map", "list"):
+            return f".{self._path}: expected {expected}, got &{{{shown(self._value)}}}"
+        inner = json.dumps(self._value) if isinstance(self._value, str) else shown(self._value)
+        return f".{self._path}: expected {expected}, got &value.valueUnstructured{{Value:{inner}}}"
+
+
+def shown(value: Any) -> str:
+    """JSON data as Go prints it."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{shown(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(shown, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)
