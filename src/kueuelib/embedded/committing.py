@@ -38,6 +38,10 @@ class Commits:
         """The present state, or None."""
         return self._storage.table(kind.table).get(key)
 
+    def has(self, kind: Kind, key: ObjectKey) -> bool:
+        """Whether there is such an object."""
+        return self.present(kind, key) is not None
+
     async def saved(self, entry: Entry) -> None:
         """Returns when a stored state is as safe as it can be: only then it is acknowledged.
 

@@ -99,6 +99,15 @@ def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
     )
 
 
+def other_uid(kind: Kind, name: str, wanted: str, found: str) -> Conflict:
+    """The object is another one of the same name."""
+    return conflict(
+        kind,
+        name,
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+    )
+
+
 def expired(message: str) -> Gone:
     """The resource version or continue token is too old."""
     return Gone(message, reason="Expired")

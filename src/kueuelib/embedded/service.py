@@ -26,10 +26,10 @@ from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
-from kueuelib.embedded.decoding import StrictError, copy_json, decode
+from kueuelib.embedded.decoding import StrictError, decode
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
-from kueuelib.embedded.managing import Managers, configuration
+from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import patched
 from kueuelib.embedded.reading import Reads
 from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
@@ -38,6 +38,7 @@ from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.schema.node import ANYTHING
 from kueuelib.embedded.storage import Storage
+from kueuelib.embedded.upserting import Upserts
 from kueuelib.embedded.verbs import (
     ALL,
     DELETE,
@@ -51,8 +52,8 @@ from kueuelib.embedded.verbs import (
     WriteOptions,
 )
 from kueuelib.embedded.watching import Stream
-from kueuelib.embedded.writing import STATUS, Target, Writes, place
-from kueuelib.errors import AlreadyExists, BadRequest, FieldError, NotFound
+from kueuelib.embedded.writing import STATUS, Target, Writes
+from kueuelib.errors import BadRequest, NotFound
 
 BINDING = "binding"
 
@@ -92,6 +93,7 @@ class ApiService:
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, self.webhooks)
         self.managers = Managers(self.converter)
         self.writes = Writes(self.commits, self.converter, chain, self.managers, now)
+        self._upserts = Upserts(self.commits, self.writes, self.managers, now)
         self.deletes = Deletes(self.commits, self.converter, chain, now)
         self.tokens = Tokens(self.reader)
         self._aggregation = Aggregation(self.storage, self.registry, self.commits)
@@ -191,39 +193,16 @@ class ApiService:
         kind, version = self.registry.require(resource)
         meta = obj.get("metadata") or {}
         key = ObjectKey(meta.get("namespace") or "", meta.get("name") or "")
-        return await self.replace(
-            Target(kind, version, key, subresource), obj, options or WriteOptions()
-        )
+        target = Target(kind, version, key, subresource)
+        found, _ = await self.replace(target, obj, options or WriteOptions())
+        return found
 
-    async def replace(self, target: Target, given: Mapping[str, Any], options: WriteOptions) -> Obj:
-        """`update` for those who have looked the kind up."""
-        kind, version = target.kind, target.version
+    async def replace(
+        self, target: Target, given: Mapping[str, Any], options: WriteOptions
+    ) -> tuple[Obj, bool]:
+        """`update` for those who have looked the kind up; also whether the object is new."""
         self._check_subresource(target)
-        wanted = decode(kind, version, given, options)
-        meta = wanted["metadata"]
-        if not meta.get("name"):
-            raise failures.unnamed(target.key)
-        if kind.namespaced:
-            meta.setdefault("namespace", target.key.namespace)
-        if meta["name"] != target.key.name:
-            raise failures.mismatch(target.key, meta["name"])
-        if kind.namespaced and meta["namespace"] != target.key.namespace:
-            raise failures.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
-        revision = meta.get("resourceVersion", "")
-        if revision == "0":
-            revision = meta["resourceVersion"] = ""
-        if not revision and not (kind.builtin and kind.unconditional):
-            errors = [_MUST_BE_SPECIFIED]
-            raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
-
-        async def transform(_: Obj, *, settled: bool) -> Obj:
-            del settled
-            return copy_json(wanted)  # type: ignore[no-any-return]
-
-        return await self.writes.change(target, transform, options, given_version=revision)
+        return await self._upserts.replace(target, given, options)
 
     async def update_status(
         self, resource: Resource, obj: Mapping[str, Any], *, options: WriteOptions | None = None
@@ -253,7 +232,7 @@ class ApiService:
         """`patch` for those who have looked the kind up; also whether the object is new."""
         self._check_subresource(target)
         if type_ is PatchType.APPLY:
-            return await self._apply(target, body, options)
+            return await self._upserts.apply(target, body, options)
         if type_ is PatchType.STRATEGIC and not target.kind.builtin:
             raise failures.unsupported_media_type(self.patch_types(target.kind))
         node = self.managers.node(target.kind, target.version.name)
@@ -269,44 +248,6 @@ class ApiService:
                 raise failures.bad_patch(error.message) from error
 
         return await self.writes.change(target, transform, options), False
-
-    async def _apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
-        kind, version, key = target.kind, target.version, target.key
-        config = configuration(kind, version, body, options)
-        meta = config["metadata"]
-        named = "name" in meta
-        if not meta.setdefault("name", key.name):
-            raise failures.unnamed(key)
-        if meta["name"] != key.name:
-            raise failures.mismatch(key, meta["name"])
-        if kind.namespaced:
-            place(kind, config, key.namespace)
-        insisted = meta.pop("resourceVersion", "")
-        target = attrs.evolve(target, applied=True)
-
-        async def applied(live: Obj | None, *, settled: bool) -> Obj:
-            found = await self.managers.apply(
-                kind, version, live, config, body, target.subresource, options, self.now()
-            )
-            return decode(kind, version, found, options, live if settled else None)
-
-        for _ in range(2):
-            if not target.subresource and self.commits.present(kind, key) is None:
-                if not named:
-                    raise failures.unnamed(key)
-                if meta.get("uid") or insisted:
-                    raise failures.conflict(kind, key.name, "uid or resourceVersion mismatch")
-                new = await applied(None, settled=False)
-                try:
-                    created = await self.writes.create(
-                        kind, version, new, key.namespace, options, applied=True
-                    )
-                except AlreadyExists:
-                    continue
-                return created, True
-            changed = await self.writes.change(target, applied, options, given_version=insisted)
-            return changed, False
-        raise failures.conflict(kind, key.name)
 
     async def bind(
         self, key: ObjectKey, node: str, *, uid: str = "", options: WriteOptions | None = None
@@ -407,10 +348,3 @@ class ApiService:
             return
         if name not in target.kind.subresources:
             raise failures.unknown_resource()
-
-
-_MUST_BE_SPECIFIED = FieldError(
-    "metadata.resourceVersion",
-    "FieldValueInvalid",
-    "Invalid value: 0: must be specified for an update",
-)

@@ -265,18 +265,8 @@ class Writes:
         if uid and uid != old["metadata"]["uid"]:
             if target.verb == "Patch":
                 raise failures.invalid(kind, name, [invalid("metadata.uid", uid, IMMUTABLE)])
-            raise failures.conflict(
-                kind,
-                name,
-                f"Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {old['metadata']['uid']}",
-            )
-        if insisted and not (insisted.isascii() and insisted.isdigit()):
-            text = f'strconv.ParseUint: parsing "{insisted}": invalid syntax'
-            raise failures.unexplained(text)
-        if insisted and int(insisted) > LAST_REVISION:
-            text = f'strconv.ParseUint: parsing "{insisted}": value out of range'
-            raise failures.unexplained(text)
+            raise failures.other_uid(kind, name, uid, old["metadata"]["uid"])
+        check_revision(insisted)
         if insisted and insisted != old["metadata"]["resourceVersion"]:
             raise failures.conflict(kind, name)
         errors = [
@@ -384,6 +374,18 @@ def _insisted(wanted: Obj, old: Obj) -> str:
     if not isinstance(found, str) or found in ("0", old["metadata"]["resourceVersion"]):
         return ""
     return found
+
+
+def check_revision(text: str) -> None:
+    """A resource version that a client insists on is a number.
+
+    Raises:
+        ApiError: it is none; an empty one insists on nothing.
+    """
+    if text and not (text.isascii() and text.isdigit()):
+        raise failures.unexplained(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if text and int(text) > LAST_REVISION:
+        raise failures.unexplained(f'strconv.ParseUint: parsing "{text}": value out of range')
 
 
 def place(kind: Kind, obj: Obj, namespace: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from aiohttp import web
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded import failures
 from kueuelib.errors import ApiError, BadRequest
 
 LOG = "log"
@@ -24,8 +23,6 @@ def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Respons
     Raises:
         ApiError: there is no such container, it does not run, or it cannot be reached.
     """
-    if request.method not in METHODS[subresource]:
-        raise failures.wrong_method()
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     if subresource == LOG:
         container = _container(request.query.get("container", ""), name, spec)

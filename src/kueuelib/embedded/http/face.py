@@ -41,6 +41,8 @@ VERSION: dict[str, str] = {
     "compiler": platform.python_implementation(),
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
+_HEADS = (("apis", 1), ("apis", 2))
+"""First part and length of the documents whose head is given."""
 HEALTH = ("/readyz", "/livez", "/healthz")
 CHECKS = ("ping", "log", "shutdown")
 """What health consists of; all of it is well as long as there is an answer."""
@@ -170,6 +172,8 @@ class Face:
             found = self._discovery.resource_list("", parts[1])
         if found is None:
             raise self._unrouted(parse(path))
+        if request.method == "HEAD" and path != "/" and (parts[0], len(parts)) not in _HEADS:
+            raise failures.wrong_method()
         return answer(found, wanted=wanted)
 
     def _paths(self) -> list[str]:

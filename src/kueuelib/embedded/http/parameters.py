@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,9 @@ from kueuelib.embedded.verbs import (
 from kueuelib.errors import FieldError, Invalid
 
 MANAGER_LIMIT = 128
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_BOUND = 2**63
+_LENGTH = 1000
 Query = Mapping[str, str]
 
 
@@ -34,15 +38,16 @@ def number(query: Query, name: str) -> int | None:
     """A number, None when it is not given.
 
     Raises:
-        BadRequest: it is no number.
+        BadRequest: it is no number, or has more than 64 bits.
     """
     text = query.get(name, "")
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError as error:
-        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+    if not _NUMBER.fullmatch(text):
+        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(text) > _LENGTH or not -_BOUND <= int(text) < _BOUND:
+        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
 
 
 def list_options(query: Query) -> ListOptions:

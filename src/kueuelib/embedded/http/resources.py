@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -16,6 +16,7 @@ from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success, warning_headers
 from kueuelib.embedded.http.connect import METHODS, connect
+from kueuelib.embedded.http.frames import Framer
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
@@ -27,18 +28,13 @@ from kueuelib.embedded.http.parameters import (
     write_options,
 )
 from kueuelib.embedded.http.routes import Route
-from kueuelib.embedded.http.sending import Line, Sender
+from kueuelib.embedded.http.sending import Sender
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
-from kueuelib.embedded.watching import Frame
 from kueuelib.embedded.writing import STATUS, Target
 
 SCALE = "scale"
-_HEADS = {
-    type_: b'{"type":"%b","object":' % type_.encode()
-    for type_ in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
-}
 
 
 class Resources:
@@ -73,7 +69,7 @@ class Resources:
         if route.subresource:
             target = Target(kind, version, key, route.subresource)
             return await self._subresource(request, target, caller)
-        if method in ("GET", "HEAD"):
+        if _is_read(request, kind):
             return await self._get(request, kind, version, key)
         if method == "PUT":
             return await self._replace(request, Target(kind, version, key), caller)
@@ -89,7 +85,7 @@ class Resources:
         self, request: web.BaseRequest, route: Route, kind: Kind, version: Version, caller: Caller
     ) -> web.StreamResponse:
         method = request.method
-        if method in ("GET", "HEAD"):
+        if _is_read(request, kind):
             if flag(request.query, "watch"):
                 return await self._watch(request, route, kind, version)
             return await self._list(request, route, kind, version)
@@ -180,8 +176,18 @@ class Resources:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         options = write_options(request.query, caller, "UpdateOptions")
         given = await self._body(request, options, target.kind)
-        obj = await self._service.replace(target, given, options)
-        return self._object(obj, target.kind, target.version, wanted, request, options.warnings)
+        if target.kind.upserts:
+            self._check_creation(target, caller)
+        obj, created = await self._service.replace(target, given, options)
+        return self._object(
+            obj,
+            target.kind,
+            target.version,
+            wanted,
+            request,
+            options.warnings,
+            status=201 if created else 200,
+        )
 
     async def _patch(
         self, request: web.BaseRequest, target: Target, caller: Caller
@@ -210,7 +216,7 @@ class Resources:
         )
 
     def _check_creation(self, target: Target, caller: Caller) -> None:
-        """An apply that would create an object needs the permission to create it."""
+        """A write that would create an object needs the permission to create it."""
         kind, key = target.kind, target.key
         if target.subresource or self._service.commits.present(kind, key) is not None:
             return
@@ -251,6 +257,8 @@ class Resources:
                 raise failures.wrong_method()
             return await self._pod_action(request, target, caller)
         if not kind.group and kind.plural == "pods" and name in METHODS:
+            if method not in METHODS[name]:
+                raise failures.wrong_method()
             pod = orjson.loads(await self._service.reads.get(kind, version.name, target.key))
             return connect(request, pod, name)
         if not kind.group and kind.plural == "serviceaccounts" and name == "token":
@@ -262,7 +270,7 @@ class Resources:
             wanted = negotiate(request.headers.get("Accept", ""))
             return answer(answered, status=201, wanted=wanted)
         if name == STATUS and version.status:
-            if method in ("GET", "HEAD"):
+            if _is_read(request, kind):
                 return await self._get(request, kind, version, target.key)
             if method == "PUT":
                 return await self._replace(request, target, caller)
@@ -272,7 +280,7 @@ class Resources:
         if name in kind.subresources:
             if method == "PUT":
                 return await self._replace(request, target, caller)
-            if kind.kind == "Pod" and method in ("GET", "HEAD"):
+            if kind.kind == "Pod" and method == "GET":
                 return await self._get(request, kind, version, target.key)
             if kind.kind == "Pod" and method == "PATCH":
                 return await self._patch(request, target, caller)
@@ -284,7 +292,7 @@ class Resources:
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""))
         kind, version, key = target.kind, target.version, target.key
-        if request.method in ("GET", "HEAD"):
+        if _is_read(request, kind):
             obj = orjson.loads(await self._service.reads.get(kind, version.name, key))
             return answer(subresources.scale_of(version, obj), wanted=wanted)
         if request.method not in ("PUT", "PATCH"):
@@ -327,7 +335,7 @@ class Resources:
         """A path of the form `/api/v1/watch/...`, which is deprecated and still there."""
         if route.subresource or (route.namespace and not kind.namespaced):
             raise failures.unknown_resource()
-        if request.method not in ("GET", "HEAD"):
+        if not _is_read(request, kind):
             raise failures.wrong_method()
         if route.name and kind.namespaced and not route.namespace:
             raise failures.unknown_resource()
@@ -341,7 +349,7 @@ class Resources:
         options = watch_options(request.query, route.name)
         stream = self._service.stream(kind, version, route.namespace, options)
         include = request.query.get("includeObject", "Metadata")
-        frame = _Framer(kind, version, wanted, include, self._service.now)
+        frame = Framer(kind, version, wanted, include, self._service.now)
         headers = [
             ("Content-Type", Wanted(JSON, wanted.view, wanted.group, wanted.version).media_type)
         ]
@@ -400,55 +408,6 @@ class Resources:
         return answer(obj, status=status, wanted=wanted, warnings=warnings)
 
 
-class _Framer:
-    """One watch event as a line."""
-
-    def __init__(
-        self,
-        kind: Kind,
-        version: Version,
-        wanted: Wanted,
-        include: str,
-        now: Callable[[], float],
-    ) -> None:
-        self._now = now
-        self._kind = kind
-        self._version = version
-        self._wanted = wanted
-        self._include = include
-        self._headings = True
-
-    def __call__(self, event: Frame) -> Line:
-        type_, raw = event
-        if self._wanted.view and type_ not in ("ERROR", "BOOKMARK"):
-            raw = orjson.dumps(self._view(orjson.loads(raw)))
-        elif self._wanted.view and type_ == "BOOKMARK":
-            raw = orjson.dumps(self._view_bookmark(orjson.loads(raw)))
-        return _HEADS[type_], raw, b"}\n"
-
-    def _view(self, obj: Obj) -> Obj:
-        if self._wanted.view != "Table":
-            return views.partial(obj, self._wanted.version)
-        headings, self._headings = self._headings, False
-        return views.table(
-            self._kind,
-            self._version,
-            [obj],
-            self._wanted,
-            now=self._now(),
-            meta={"resourceVersion": obj["metadata"].get("resourceVersion", "")},
-            include=self._include,
-            headings=headings,
-        )
-
-    def _view_bookmark(self, obj: Obj) -> Obj:
-        if self._wanted.view != "Table":
-            return views.partial(obj, self._wanted.version)
-        row = {"cells": [], "object": views.partial(obj, self._wanted.version)}
-        return {
-            "kind": "Table",
-            "apiVersion": f"meta.k8s.io/{self._wanted.version}",
-            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
-            "columnDefinitions": None,
-            "rows": [row],
-        }
+def _is_read(request: web.BaseRequest, kind: Kind) -> bool:
+    """Whether a request reads; of the kinds that a server brings, no head is given."""
+    return request.method == "GET" or (request.method == "HEAD" and not kind.builtin)

@@ -45,6 +45,12 @@ _SELECTABLE: Mapping[str, tuple[str, ...]] = {
     "Service": ("spec.clusterIP", "spec.type"),
 }
 
+_UPSERTS = frozenset(
+    (
+        *("ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange"),
+        *("Role", "RoleBinding", "RuntimeClass", "Service"),
+    )
+)
 _ALWAYS_SAID = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
 
 
@@ -109,6 +115,7 @@ def _kind(
         propagation=propagation,
         subresources=frozenset(subresources),
         unconditional=unconditional,
+        upserts=kind in _UPSERTS,
         returned=returned,
         verbs=verbs,
     )

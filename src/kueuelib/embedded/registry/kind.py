@@ -120,6 +120,7 @@ class Kind:
         epoch: the resource version of the definition; a change makes converted views stale.
         terminating: whether the definition is being deleted.
         unconditional: whether a replacement may leave out the resource version.
+        upserts: whether a replacement makes an object that is not there.
         returned: whether a deletion answers with the object instead of a Status.
         twin: set when another kind stores the objects.
     """
@@ -148,6 +149,7 @@ class Kind:
     epoch: int = 0
     terminating: bool = False
     unconditional: bool = True
+    upserts: bool = False
     returned: bool = False
     twin: Twin | None = None
 

@@ -1,0 +1,74 @@
+"""The lines of a watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded.http import views
+from kueuelib.embedded.http.negotiation import Wanted
+from kueuelib.embedded.http.sending import Line
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.watching import Frame
+
+_HEADS = {
+    type_: b'{"type":"%b","object":' % type_.encode()
+    for type_ in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+}
+
+
+class Framer:
+    """One watch event as a line."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        version: Version,
+        wanted: Wanted,
+        include: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._now = now
+        self._kind = kind
+        self._version = version
+        self._wanted = wanted
+        self._include = include
+        self._headings = True
+
+    def __call__(self, event: Frame) -> Line:
+        """The parts of the line of an event."""
+        type_, raw = event
+        if self._wanted.view and type_ not in ("ERROR", "BOOKMARK"):
+            raw = orjson.dumps(self._view(orjson.loads(raw)))
+        elif self._wanted.view and type_ == "BOOKMARK":
+            raw = orjson.dumps(self._view_bookmark(orjson.loads(raw)))
+        return _HEADS[type_], raw, b"}\n"
+
+    def _view(self, obj: Obj) -> Obj:
+        if self._wanted.view != "Table":
+            return views.partial(obj, self._wanted.version)
+        headings, self._headings = self._headings, False
+        return views.table(
+            self._kind,
+            self._version,
+            [obj],
+            self._wanted,
+            now=self._now(),
+            meta={"resourceVersion": obj["metadata"].get("resourceVersion", "")},
+            include=self._include,
+            headings=headings,
+        )
+
+    def _view_bookmark(self, obj: Obj) -> Obj:
+        if self._wanted.view != "Table":
+            return views.partial(obj, self._wanted.version)
+        row = {"cells": [], "object": views.partial(obj, self._wanted.version)}
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._wanted.version}",
+            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+            "columnDefinitions": None,
+            "rows": [row],
+        }

@@ -1,0 +1,139 @@
+"""Replacements and applies: writes that change what is there, and may make what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.embedded import failures
+from kueuelib.embedded.committing import Commits
+from kueuelib.embedded.decoding import copy_json, decode
+from kueuelib.embedded.managing import Managers, configuration
+from kueuelib.embedded.verbs import WriteOptions
+from kueuelib.embedded.writing import Target, Writes, check_revision, place
+from kueuelib.errors import AlreadyExists, FieldError
+
+_MUST_BE_SPECIFIED = FieldError(
+    "metadata.resourceVersion",
+    "FieldValueInvalid",
+    "Invalid value: 0: must be specified for an update",
+)
+
+
+class Upserts:
+    """Each gives the object, and whether it is new.
+
+    Args:
+        commits: the present objects.
+        writes: makes and changes them.
+        managers: the owners of fields.
+        now: the time of the server, seconds since the epoch.
+    """
+
+    def __init__(
+        self, commits: Commits, writes: Writes, managers: Managers, now: Callable[[], float]
+    ) -> None:
+        self._commits = commits
+        self._writes = writes
+        self._managers = managers
+        self._now = now
+
+    async def replace(
+        self, target: Target, given: Mapping[str, Any], options: WriteOptions
+    ) -> tuple[Obj, bool]:
+        """A replacement of an object or its status."""
+        kind, version = target.kind, target.version
+        wanted = decode(kind, version, given, options)
+        meta = wanted["metadata"]
+        if not meta.get("name"):
+            raise failures.unnamed(target.key)
+        if kind.namespaced:
+            meta.setdefault("namespace", target.key.namespace)
+        if meta["name"] != target.key.name:
+            raise failures.mismatch(target.key, meta["name"])
+        if kind.namespaced and meta["namespace"] != target.key.namespace:
+            raise failures.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        revision = meta.get("resourceVersion", "")
+        if revision == "0":
+            revision = meta["resourceVersion"] = ""
+
+        async def transform(old: Obj, *, settled: bool) -> Obj:
+            del settled
+            conditional = not (kind.builtin and kind.unconditional)
+            same = meta.get("uid") in (None, "", old["metadata"]["uid"])
+            if conditional and same and not revision:
+                errors = [_MUST_BE_SPECIFIED]
+                raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
+            return copy_json(wanted)  # type: ignore[no-any-return]
+
+        async def create() -> Obj:
+            if meta.get("uid"):
+                raise failures.other_uid(kind, target.key.name, meta["uid"], "")
+            check_revision(revision)
+            new = {**wanted, "metadata": {**meta, "resourceVersion": ""}}
+            return await self._writes.create(kind, version, new, target.key.namespace, options)
+
+        async def change() -> Obj:
+            return await self._writes.change(target, transform, options, given_version=revision)
+
+        return await self._upsert(target, create if kind.upserts else None, change)
+
+    async def apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
+        """A server-side apply."""
+        kind, version, key = target.kind, target.version, target.key
+        config = configuration(kind, version, body, options)
+        meta = config["metadata"]
+        named = "name" in meta
+        if not meta.setdefault("name", key.name):
+            raise failures.unnamed(key)
+        if meta["name"] != key.name:
+            raise failures.mismatch(key, meta["name"])
+        if kind.namespaced:
+            place(kind, config, key.namespace)
+        insisted = meta.pop("resourceVersion", "")
+        target = attrs.evolve(target, applied=True)
+
+        async def applied(live: Obj | None, *, settled: bool) -> Obj:
+            found = await self._managers.apply(
+                kind, version, live, config, body, target.subresource, options, self._now()
+            )
+            return decode(kind, version, found, options, live if settled else None)
+
+        async def create() -> Obj:
+            if not named:
+                raise failures.unnamed(key)
+            if uid := meta.get("uid"):
+                text = f"the provided object specified uid {uid}, and no existing object was found"
+                raise failures.conflict(kind, key.name, f"uid mismatch: {text}")
+            check_revision(insisted)
+            new = await applied(None, settled=False)
+            return await self._writes.create(
+                kind, version, new, key.namespace, options, applied=True
+            )
+
+        async def change() -> Obj:
+            return await self._writes.change(target, applied, options, given_version=insisted)
+
+        return await self._upsert(target, create, change)
+
+    async def _upsert(
+        self,
+        target: Target,
+        create: Callable[[], Awaitable[Obj]] | None,
+        change: Callable[[], Awaitable[Obj]],
+    ) -> tuple[Obj, bool]:
+        """Makes or changes an object; also whether it is new."""
+        for _ in range(2):
+            if create and not target.subresource and not self._commits.has(target.kind, target.key):
+                try:
+                    return await create(), True
+                except AlreadyExists:
+                    continue
+            return await change(), False
+        raise failures.conflict(target.kind, target.key.name)
