@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import orjson
 
 from kueuelib.api.kinds import CRDS
@@ -14,6 +16,7 @@ from kueuelib.embedded.storage.journal import Journal
 from kueuelib.embedded.storage.memory import NOTHING
 from kueuelib.errors import ConfigError
 
+_LOG = logging.getLogger("kueuelib.embedded")
 GAP = 10_000
 """Resource versions that are skipped after a crash.
 
@@ -37,8 +40,17 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     clean = folder.fact("clean") == str(latest).encode()
     history = int(folder.fact("compacted") or b"0")
     begun = int(folder.fact("begun") or b"0")
-    crashed = bool(latest or begun) and not clean
-    start = max(latest, begun) + (GAP if crashed else 0)
+    lost = folder.mark > max(latest, begun)
+    if lost:
+        _LOG.warning(
+            "%s has lost records: it ends at resource version %d, %d had been saved; what was "
+            "written in between is gone",
+            folder.file,
+            latest,
+            folder.mark,
+        )
+    crashed = lost or (bool(latest or begun) and not clean)
+    start = max(latest, begun, folder.mark) + (GAP if crashed else 0)
     try:
         _keep_key(service, folder)
         _replay(service, folder, start if crashed else history)

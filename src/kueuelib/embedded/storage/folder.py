@@ -20,6 +20,8 @@ FORMAT = 1
 HEAD = b"SQLite format 3\0"
 FILE = "state.db"
 LOCK = "lock"
+MARK = "latest"
+"""Holds the latest resource version that was saved, apart from what may be lost."""
 
 _SCHEMA = f"""
     CREATE TABLE states (
@@ -72,6 +74,9 @@ class DataFolder:
 
     Raises:
         ConfigError: it cannot be used: in use, not writable, foreign, damaged.
+
+    Attributes:
+        mark: the resource version up to which everything had been saved when it was opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,8 +87,10 @@ class DataFolder:
             self._lock = self._locked()
         try:
             with self._explained():
-                self.file.touch(mode=0o600)
+                self.mark = self._read_mark()
                 self._check_head()
+                self.file.touch(mode=0o600)
+                self._mark = os.open(path / MARK, os.O_WRONLY | os.O_CREAT, 0o600)
                 self.database = sqlite3.connect(
                     self.file, isolation_level=None, check_same_thread=False
                 )
@@ -100,7 +107,17 @@ class DataFolder:
     def close(self) -> None:
         """Lets others have it."""
         self.database.close()
+        os.close(self._mark)
         self._lock.close()
+
+    def _read_mark(self) -> int:
+        """The resource version up to which everything was saved; 0 for a new folder."""
+        try:
+            return int((self.path / MARK).read_bytes() or b"0")
+        except FileNotFoundError:
+            return 0
+        except ValueError as error:
+            raise self._damaged(f"{self.path / MARK}: {error}") from error
 
     def _locked(self) -> IO[str]:
         import fcntl
@@ -126,8 +143,13 @@ class DataFolder:
         return file
 
     def _check_head(self) -> None:
-        with self.file.open("rb") as file:
-            head = file.read(len(HEAD))
+        head = b""
+        if self.file.exists():
+            with self.file.open("rb") as file:
+                head = file.read(len(HEAD))
+        log = self.path / f"{FILE}-wal"
+        if not head and (self.mark or (log.exists() and log.stat().st_size)):
+            raise self._damaged("it is empty, and there were records")
         if head and head != HEAD:
             raise self._damaged("file is not a database")
 
@@ -224,6 +246,7 @@ class DataFolder:
                 [attrs.astuple(row) for row in rows],
             )
         )
+        os.pwrite(self._mark, b"%020d" % rows[-1].revision, 0)
 
     def compact(self, revision: int) -> None:
         """Removes states that were replaced at or before a resource version."""

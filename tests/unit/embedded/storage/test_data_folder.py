@@ -249,6 +249,61 @@ async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         DataFolder(tmp_path)
 
 
+async def crashed(path: Path, copy: Path) -> Path:
+    """A copy of a folder in the middle of its work, its log not yet in the file."""
+    async with serving(path) as service:
+        for i in range(30):
+            await service.create(CONFIG_MAPS, config_map(f"a{i}"))
+        shutil.copytree(path, copy)
+    return copy
+
+
+@pytest.mark.parametrize("gone", [(), ("state.db-wal",), ("latest",)])
+@pytest.mark.parametrize("emptied", [True, False])
+async def test_a_file_that_lost_everything_is_refused(
+    tmp_path: Path, gone: tuple[str, ...], emptied: bool
+) -> None:
+    copy = await crashed(tmp_path / "folder", tmp_path / "copy")
+    for name in gone:
+        (copy / name).unlink()
+    (copy / "state.db").unlink()
+    if emptied:
+        (copy / "state.db").touch()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"is empty, and there were records.*restore a copy"):
+            DataFolder(copy)
+
+
+@pytest.mark.parametrize("zeros", [0, 1])
+async def test_lost_records_are_told_at_the_start(
+    tmp_path: Path, zeros: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = await crashed(tmp_path / "folder", tmp_path / "copy")
+    log = copy / "state.db-wal"
+    data = log.read_bytes()
+    half = len(data) // 2
+    log.write_bytes(data[:half] + b"\0" * (len(data) - half) * zeros)
+    saved = int((copy / "latest").read_bytes())
+    async with serving(copy) as service:
+        assert len(service.storage.table("configmaps.")) < 30
+        assert service.storage.revision >= saved + GAP
+    (told,) = [each for each in caplog.messages if "has lost records" in each]
+    assert f"{saved} had been saved" in told
+    caplog.clear()
+    async with serving(copy):
+        assert not caplog.messages
+
+
+async def test_nothing_is_told_when_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = await crashed(tmp_path / "folder", tmp_path / "copy")
+    for folder in (copy, tmp_path / "folder"):
+        async with serving(folder) as service:
+            assert len(service.storage.table("configmaps.")) >= 30
+    assert not caplog.messages
+
+
 async def test_an_object_that_is_no_json_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path) as service:
         await service.create(CONFIG_MAPS, config_map("a"))
