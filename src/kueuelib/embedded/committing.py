@@ -42,14 +42,6 @@ class Commits:
         """Whether there is such an object."""
         return self.present(kind, key) is not None
 
-    async def saved(self, entry: Entry) -> None:
-        """Returns when a stored state is as safe as it can be: only then it is acknowledged.
-
-        Raises:
-            ServerError: it cannot be saved for now.
-        """
-        await self._storage.saved(entry.revision)
-
     def put(self, kind: Kind, key: ObjectKey, obj: Obj, expect: Entry | None) -> Entry:
         """Stores a state.
 

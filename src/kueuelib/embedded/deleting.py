@@ -71,7 +71,6 @@ class Deletes:
             except StaleWrite:
                 continue
             self._converter.keep(kind, latest, forms)
-            await self._commits.saved(latest)
             return await self._converter.convert_one(kind, latest.obj(), version.name), gone
         raise failures.conflict(kind, key.name)
 

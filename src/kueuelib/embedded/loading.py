@@ -144,8 +144,7 @@ async def _restore(
     if errors:
         raise failures.invalid(kind, key.name, errors)
     stored = await service.converter.convert_one(kind, obj, kind.storage)
-    entry = service.commits.put(kind, key, stored, service.commits.present(kind, key))
-    await service.commits.saved(entry)
+    service.commits.put(kind, key, stored, service.commits.present(kind, key))
 
 
 async def _apply(

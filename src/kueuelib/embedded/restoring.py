@@ -63,7 +63,7 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     storage = service.storage
     storage.revision = max(storage.revision, start)
     folder.note(begun=str(storage.revision).encode(), clean=b"")
-    storage.journal = Journal(folder, storage.revision)
+    storage.journal = Journal(folder)
 
 
 def _keep_key(service: ApiService, folder: DataFolder) -> None:

@@ -141,7 +141,6 @@ class Writes:
                     raise failures.already_exists(kind, name) from error
                 continue
             self._converter.keep(kind, entry, forms)
-            await self._commits.saved(entry)
             new["metadata"]["resourceVersion"] = str(entry.revision)
             return new
         raise AssertionError("unreachable")
@@ -191,7 +190,6 @@ class Writes:
                     raise failures.conflict(kind, target.key.name) from error
                 continue
             self._converter.keep(kind, latest, forms)
-            await self._commits.saved(latest)
             new["metadata"]["resourceVersion"] = str(latest.revision)
             return new
         raise failures.conflict(kind, target.key.name)

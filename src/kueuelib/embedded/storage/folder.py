@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import attrs
 
@@ -38,6 +39,18 @@ _SCHEMA = f"""
     PRAGMA application_id = {APPLICATION};
     PRAGMA user_version = {FORMAT};
 """
+TIDIED = 512
+"""So many resource versions are tidied at once, while writers wait."""
+_REPLACED = """
+    DELETE FROM states WHERE revision IN (
+        SELECT old.revision FROM states AS new JOIN states AS old
+        ON old.kind = new.kind AND old.namespace = new.namespace AND old.name = new.name
+        AND old.revision < new.revision WHERE new.revision > ?1 AND new.revision <= ?2
+    )
+"""
+_REMOVED = "DELETE FROM states WHERE removed AND revision > ?1 AND revision <= ?2"
+_NOTE = "INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+_LOG = logging.getLogger("kueuelib.embedded")
 
 
 @attrs.frozen
@@ -171,12 +184,15 @@ class DataFolder:
             )
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
+        run("PRAGMA wal_autocheckpoint = 0")
         run("PRAGMA cache_size = -512")
         if not tables:
             self.database.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         (verdict,) = run("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise self._damaged(verdict)
+        run("PRAGMA busy_timeout = 5000")
+        self._write_mark(self.mark)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -225,10 +241,7 @@ class DataFolder:
     def note(self, **facts: bytes) -> None:
         """Notes something, for ever."""
         with self._explained():
-            self.database.executemany(
-                "INSERT INTO facts VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                facts.items(),
-            )
+            self.database.executemany(_NOTE, facts.items())
 
     def latest(self) -> int:
         """The resource version of the latest state; 0 when there is none."""
@@ -236,43 +249,58 @@ class DataFolder:
             (found,) = self.database.execute("SELECT max(revision) FROM states").fetchone()
         return int(found or 0)
 
-    # ---- writing; for one thread at a time, which handles sqlite3.Error itself
+    # ---- writing
 
-    def append(self, rows: list[Row]) -> None:
-        """Adds states in one transaction; afterwards they survive the end of the process."""
-        self._transaction(
-            lambda: self.database.executemany(
-                "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [attrs.astuple(row) for row in rows],
-            )
-        )
-        os.pwrite(self._mark, b"%020d" % rows[-1].revision, 0)
+    def append(self, row: Row) -> None:
+        """Adds a state in a transaction of its own; afterwards it survives the end of the process.
 
-    def compact(self, revision: int) -> None:
-        """Removes states that were replaced at or before a resource version."""
-
-        def remove() -> None:
-            self.database.execute(
-                "DELETE FROM states WHERE revision <= ?1 AND (removed OR EXISTS ("
-                "SELECT 1 FROM states AS later WHERE later.kind = states.kind "
-                "AND later.namespace = states.namespace AND later.name = states.name "
-                "AND later.revision > states.revision AND later.revision <= ?1))",
-                (revision,),
-            )
-            self.database.execute(
-                "INSERT INTO facts VALUES ('compacted', ?) "
-                "ON CONFLICT DO UPDATE SET value = excluded.value",
-                (str(revision).encode(),),
-            )
-
-        self._transaction(remove)
-
-    def _transaction(self, work: Callable[[], Any]) -> None:
-        self.database.execute("BEGIN IMMEDIATE")
+        Raises:
+            sqlite3.Error: it cannot be saved; nothing has changed.
+        """
+        with _transaction(self.database) as run:
+            run("INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?)", attrs.astuple(row))
         try:
-            work()
-            self.database.execute("COMMIT")
-        except BaseException:
-            if self.database.in_transaction:
-                self.database.execute("ROLLBACK")
-            raise
+            self._write_mark(row.revision)
+        except OSError as error:
+            _LOG.warning("%s: %s", self.path / MARK, error.strerror)
+
+    def _write_mark(self, revision: int) -> None:
+        os.pwrite(self._mark, b"%020d" % revision, 0)
+
+    def tidy(self, revision: int, ended: Callable[[], bool]) -> None:
+        """Removes states that were replaced at or before a resource version, and empties the log.
+
+        It may be called in any thread, and lets writers in between.
+
+        Args:
+            revision: up to this one.
+            ended: tells that there is no time to go on.
+
+        Raises:
+            sqlite3.Error: the disk refuses it, or writers are in the way.
+        """
+        with closing(sqlite3.connect(self.file, isolation_level=None)) as database:
+            found = database.execute("SELECT value FROM facts WHERE name = 'compacted'").fetchone()
+            for first in range(int(found[0]) if found else 0, revision, TIDIED):
+                if ended():
+                    return
+                last = min(revision, first + TIDIED)
+                with _transaction(database) as run:
+                    run(_REPLACED, (first, last))
+                    run(_REMOVED, (first, last))
+                    run(_NOTE, ("compacted", str(last).encode()))
+            database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if not ended():
+                database.execute("PRAGMA wal_checkpoint(RESTART)")
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[Callable[..., sqlite3.Cursor]]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database.execute
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise

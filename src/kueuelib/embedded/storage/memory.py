@@ -54,12 +54,10 @@ class Storage:
 
         Raises:
             StaleWrite: the present state is another one.
-            ServerError: changes cannot be saved at the moment.
+            ServerError: it cannot be saved; nothing has changed.
         """
         if table.get(key) is not expect:
             raise StaleWrite(f"{table.name} {key}")
-        if self.journal is not None:
-            self.journal.check()
         change = Change(self.revision + 1, expect, self._entry(key, obj, describe), removed=False)
         self._commit(table, change)
         return change
@@ -69,12 +67,10 @@ class Storage:
 
         Raises:
             StaleWrite: the present state is another one.
-            ServerError: changes cannot be saved at the moment.
+            ServerError: it cannot be saved; nothing has changed.
         """
         if table.get(expect.key) is not expect:
             raise StaleWrite(f"{table.name} {expect.key}")
-        if self.journal is not None:
-            self.journal.check()
         change = Change(
             self.revision + 1, expect, self._entry(expect.key, obj, describe), removed=True
         )
@@ -87,25 +83,16 @@ class Storage:
         for table in self._tables.values():
             table.forget(self.revision)
 
-    async def saved(self, revision: int) -> None:
-        """Returns when a write is as safe as it can be.
-
-        Raises:
-            ServerError: it cannot be saved for now.
-        """
-        if self.journal is not None:
-            await self.journal.saved(revision)
-
     async def close(self) -> None:
-        """Saves what is left."""
+        """Ends the saving."""
         journal, self.journal = self.journal, None
         if journal is not None:
             await journal.close()
 
     def _commit(self, table: Table, change: Change) -> None:
-        self.revision += 1
         if self.journal is not None:
             self.journal.record(table.name, change)
+        self.revision += 1
         table.apply(change)
 
     def _entry(self, key: ObjectKey, obj: Obj, describe: Describe) -> Entry:
