@@ -35,9 +35,16 @@ COLLECTIONS = {
     "/apis/apiextensions.k8s.io/v1": ("customresourcedefinitions",),
     "/api/v1": (
         *("configmaps", "events", "limitranges", "pods", "podtemplates", "resourcequotas"),
-        *("secrets", "services", "serviceaccounts", "nodes", "namespaces"),
+        *(
+            "secrets",
+            "services",
+            "serviceaccounts",
+            "nodes",
+            "namespaces",
+            "replicationcontrollers",
+        ),
     ),
-    "/apis/apps/v1": ("deployments",),
+    "/apis/apps/v1": ("deployments", "replicasets", "statefulsets"),
     "/apis/batch/v1": ("jobs",),
     "/apis/coordination.k8s.io/v1": ("leases",),
     "/apis/node.k8s.io/v1": ("runtimeclasses",),

@@ -277,6 +277,10 @@ class ApiService:
     ) -> Obj:
         """Sets the number of replicas by a whole `Scale`, or by a patch of one."""
         version = target.version
+        plain = attrs.evolve(target, subresource=subresources.SCALE)
+        if type_ is PatchType.APPLY:
+            config = subresources.applied(target.kind, version, body)
+            return (await self._upserts.apply(plain, config, options))[0]
 
         async def transform(old: Obj, *, settled: bool) -> Obj:
             del settled
@@ -288,7 +292,6 @@ class ApiService:
                 raise failures.bad_request("a Scale is expected")
             return subresources.scaled(version, old, given)
 
-        plain = attrs.evolve(target, subresource=subresources.SCALE)
         return await self.writes.change(plain, transform, options)
 
     def patch_types(self, kind: Kind) -> Sequence[str]:

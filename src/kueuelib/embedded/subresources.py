@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import required, section, shown
+from kueuelib.embedded.builtins.fields import invalid, required, section, shown
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.errors import FieldError, ServerError
@@ -128,18 +128,56 @@ def scale_of(version: Version, obj: Obj) -> Obj:
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     selector = _at(obj, paths.get("labelSelectorPath", "")) or ""
     if isinstance(selector, dict):
-        labels = selector.get("matchLabels") or {}
-        selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        selector = _written(selector)
     status: Obj = {"replicas": _at(obj, paths.get("statusReplicasPath", "")) or 0}
+    replicas = _at(obj, paths.get("specReplicasPath", ""))
     if selector:
         status["selector"] = selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": _at(obj, paths.get("specReplicasPath", "")) or 0},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
+
+
+def _written(selector: Mapping[str, Any]) -> str:
+    """A selector as in a URL; that of a ReplicationController is a plain map."""
+    whole = selector.keys() & {"matchLabels", "matchExpressions"}
+    labels = (selector.get("matchLabels") or {}) if whole else selector
+    terms = [(key, f"{key}={labels[key]}") for key in labels]
+    for each in selector.get("matchExpressions") or () if whole else ():
+        key, values = each["key"], ",".join(sorted(each.get("values") or ()))
+        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append((key, forms.get(each["operator"], f"!{key}")))
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
+
+
+def _placed(version: Version, obj: Obj, replicas: Any) -> Obj:
+    *parts, last = (version.scale or {})["specReplicasPath"].strip(".").split(".")
+    inner: Any = obj
+    for part in parts:
+        inner = inner.setdefault(part, {})
+    inner[last] = replicas
+    return obj
+
+
+def applied(kind: Kind, version: Version, scale: Any) -> Obj:
+    """What an apply of a `Scale` says of the object.
+
+    Raises:
+        BadRequest: it is no `Scale`.
+    """
+    given = scale if isinstance(scale, dict) else {}
+    group, name = given.get("apiVersion") or "/", given.get("kind") or ""
+    if (group, name) != ("autoscaling/v1", "Scale"):
+        raise failures.bad_request(f"invalid object type: {group}, Kind={name}")
+    config = {"apiVersion": kind.api_version(version.name), "kind": kind.kind}
+    if "metadata" in given:
+        config["metadata"] = given["metadata"]
+    replicas = section(given, "spec").get("replicas")
+    return config if replicas is None else _placed(version, config, replicas)
 
 
 def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
@@ -147,16 +185,15 @@ def scaled(version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
 
     Raises:
         BadRequest: the number is none.
+        Invalid: it is negative.
     """
-    wanted = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
-        raise failures.bad_request("spec.replicas: must be greater than or equal to 0")
-    new: Obj = copy_json(obj)
-    parts = (version.scale or {})["specReplicasPath"].strip(".").split(".")
-    inner: Any = new
-    for part in parts[:-1]:
-        inner = inner.setdefault(part, {})
-    inner[parts[-1]] = wanted
+    wanted = section(scale, "spec").get("replicas") or 0
+    if not isinstance(wanted, int) or isinstance(wanted, bool):
+        raise failures.bad_request("spec.replicas: a whole number is expected")
+    if wanted < 0:
+        errors = [invalid("spec.replicas", wanted, "must be greater than or equal to 0")]
+        raise failures.invalid_named("Scale", "autoscaling", obj["metadata"]["name"], errors)
+    new = _placed(version, copy_json(obj), wanted)
     about = scale.get("metadata") or {}
     if about.get("resourceVersion"):
         new["metadata"]["resourceVersion"] = about["resourceVersion"]

@@ -193,10 +193,7 @@ class Resources:
         self, request: web.BaseRequest, target: Target, caller: Caller
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        media = bodies.media_type(request.headers.get("Content-Type", ""))
-        if media not in self._service.patch_types(target.kind):
-            raise failures.unsupported_patch()
-        type_ = PatchType(media)
+        type_ = self._patch_type(request, target.kind)
         options = write_options(request.query, caller, "PatchOptions")
         if type_ is not PatchType.APPLY:
             refuse_force(request.query)
@@ -214,6 +211,12 @@ class Resources:
             options.warnings,
             status=201 if created else 200,
         )
+
+    def _patch_type(self, request: web.BaseRequest, kind: Kind) -> PatchType:
+        media = bodies.media_type(request.headers.get("Content-Type", ""))
+        if media not in self._service.patch_types(kind):
+            raise failures.unsupported_patch()
+        return PatchType(media)
 
     def _check_creation(self, target: Target, caller: Caller) -> None:
         """A write that would create an object needs the permission to create it."""
@@ -297,14 +300,9 @@ class Resources:
             return answer(subresources.scale_of(version, obj), wanted=wanted)
         if request.method not in ("PUT", "PATCH"):
             raise failures.wrong_method()
-        media = bodies.media_type(request.headers.get("Content-Type", ""))
+        type_ = self._patch_type(request, kind) if request.method == "PATCH" else None
         options = write_options(request.query, caller, "UpdateOptions")
         body = await self._body(request, options)
-        type_ = None
-        if request.method == "PATCH":
-            if media not in (PatchType.JSON, PatchType.MERGE):
-                raise failures.unsupported_media_type([PatchType.JSON, PatchType.MERGE])
-            type_ = PatchType(media)
         obj = await self._service.scale(target, body, type_, options)
         return answer(subresources.scale_of(version, obj), wanted=wanted)
 

@@ -124,7 +124,7 @@ def _kind(
 _REPLICAS = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
-    "labelSelectorPath": ".status.selector",
+    "labelSelectorPath": ".spec.selector",
 }
 
 
