@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import errno
+import logging
 import os
 import secrets
 import socket
@@ -30,6 +31,7 @@ from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
 from kueuelib.embedded.http.malformed import Server
+from kueuelib.embedded.http.quiet import Sparse
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists, ConfigError
 
@@ -242,6 +244,7 @@ class ApiServer:
 
             kept = keeping.credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
             self._credentials, self.token = kept.credentials, kept.token
+        self._keep_log_short()
         hooks = HookClient()
         self._closers.append(hooks.close)
         service, authorizer = await self._assemble(hooks)
@@ -280,6 +283,15 @@ class ApiServer:
             self._cluster = SimulatedCluster(service, clock=self._clock)
             await self._cluster.start()
             self._closers.append(self._cluster.close)
+
+    def _keep_log_short(self) -> None:
+        sparse, logger = Sparse(), logging.getLogger("asyncio")
+        logger.addFilter(sparse)
+
+        async def speak() -> None:
+            logger.removeFilter(sparse)
+
+        self._closers.append(speak)
 
     async def _assemble(self, hooks: HookClient) -> tuple[ApiService, Authorizer]:
         now = time.time if self._clock is None else self._clock.now
