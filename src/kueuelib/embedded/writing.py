@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -13,7 +13,11 @@ from kueuelib.embedded import failures, identity
 from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
 from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, section
-from kueuelib.embedded.builtins.metadata import validate_metadata, validate_metadata_update
+from kueuelib.embedded.builtins.metadata import (
+    validate_finalizers,
+    validate_metadata,
+    validate_metadata_update,
+)
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine
@@ -26,6 +30,7 @@ from kueuelib.errors import FieldError
 ATTEMPTS = 5
 NAME_ATTEMPTS = 8
 STATUS = "status"
+_ANY_FINALIZER = (CRDS.kind, "Event", "RuntimeClass")
 LAST_REVISION = 2**64 - 1
 
 
@@ -175,8 +180,8 @@ class Writes:
             old = await self._converter.convert_one(kind, entry.obj(), version.name)
             wanted = await transform(old, settled=_is_settled(kind, version, entry))
             insisted = given_version or _insisted(wanted, old)
-            self._check_preconditions(target, wanted, old, insisted)
-            new = await self._prepare(target, wanted, old, options)
+            fixed = self._check_preconditions(target, wanted, old, insisted)
+            new = await self._prepare(target, wanted, old, fixed, options)
             if identity.same_content(new, old):
                 return old
             if options.dry_run:
@@ -194,7 +199,14 @@ class Writes:
             return new
         raise failures.conflict(kind, target.key.name)
 
-    async def _prepare(self, target: Target, wanted: Obj, old: Obj, options: WriteOptions) -> Obj:
+    async def _prepare(
+        self,
+        target: Target,
+        wanted: Obj,
+        old: Obj,
+        fixed: Sequence[FieldError],
+        options: WriteOptions,
+    ) -> Obj:
         kind, version, subresource = target.kind, target.version, target.subresource
         check_metadata(kind, version, wanted)
         request = self._request(Operation.UPDATE, target, wanted, old, options)
@@ -210,7 +222,7 @@ class Writes:
         identity.carry_over(new, old)
         kind.rules.prepare_update(new, old, request)
         identity.count_generation(kind, version, new, old)
-        errors = self._rules(kind, version, new, old, subresource)
+        errors = self._rules(kind, version, new, old, subresource, fixed)
         self._refuse_broken(kind, target.key.name, errors)
         options.warnings.extend(kind.rules.warnings(new, old))
         await self._chain.validate(kind, request)
@@ -243,7 +255,10 @@ class Writes:
                     kept[key] = meta[key]
             new["metadata"] = kept
 
-    def _check_preconditions(self, target: Target, wanted: Obj, old: Obj, insisted: str) -> None:
+    def _check_preconditions(
+        self, target: Target, wanted: Obj, old: Obj, insisted: str
+    ) -> Sequence[FieldError]:
+        """Refuses what is about another object; gives what else of the metadata has to stay."""
         kind, name = target.kind, target.key.name
         meta = wanted.get("metadata")
         if not isinstance(meta, dict):
@@ -260,20 +275,19 @@ class Writes:
                 f"namespace on the request ({target.key.namespace})"
             )
         uid = meta.get("uid")
-        if uid and uid != old["metadata"]["uid"]:
-            if target.verb == "Patch":
-                raise failures.invalid(kind, name, [invalid("metadata.uid", uid, IMMUTABLE)])
+        fixed = ["deletionTimestamp", "deletionGracePeriodSeconds"]
+        if target.verb == "Patch":
+            fixed.insert(0, "uid")
+        elif uid and uid != old["metadata"]["uid"]:
             raise failures.other_uid(kind, name, uid, old["metadata"]["uid"])
         check_revision(insisted)
         if insisted and insisted != old["metadata"]["resourceVersion"]:
             raise failures.conflict(kind, name)
-        errors = [
+        return [
             invalid(f"metadata.{key}", meta[key], IMMUTABLE)
-            for key in ("deletionTimestamp", "deletionGracePeriodSeconds")
-            if meta.get(key) not in (None, old["metadata"].get(key))
+            for key in fixed
+            if meta.get(key) not in (None, "", old["metadata"].get(key))
         ]
-        if errors:
-            raise failures.invalid(kind, name, errors)
 
     # ---- shared steps
 
@@ -327,18 +341,21 @@ class Writes:
 
     @staticmethod
     def _rules(
-        kind: Kind, version: Version, new: Obj, old: Obj | None, subresource: str
+        kind: Kind,
+        version: Version,
+        new: Obj,
+        old: Obj | None,
+        subresource: str,
+        fixed: Sequence[FieldError] = (),
     ) -> list[FieldError]:
         errors: list[FieldError] = []
         if subresource != STATUS:
-            errors += validate_metadata(
-                new,
-                kind.group,
-                namespaced=kind.namespaced,
-                builtin=kind.builtin and kind.group != CRDS.group,
-            )
+            errors += validate_metadata(new, kind.group, namespaced=kind.namespaced)
+        errors += fixed
         if old is not None:
             errors += validate_metadata_update(new, old)
+        if subresource != STATUS and kind.builtin and kind.kind not in _ANY_FINALIZER:
+            errors += validate_finalizers(new["metadata"])
         if version.schema is not None:
             errors += version.schema.validate(new, old)
         if old is None:

@@ -136,7 +136,7 @@ def _validate_template(spec: Mapping[str, Any]) -> list[FieldError]:
     if restart in (None, "", "Always"):
         errors.append(required(where, 'valid values: "OnFailure", "Never"'))
     elif restart not in ("OnFailure", "Never"):
-        errors.append(not_supported(where, restart, ("OnFailure", "Never")))
+        errors.append(not_supported(where, restart, ("OnFailure", "Never"), ordered=True))
     elif restart != "Never" and spec.get("podFailurePolicy"):
         text = 'only "Never" is supported when podFailurePolicy is specified'
         errors.append(invalid(where, restart, text))

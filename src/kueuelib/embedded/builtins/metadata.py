@@ -51,8 +51,8 @@ def validate_annotations(annotations: Mapping[str, Any] | None, path: str) -> li
 def _owner_references(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     errors = []
     controller = None
-    for i, ref in enumerate(listed(meta, "ownerReferences")):
-        where = f"{path}.ownerReferences[{i}]"
+    for ref in listed(meta, "ownerReferences"):
+        where = f"{path}.ownerReferences"
         version = ref.get("apiVersion") or ""
         if not version.rpartition("/")[2]:
             errors.append(invalid(f"{where}.apiVersion", version, "version must not be empty"))
@@ -75,15 +75,22 @@ def _owner_references(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     return errors
 
 
-def _finalizers(meta: Mapping[str, Any], path: str, *, builtin: bool) -> list[FieldError]:
+def validate_finalizers(meta: Mapping[str, Any]) -> list[FieldError]:
+    """What most built-in kinds say of finalizers, after everything else about metadata."""
+    text = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid(f"metadata.finalizers[{i}]", name, text)
+        for i, name in enumerate(listed(meta, "finalizers"))
+        if "/" not in name and name not in STANDARD_FINALIZERS
+    ]
+
+
+def _finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     errors = []
     found = listed(meta, "finalizers")
     where = f"{path}.finalizers"
-    for i, name in enumerate(found):
+    for name in found:
         errors += [invalid(where, name, text) for text in _qualified_name(name)]
-        if builtin and "/" not in name and name not in STANDARD_FINALIZERS:
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            errors.append(invalid(f"{where}[{i}]", name, text))
     if "orphan" in found and "foregroundDeletion" in found:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid(where, list(found), text))
@@ -91,7 +98,7 @@ def _finalizers(meta: Mapping[str, Any], path: str, *, builtin: bool) -> list[Fi
 
 
 def validate_metadata(
-    obj: Obj, group: str, *, namespaced: bool, builtin: bool = True, path: str = "metadata"
+    obj: Obj, group: str, *, namespaced: bool, path: str = "metadata"
 ) -> list[FieldError]:
     """The broken rules of the metadata of an object whose name is already generated.
 
@@ -99,7 +106,6 @@ def validate_metadata(
         obj: the object, with `kind`.
         group: its API group, for the rule of its name.
         namespaced: whether the kind lives in namespaces.
-        builtin: False for custom resources, whose finalizers are less strict.
         path: where the metadata is.
     """
     meta = section(obj, "metadata")
@@ -130,7 +136,7 @@ def validate_metadata(
         if len(entry.get("manager", "")) > MANAGER_LIMIT
     ]
     errors += _owner_references(meta, path)
-    errors += _finalizers(meta, path, builtin=builtin)
+    errors += _finalizers(meta, path)
     return errors
 
 

@@ -37,7 +37,9 @@ def validate_pod_spec(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     if not restart:
         errors.append(required(f"{path}.restartPolicy"))
     elif restart not in RESTART_POLICIES:
-        errors.append(not_supported(f"{path}.restartPolicy", restart, RESTART_POLICIES))
+        errors.append(
+            not_supported(f"{path}.restartPolicy", restart, RESTART_POLICIES, ordered=True)
+        )
     dns = spec.get("dnsPolicy")
     if dns not in DNS_POLICIES:
         errors.append(not_supported(f"{path}.dnsPolicy", dns, DNS_POLICIES))

@@ -191,4 +191,5 @@ class RuntimeClassRules(KindRules):
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
         """The handler stays."""
         del subresource
-        return immutable("handler", obj.get("handler"), old.get("handler"))
+        fixed = immutable("handler", obj.get("handler"), old.get("handler"))
+        return [*self.validate_create(obj), *fixed]

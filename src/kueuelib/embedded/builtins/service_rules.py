@@ -203,7 +203,7 @@ class DeploymentRules(KindRules):
         if subresource == "status":
             return ()
         now, before = obj["spec"].get("selector"), section(old, "spec").get("selector")
-        return [*immutable("spec.selector", now, before), *self.validate_create(obj)]
+        return [*self.validate_create(obj), *immutable("spec.selector", now, before)]
 
 
 def _selects(raw: Obj, spec: Obj) -> list[FieldError]:

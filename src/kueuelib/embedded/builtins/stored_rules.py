@@ -18,6 +18,7 @@ from kueuelib.embedded.builtins.fields import (
     subobject,
 )
 from kueuelib.embedded.builtins.fields import invalid as invalid_value
+from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
 from kueuelib.embedded.builtins.pod_defaults import default_pod_template
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
@@ -34,7 +35,7 @@ class StoredRules(KindRules):
         default: fills in what may be left out.
         check: the rules of an object.
         template: the way to a pod template, for warnings.
-        fixed: fields of the spec that stay.
+        fixed: paths of fields that stay.
         status: the status of a new object; None: the kind has none.
     """
 
@@ -71,13 +72,12 @@ class StoredRules(KindRules):
         """The same, and what stays."""
         if subresource == "status":
             return ()
-        now, before = section(obj, "spec"), section(old, "spec")
-        errors = [
-            error
-            for name in self._fixed
-            for error in immutable(f"spec.{name}", now.get(name), before.get(name))
-        ]
-        return [*errors, *self._check(obj)]
+        errors = self._check(obj)
+        for path in self._fixed:
+            *parts, last = path.split(".")
+            now, before = section(obj, *parts).get(last), section(old, *parts).get(last)
+            errors += immutable(path, now, before)
+        return errors
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
         """Of the pod template, when it is new or the object was changed."""
@@ -236,6 +236,19 @@ def _check_slice(obj: Obj) -> list[FieldError]:
     return []
 
 
+def _default_template(obj: Obj) -> None:
+    default_pod_template(subobject(obj, "template"))
+
+
+def _check_pod_template(obj: Obj) -> list[FieldError]:
+    meta, spec = section(obj, "template", "metadata"), section(obj, "template", "spec")
+    return [
+        *validate_labels(meta.get("labels"), "template.labels"),
+        *validate_annotations(meta.get("annotations"), "template.annotations"),
+        *validate_pod_spec(spec, "template.spec"),
+    ]
+
+
 def _nothing(_: Obj) -> None:
     return
 
@@ -250,6 +263,7 @@ _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnc
 _ONE_MODE: Final = "at least 1 access mode is required"
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 _ADDRESSES: Final = ("FQDN", "IPv4", "IPv6")
+_SELECTOR: Final = ("spec.selector",)
 _POD: Final = ("spec", "template")
 _CRON_POD: Final = ("spec", "jobTemplate", "spec", "template")
 _PENDING: Final[Mapping[str, Any]] = {"phase": "Pending"}
@@ -260,13 +274,25 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
     """The strategies by group and kind."""
     return {
         ("apps", "DaemonSet"): StoredRules(
-            _default_daemon_set, _check_replicated, template=_POD, fixed=("selector",), status={}
+            _default_daemon_set,
+            _check_replicated,
+            template=_POD,
+            fixed=_SELECTOR,
+            status={},
         ),
         ("apps", "ReplicaSet"): StoredRules(
-            _default_replica_set, _check_replicated, template=_POD, fixed=("selector",), status={}
+            _default_replica_set,
+            _check_replicated,
+            template=_POD,
+            fixed=_SELECTOR,
+            status={},
         ),
         ("apps", "StatefulSet"): StoredRules(
-            _default_stateful_set, _check_replicated, template=_POD, fixed=("selector",), status={}
+            _default_stateful_set,
+            _check_replicated,
+            template=_POD,
+            fixed=_SELECTOR,
+            status={},
         ),
         ("", "ReplicationController"): StoredRules(
             _default_controller, _check_replicated, template=_POD, status={}
@@ -277,6 +303,11 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ("", "PersistentVolume"): StoredRules(_default_volume, _check_volume, status=_PENDING),
         ("", "PersistentVolumeClaim"): StoredRules(_default_volume, _check_volume, status=_PENDING),
         ("networking.k8s.io", "Ingress"): StoredRules(_nothing, _check_ingress, status=_BALANCED),
-        ("discovery.k8s.io", "EndpointSlice"): StoredRules(_nothing, _check_slice),
+        ("discovery.k8s.io", "EndpointSlice"): StoredRules(
+            _nothing, _check_slice, fixed=("addressType",)
+        ),
+        ("", "PodTemplate"): StoredRules(
+            _default_template, _check_pod_template, template=("template",)
+        ),
         ("", "Endpoints"): StoredRules(_nothing, _fine),
     }

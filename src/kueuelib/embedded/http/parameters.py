@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.embedded.builtins.fields import forbidden, invalid
+from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required, too_long
 from kueuelib.embedded.reading import UNLESS_VERSION
 from kueuelib.embedded.verbs import (
     DeleteOptions,
     FieldValidation,
     ListOptions,
+    PatchType,
     Propagation,
     WatchOptions,
     WriteOptions,
 )
-from kueuelib.errors import FieldError, Invalid
+from kueuelib.errors import FieldError
 
 MANAGER_LIMIT = 128
+OPTIONS_GROUP = "meta.k8s.io"
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _BOUND = 2**63
 _LENGTH = 1000
@@ -76,7 +78,7 @@ def check_list(query: Query, options: ListOptions) -> None:
     if options.resource_version_match and not options.resource_version:
         errors.append(forbidden("resourceVersionMatch", UNLESS_VERSION))
     errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    raise failures.invalid_named("ListOptions", "meta.k8s.io", "", errors)
+    raise failures.invalid_named("ListOptions", OPTIONS_GROUP, "", errors)
 
 
 def watch_options(query: Query, name: str = "") -> WatchOptions:
@@ -96,78 +98,56 @@ def watch_options(query: Query, name: str = "") -> WatchOptions:
     )
 
 
-def _invalid(kind: str, path: str, message: str, reason: str) -> Invalid:
-    error = FieldError(path, reason, message)
-    return Invalid(
-        f'{kind}.meta.k8s.io "" is invalid: {error}',
-        details={
-            "group": "meta.k8s.io",
-            "kind": kind,
-            "causes": [{"reason": reason, "message": message, "field": path}],
-        },
-    )
+def _dry_run(values: Sequence[str]) -> list[FieldError]:
+    if all(value == "All" for value in values):
+        return []
+    return [not_supported("dryRun", list(values), ("All",))]
 
 
-def _dry_run(values: list[str], kind: str) -> bool:
-    wrong = next((value for value in values if value != "All"), None)
-    if wrong is not None:
-        raise _invalid(
-            kind,
-            "dryRun",
-            f'Unsupported value: "{wrong}": supported values: "All"',
-            "FieldValueNotSupported",
-        )
-    return bool(values)
+def _manager(manager: str) -> list[FieldError]:
+    if len(manager.encode()) > MANAGER_LIMIT:
+        return [too_long("fieldManager", MANAGER_LIMIT)]
+    for i, letter in enumerate(manager):
+        if not letter.isprintable():
+            at = len(manager[:i].encode())
+            text = f"invalid character U+{ord(letter):04X} (at position {at})"
+            return [invalid("fieldManager", manager, text)]
+    return []
 
 
-def write_options(query: Any, caller: Caller, kind: str) -> WriteOptions:
-    """For create, update and patch; `query` has `getall`.
+def write_options(
+    query: Any, caller: Caller, kind: str, type_: PatchType | None = None
+) -> WriteOptions:
+    """For create, update and patch.
+
+    Args:
+        query: has `getall`.
+        caller: who asks.
+        kind: of the options, for messages.
+        type_: of a patch.
 
     Raises:
-        Invalid: a parameter has no such value.
+        Invalid: parameters have no such values.
     """
-    given = query.get("fieldValidation", "") or FieldValidation.WARN
-    try:
-        validation = FieldValidation(given)
-    except ValueError as error:
-        raise _invalid(
-            kind,
-            "fieldValidation",
-            f'Unsupported value: "{given}": supported values: "Ignore", "Strict", "Warn"',
-            "FieldValueNotSupported",
-        ) from error
-    manager = query.get("fieldManager", "")
-    if len(manager.encode()) > MANAGER_LIMIT:
-        raise _invalid(
-            kind,
-            "fieldManager",
-            f"Too long: may not be more than {MANAGER_LIMIT} bytes",
-            "FieldValueTooLong",
-        )
-    if not manager.isprintable():
-        at, letter = next((i, each) for i, each in enumerate(manager) if not each.isprintable())
-        text = f"invalid character U+{ord(letter):04X} (at position {len(manager[:at].encode())})"
-        raise failures.invalid_named(
-            kind, "meta.k8s.io", "", [invalid("fieldManager", manager, text)]
-        )
+    manager, forced = query.get("fieldManager", ""), flag(query, "force")
+    dry_run, given = query.getall("dryRun", []), query.get("fieldValidation", "")
+    errors: list[FieldError] = []
+    if type_ is PatchType.APPLY and not manager:
+        errors.append(required("fieldManager", "is required for apply patch"))
+    elif type_ is not None and type_ is not PatchType.APPLY and forced is not None:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    errors += [*_manager(manager), *_dry_run(dry_run)]
+    if given not in ("", *FieldValidation):
+        errors.append(not_supported("fieldValidation", given, ("", *FieldValidation)))
+    if errors:
+        raise failures.invalid_named(kind, OPTIONS_GROUP, "", errors)
     return WriteOptions(
         caller=caller,
-        dry_run=_dry_run(query.getall("dryRun", []), kind),
+        dry_run=bool(dry_run),
         field_manager=manager,
-        field_validation=validation,
-        force=bool(flag(query, "force")),
+        field_validation=FieldValidation(given or FieldValidation.WARN),
+        force=bool(forced),
     )
-
-
-def refuse_force(query: Query) -> None:
-    """Only an apply patch can be forced.
-
-    Raises:
-        Invalid: `force` is given.
-    """
-    if flag(query, "force") is not None:
-        error = forbidden("force", "may not be specified for non-apply patch")
-        raise failures.invalid_named("PatchOptions", "meta.k8s.io", "", [error])
 
 
 def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
@@ -188,38 +168,34 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
         raise failures.bad_request("gracePeriodSeconds: a whole number is expected")
     preconditions = given.get("preconditions") or {}
     dry_run = given.get("dryRun") or query.getall("dryRun", [])
+    policy, errors = _propagation(given, query)
+    errors += _dry_run(dry_run)
+    if errors:
+        raise failures.invalid_named(kind, OPTIONS_GROUP, "", errors)
     return DeleteOptions(
         caller=caller,
-        dry_run=_dry_run(list(dry_run), kind),
+        dry_run=bool(dry_run),
         grace_period=grace,
-        propagation=_propagation(given, query),
+        propagation=policy,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
     )
 
 
-def _propagation(given: Mapping[str, Any], query: Query) -> Propagation | None:
+def _propagation(
+    given: Mapping[str, Any], query: Query
+) -> tuple[Propagation | None, list[FieldError]]:
     policy = given.get("propagationPolicy") or query.get("propagationPolicy")
     orphan = given.get("orphanDependents", flag(query, "orphanDependents"))
+    errors = []
     if policy and orphan is not None:
-        raise _invalid(
-            "DeleteOptions",
-            "propagationPolicy",
-            f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be '
-            "both set",
-            "FieldValueInvalid",
-        )
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", policy, text))
+    if policy and policy not in tuple(Propagation):
+        known = ("Foreground", "Background", "Orphan", "nil")
+        errors.append(not_supported("propagationPolicy", policy, known, ordered=True))
+    if errors:
+        return None, errors
     if orphan is not None:
-        return Propagation.ORPHAN if orphan else Propagation.BACKGROUND
-    if not policy:
-        return None
-    try:
-        return Propagation(policy)
-    except ValueError as error:
-        raise _invalid(
-            "DeleteOptions",
-            "propagationPolicy",
-            f'Unsupported value: "{policy}": supported values: '
-            '"Background", "Foreground", "Orphan"',
-            "FieldValueNotSupported",
-        ) from error
+        return Propagation.ORPHAN if orphan else Propagation.BACKGROUND, []
+    return Propagation(policy) if policy else None, []

@@ -23,7 +23,6 @@ from kueuelib.embedded.http.parameters import (
     delete_options,
     flag,
     list_options,
-    refuse_force,
     watch_options,
     write_options,
 )
@@ -194,9 +193,7 @@ class Resources:
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
         type_ = self._patch_type(request, target.kind)
-        options = write_options(request.query, caller, "PatchOptions")
-        if type_ is not PatchType.APPLY:
-            refuse_force(request.query)
+        options = write_options(request.query, caller, "PatchOptions", type_)
         body = await self._body(request, options)
         if type_ is PatchType.APPLY:
             self._check_creation(target, caller)
@@ -301,7 +298,8 @@ class Resources:
         if request.method not in ("PUT", "PATCH"):
             raise failures.wrong_method()
         type_ = self._patch_type(request, kind) if request.method == "PATCH" else None
-        options = write_options(request.query, caller, "UpdateOptions")
+        kind_of = "UpdateOptions" if type_ is None else "PatchOptions"
+        options = write_options(request.query, caller, kind_of, type_)
         body = await self._body(request, options)
         obj = await self._service.scale(target, body, type_, options)
         return answer(subresources.scale_of(version, obj), wanted=wanted)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.metadata import validate_metadata, validate_metadata_update
+from kueuelib.embedded.builtins.metadata import (
+    validate_finalizers,
+    validate_metadata,
+    validate_metadata_update,
+)
 
 GOOD = {"name": "n", "namespace": "default"}
 
 
 def errors_of(meta, *, group="", kind="Pod", namespaced=True, builtin=True) -> list[str]:
     obj = {"kind": kind, "metadata": meta}
-    found = validate_metadata(obj, group, namespaced=namespaced, builtin=builtin)
+    found = validate_metadata(obj, group, namespaced=namespaced)
+    found += validate_finalizers(meta) if builtin else []
     return [str(error) for error in found]
 
 
@@ -55,7 +60,7 @@ def test_good_metadata_passes() -> None:
         ({"finalizers": ["orphan", "foregroundDeletion"]}, "cannot be both set"),
         (
             {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]},
-            'metadata.ownerReferences[0].uid: Invalid value: "": must not be empty',
+            'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
         ),
         (
             {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "p", "uid": "u"}]},

@@ -88,7 +88,7 @@ REFUSED = [
         {"restartPolicy": "Sometimes"},
         (
             'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", '
-            '"Never", "OnFailure"'
+            '"OnFailure", "Never"'
         ),
     ),
     (
