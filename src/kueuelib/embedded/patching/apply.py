@@ -115,7 +115,9 @@ def run(steps: Steps[R], convert: Callable[[Obj, str], Obj | None] | None = None
 # ---- writes that are not apply ------------------------------------------------------------------
 
 
-def track_steps(nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite) -> Steps[list[Obj]]:
+def track_steps(
+    nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite, zero: Obj | None = None
+) -> Steps[list[Obj]]:
     """The `managedFields` after a create, an update or a patch that is not apply.
 
     Args:
@@ -124,6 +126,7 @@ def track_steps(nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite) -> S
         new: the state after, at the same version; its own `managedFields`, when they can be read,
             replace those of `old`, unless it is written through a subresource.
         write: who writes.
+        zero: what is there before a create.
 
     Returns:
         empty when the owners are not known, or are to be forgotten: then the first apply will make
@@ -132,7 +135,7 @@ def track_steps(nodes: Nodes, old: Obj | None, new: Obj, write: FieldWrite) -> S
     entries = _known_entries(old, new, write)
     if not entries and old is not None:
         return []
-    before, after = _bare(old or {"metadata": {}}), _bare(new)
+    before, after = _bare(old or zero or {"metadata": {}}), _bare(new)
     version = new["apiVersion"]
     mine = Entry(write.manager, UPDATE, version, NO_FIELDS, write.subresource, write.time)
     views = _Views(nodes, version, before, after, write.ignored)

@@ -90,7 +90,7 @@ BUILTIN: Final[Mapping[tuple[str, str], SchemaNode]] = {
         ),
         status=struct(conditions=CONDITIONS, loadBalancer=OPEN),
     ),
-    ("", "ServiceAccount"): _kind(secrets=listed(struct(name=TEXT), "name")),
+    ("", "ServiceAccount"): _kind(secrets=listed(ATOMIC, "name")),
     ("apps", "Deployment"): _kind(
         spec=struct(selector=ATOMIC, template=POD_TEMPLATE, strategy=OPEN),
         status=struct(conditions=CONDITIONS),
@@ -114,7 +114,9 @@ BUILTIN: Final[Mapping[tuple[str, str], SchemaNode]] = {
         spec=struct(jobTemplate=struct(metadata=METADATA, spec=_JOB_SPEC)),
         status=struct(active=SchemaNode(type="array")),
     ),
-    ("networking.k8s.io", "Ingress"): _kind(spec=struct(defaultBackend=OPEN)),
+    ("networking.k8s.io", "Ingress"): _kind(
+        spec=struct(defaultBackend=struct(service=struct(port=ATOMIC)))
+    ),
     ("batch", "Job"): _kind(spec=_JOB_SPEC, status=_JOB_STATUS),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _kind(
         spec=struct(names=OPEN, conversion=struct(webhook=struct(clientConfig=OPEN))),
