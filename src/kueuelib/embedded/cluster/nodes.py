@@ -20,6 +20,15 @@ CAPACITY: Mapping[str, str] = {
 The number of pods is what keeps the memory of the server bounded.
 """
 
+NODE_INFO: Mapping[str, str] = {
+    **dict.fromkeys(("machineID", "systemUUID", "bootID"), "simulated"),
+    **dict.fromkeys(("kernelVersion", "osImage", "containerRuntimeVersion"), "simulated"),
+    **dict.fromkeys(("kubeletVersion", "kubeProxyVersion"), VERSION),
+    "operatingSystem": "linux",
+    "architecture": "amd64",
+}
+"""Every field that clients may take for granted."""
+
 PREFIX = "simulated-node-"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 3600
@@ -65,12 +74,7 @@ def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
         "allocatable": dict(status.get("allocatable") or capacity),
         "conditions": [*others, ready],
         "addresses": [{"type": "InternalIP", "address": f"10.0.{index // 250}.{index % 250 + 1}"}],
-        "nodeInfo": {
-            "kubeletVersion": VERSION,
-            "osImage": "simulated",
-            "operatingSystem": "linux",
-            "architecture": "amd64",
-        },
+        "nodeInfo": dict(NODE_INFO),
     }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kueuelib.api.kinds import EVENTS, LEASES, NODES, PODS
 from kueuelib.api.meta import find_condition
+from kueuelib.embedded.schema.messages import json_fields
 
 SIMPLE_NODE = {
     "apiVersion": "v1",
@@ -27,6 +28,15 @@ async def test_two_ready_nodes_exist_from_the_start(sandbox) -> None:
     for node in nodes:
         assert node["metadata"]["labels"]["kueuelib.dev/simulated"] == "true"
         assert find_condition(node["status"]["conditions"], "Ready")["status"] == "True"
+
+
+async def test_a_node_tells_everything_that_clients_take_for_granted(sandbox) -> None:
+    """Clients that are generated from OpenAPI refuse a node that lacks one of these."""
+    for node in (await sandbox.service.list(NODES)).items:
+        info = node["status"]["nodeInfo"]
+        needed = {field.name for field in json_fields("core.NodeSystemInfo")} - {"swap"}
+        assert info.keys() == needed
+        assert all(info.values())
 
 
 async def test_a_pod_is_bound_and_runs_at_once(sandbox) -> None:
