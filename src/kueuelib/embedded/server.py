@@ -30,7 +30,7 @@ from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
-from kueuelib.embedded.http.malformed import Server
+from kueuelib.embedded.http.malformed import Server, Site
 from kueuelib.embedded.http.quiet import Sparse
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists, ConfigError
@@ -271,7 +271,7 @@ class ApiServer:
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
         self._closers.append(lambda: _hang_up(runner, server))
-        site = web.SockSite(
+        site = Site(
             runner, listener, ssl_context=self._credentials.server_context(), backlog=BACKLOG
         )
         await site.start()

@@ -20,6 +20,7 @@ from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
 from kueuelib.embedded.http.discovery import REVIEWS, Discovery
+from kueuelib.embedded.http.malformed import body_of
 from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
@@ -189,7 +190,7 @@ class Face:
         if request.method != "POST":
             raise failures.wrong_method()
         content_type = request.headers.get("Content-Type", "")
-        given, _ = bodies.parse(await request.read(), content_type, notice_duplicates=False)
+        given, _ = bodies.parse(await body_of(request), content_type, notice_duplicates=False)
         wanted = negotiate(request.headers.get("Accept", ""))
         body = self._reviews.answer(route.plural, route.namespace, given, caller)
         return answer(body, status=201, wanted=wanted)

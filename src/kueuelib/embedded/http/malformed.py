@@ -1,7 +1,8 @@
-"""Requests that are no HTTP, or of an unknown method: answered with a Status all the same."""
+"""Requests that are no HTTP, of an unknown method, or that do not come: the ends of connections."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from typing import Final
@@ -13,6 +14,8 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import failure
 from kueuelib.errors import BadRequest
 
+SILENT_SECONDS = 32.0
+"""A handshake, the first request and each body have so long, as in kube-apiserver."""
 _LOG = logging.getLogger("kueuelib.embedded")
 _REQUEST_LINE: Final = re.compile(r"'[A-Za-z-]+ /\S* HTTP/1\.[01]'")
 
@@ -20,7 +23,21 @@ _REQUEST_LINE: Final = re.compile(r"'[A-Za-z-]+ /\S* HTTP/1\.[01]'")
 class _Connection(web.RequestHandler):
     """One connection; what cannot be parsed ends it."""
 
-    __slots__ = ()
+    __slots__ = ("_silence",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins to wait for a request."""
+        super().connection_made(transport)
+        self._silence = self._loop.call_later(SILENT_SECONDS, self._look)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forgets the connection."""
+        self._silence.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if not self._request_count:
+            self.force_close()
 
     def handle_error(
         self,
@@ -39,6 +56,36 @@ class _Connection(web.RequestHandler):
             response = failure(BadRequest("the request is malformed"))
         response.force_close()
         return response
+
+
+class Site(web.SockSite):
+    """Where such connections come in; who does not finish the TLS handshake is cut off."""
+
+    async def start(self) -> None:
+        """Begins to listen."""
+        await web.BaseSite.start(self)
+        server = self._runner.server
+        assert server is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            server,
+            sock=self._sock,
+            ssl=self._ssl_context,
+            backlog=self._backlog,
+            ssl_handshake_timeout=SILENT_SECONDS,
+        )
+
+
+async def body_of(request: web.BaseRequest) -> bytes:
+    """The whole body.
+
+    Raises:
+        ApiError: it does not come in time.
+    """
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            return await request.read()
+    except TimeoutError as error:
+        raise failures.unexplained("the body of the request does not come", 408) from error
 
 
 class Server(web.Server):

@@ -17,6 +17,7 @@ from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import answer, success, warning_headers
 from kueuelib.embedded.http.connect import METHODS, connect
 from kueuelib.embedded.http.frames import Framer
+from kueuelib.embedded.http.malformed import body_of
 from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
@@ -370,7 +371,7 @@ class Resources:
         self, request: web.BaseRequest, options: WriteOptions, whole: Kind | None = None
     ) -> Any:
         """The decoded body; `whole`: the kind of the object that it must be."""
-        raw = await request.read()
+        raw = await body_of(request)
         notice = options.field_validation is not FieldValidation.IGNORE
         content_type = request.headers.get("Content-Type", "")
         data, duplicates = bodies.parse(raw, content_type, notice_duplicates=notice)
@@ -380,7 +381,7 @@ class Resources:
         return data
 
     async def _optional_body(self, request: web.BaseRequest) -> Any:
-        raw = await request.read()
+        raw = await body_of(request)
         if not raw:
             return None
         content_type = request.headers.get("Content-Type", "")
