@@ -12,6 +12,7 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import answer
+from kueuelib.embedded.http.openapi_protobuf import document
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.registry.registry import Registry
 from kueuelib.embedded.release import RELEASE
@@ -52,9 +53,11 @@ class OpenApi:
             self._cache.clear()
         if path == "/openapi/v2":
             if PROTOBUF_V2 in accept and "application/json" not in accept:
-                # An empty message: clients then go by their own knowledge of the types.
+                raw = self._cache.get(PROTOBUF_V2)
+                if raw is None:
+                    raw = self._cache[PROTOBUF_V2] = document(self._v2())
                 media = f"{PROTOBUF_V2}.v1.0+protobuf"
-                return web.Response(body=b"", headers={"Content-Type": media})
+                return web.Response(body=raw, headers={"Content-Type": media})
             return self._cached(path, self._v2)
         if path == "/openapi/v3":
             return self._cached(path, self._index)
