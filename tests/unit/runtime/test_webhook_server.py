@@ -213,6 +213,56 @@ async def test_one_failure_fails_the_whole_conversion(hooks, name, version, said
     assert said in answer["result"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"uid": 5}, "request.uid: a text is expected"),
+        ({"uid": None}, "request.uid is missing"),
+        ({"operation": []}, "request.operation is missing"),
+        ({"kind": "x"}, "request.kind: an object is expected"),
+        ({"kind": {"group": 1}}, "request.kind.group: a text is expected"),
+        ({"object": "x"}, "request.object: an object is expected"),
+        ({"object": {"metadata": []}}, "request.object.metadata: an object is expected"),
+        ({"object": {"metadata": {"name": {}}}}, "request.object.metadata.name: a text is"),
+        ({"oldObject": {"spec": 5}}, "request.oldObject.spec: an object is expected"),
+        ({"userInfo": {"groups": "x"}}, "request.userInfo.groups: a list is expected"),
+        ({"dryRun": "yes"}, "request.dryRun: true or false is expected"),
+    ],
+)
+async def test_a_review_with_wrong_types_is_refused_with_the_field(hooks, change, said):
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    request = {"uid": "u", "operation": "CREATE", **change}
+    status, text = await hooks.post("/mutate", {**review, "request": request})
+    assert status == 400
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"objects": {}}, "request.objects: a list is expected"),
+        ({"objects": [thing(), 5]}, "request.objects[1]: an object is expected"),
+        ({"objects": [{"metadata": 5}]}, "request.objects[0].metadata: an object is expected"),
+        ({"desiredAPIVersion": 5}, "request.desiredAPIVersion: a text is expected"),
+        ({"desiredAPIVersion": ""}, "request.desiredAPIVersion is missing"),
+    ],
+)
+async def test_a_conversion_with_wrong_types_is_refused_with_the_field(hooks, change, said):
+    request = {"uid": "u", "desiredAPIVersion": "g/v2", "objects": [], **change}
+    review = {"apiVersion": "v1", "kind": "ConversionReview", "request": request}
+    status, text = await hooks.post("/convert", review)
+    assert status == 400
+    assert said in text
+
+
+@pytest.mark.parametrize("body", [b"[" + b"{}," * 160_000 + b"{}]", b"[" + b"1," * 700_000 + b"1]"])
+async def test_a_review_of_too_many_values_is_not_decoded(hooks, body):
+    """Five bytes of it take a hundred and more when they are decoded."""
+    assert len(body) < MAX_BODY
+    status, text = await hooks.post("/convert", body)
+    assert (status, text) == (413, "the review has too many values")
+
+
 async def test_what_is_no_review_is_refused(hooks):
     review = {"apiVersion": "v1", "kind": "AdmissionReview"}
     assert (await hooks.post("/nowhere", {}))[0] == 404

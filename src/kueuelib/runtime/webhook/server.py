@@ -35,6 +35,7 @@ from kueuelib.runtime.webhook.conversion import (
     convert_all,
     review_answer,
 )
+from kueuelib.runtime.webhook.reviews import MAX_VALUES, is_too_much, misfit
 from kueuelib.runtime.wire import decode_json
 
 if TYPE_CHECKING:
@@ -97,10 +98,7 @@ class WebhookServer:
         """Serve any admission handler under `path`; it may be a coroutine function."""
 
         async def answer(raw: Mapping[str, Any]) -> Obj:
-            try:
-                request = parse_request(raw)
-            except KeyError as error:
-                raise web.HTTPBadRequest(text=f"the request has no {error}") from error
+            request = parse_request(raw)
             try:
                 found = handler(request)
                 if inspect.isawaitable(found):
@@ -116,8 +114,6 @@ class WebhookServer:
         """Serve conversion under `path`: a pure function of (object, version)."""
 
         async def answer(raw: Mapping[str, Any]) -> Obj:
-            if "uid" not in raw or "desiredAPIVersion" not in raw:
-                raise web.HTTPBadRequest(text="the request has no uid or desiredAPIVersion")
             try:
                 converted: list[Obj] | None = await convert_all(raw, converter)
                 message = ""
@@ -196,15 +192,16 @@ async def _read_review(request: web.BaseRequest, kind: str) -> Review:
     body = await request.read()  # more than MAX_BODY is answered with 413 by aiohttp
     if not body:
         raise web.HTTPBadRequest(text="the body is empty")
+    if is_too_much(body):
+        raise web.HTTPRequestEntityTooLarge(MAX_VALUES, text="the review has too many values")
     try:
         review = await decode_json(body, request.path)
     except TransportError as error:
         raise web.HTTPBadRequest(text="the body is no JSON") from error
-    if not isinstance(review, dict) or review.get("kind") != kind:
-        raise web.HTTPBadRequest(text=f"send a {kind}")
-    if not isinstance(review.get("request"), dict) or not review.get("apiVersion"):
-        raise web.HTTPBadRequest(text=f"the {kind} has no request")
-    return review
+    if wrong := misfit(review, kind):
+        raise web.HTTPBadRequest(text=wrong)
+    found: Review = review
+    return found
 
 
 class _Metrics:
