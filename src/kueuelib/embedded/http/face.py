@@ -190,7 +190,8 @@ class Face:
         if request.method != "POST":
             raise failures.wrong_method()
         content_type = request.headers.get("Content-Type", "")
-        given, _ = bodies.parse(await body_of(request), content_type, notice_duplicates=False)
+        raw = await body_of(request)
+        given, _ = await bodies.decoded(raw, content_type, notice_duplicates=False)
         wanted = negotiate(request.headers.get("Accept", ""))
         body = self._reviews.answer(route.plural, route.namespace, given, caller)
         return answer(body, status=201, wanted=wanted)

@@ -374,7 +374,7 @@ class Resources:
         raw = await body_of(request)
         notice = options.field_validation is not FieldValidation.IGNORE
         content_type = request.headers.get("Content-Type", "")
-        data, duplicates = bodies.parse(raw, content_type, notice_duplicates=notice)
+        data, duplicates = await bodies.decoded(raw, content_type, notice_duplicates=notice)
         if whole is not None:
             bodies.check_head(raw, data, whole.kind)
         options.received = tuple(duplicates)
@@ -385,7 +385,7 @@ class Resources:
         if not raw:
             return None
         content_type = request.headers.get("Content-Type", "")
-        return bodies.parse(raw, content_type, notice_duplicates=False)[0]
+        return (await bodies.decoded(raw, content_type, notice_duplicates=False))[0]
 
     def _object(
         self,
