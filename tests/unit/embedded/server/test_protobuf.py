@@ -81,6 +81,45 @@ def test_options_of_a_deletion_are_read():
     assert found["propagationPolicy"] == "Background"
 
 
+def test_an_ingress_is_read():
+    port = [field(1, b"y"), field(2, [field(1, b"z"), field(2, 80)])]
+    backend = [field(4, port)]
+    path = [field(1, b"/"), field(2, backend), field(3, b"Prefix")]
+    rule = [field(1, b"a.b"), field(2, [field(1, [field(1, path)])])]
+    tls = [field(1, b"a"), field(2, b"s")]
+    spec = [field(1, backend), field(2, tls), field(3, rule), field(4, b"q")]
+    found = parse_protobuf(body("networking.k8s.io/v1", "Ingress", field(2, spec)))
+    service = {"service": {"name": "y", "port": {"name": "z", "number": 80}}}
+    assert found["spec"] == {
+        "defaultBackend": service,
+        "tls": [{"hosts": ["a"], "secretName": "s"}],
+        "rules": [
+            {
+                "host": "a.b",
+                "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": service}]},
+            }
+        ],
+        "ingressClassName": "q",
+    }
+
+
+def test_a_cron_job_is_read():
+    template = [field(1, [field(1, b"t")]), field(2, [field(1, 2)])]
+    spec = [field(1, b"* * * * *"), field(2, 7), field(3, b"Allow"), field(4, 1)]
+    spec += [field(5, template), field(6, 3), field(7, 1), field(8, b"UTC")]
+    found = parse_protobuf(body("batch/v1", "CronJob", field(2, spec)))
+    assert found["spec"] == {
+        "schedule": "* * * * *",
+        "startingDeadlineSeconds": 7,
+        "concurrencyPolicy": "Allow",
+        "suspend": True,
+        "jobTemplate": {"metadata": {"name": "t"}, "spec": {"parallelism": 2}},
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+        "timeZone": "UTC",
+    }
+
+
 def test_unknown_fields_are_skipped():
     meta = field(1, [field(1, b"a"), field(999, b"later"), field(998, 5)])
     found = parse_protobuf(body("v1", "ConfigMap", meta))
