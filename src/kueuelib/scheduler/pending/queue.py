@@ -200,7 +200,8 @@ class PendingQueue:
         """Gives everything that is parked a turn, as today's Kueue does after every change.
 
         Without the turns that pass, a change that cannot help a shape would let the Workloads
-        behind it get ahead of other ClusterQueues. Where nobody is left to try, nobody is behind.
+        behind it get ahead of other ClusterQueues. If no Workload here is worth a try, there are no
+        turns.
         """
         if self._has_any_to_try:
             for group in self.parked():
