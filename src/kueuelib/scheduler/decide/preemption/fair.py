@@ -11,8 +11,8 @@ Every step takes a candidate or refuses it for good, so a search ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor, allowed
 from kueuelib.scheduler.decide.preemption.guard import Guard
@@ -22,9 +22,21 @@ from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.bracket import Bracket
 from kueuelib.scheduler.quota.holders import Ranked, rank_of
 from kueuelib.scheduler.quota.node import QuotaNode
-from kueuelib.scheduler.quota.share import borrowed, share_of, weigh
+from kueuelib.scheduler.quota.share import Share, borrowed, share_of, weigh
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
-from kueuelib.scheduler.settings import FINAL_SHARE, FairSharing
+from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing
+
+Strategy = Callable[[Share, Share, Share], bool]
+"""Whether a victim of another ClusterQueue may be taken: after the share of the preemptor's side,
+and those of the victim's side with the victim and without it. Who may not be taken if both of these
+are the same may not be taken at all, as no side has a larger share without a victim than with it.
+"""
+
+STRATEGIES: Final[dict[str, Strategy]] = {
+    FINAL_SHARE: lambda own, _, after: own <= after,
+    INITIAL_SHARE: lambda own, before, _: own < before,
+}
+"""By the names of the configuration."""
 
 
 def find_fairly(
@@ -42,11 +54,14 @@ def find_fairly(
         contested: the pairs that are short; only who uses one of them can be a victim.
         needed: what has to fit in the end, all amounts positive.
         fair_sharing: the strategies.
+
+    Raises:
+        KeyError: there is no strategy of that name.
     """
     mark = snapshot.mark()
     search = _FairSearch(snapshot, preemptor, contested, needed)
-    first, *second = fair_sharing.strategies
-    fits = search.first(final=first == FINAL_SHARE) or (bool(second) and search.second())
+    first, *second = (STRATEGIES[name] for name in fair_sharing.strategies)
+    fits = search.first(first) or (bool(second) and search.second(second[0]))
     if fits:
         found = Search(search.needed_victims(), len(search.taken), {}, spared=search.spared)
     else:
@@ -101,14 +116,8 @@ class _FairSearch:
 
     # --- strategies
 
-    def first(self, *, final: bool) -> bool:
-        """Takes victims by the first strategy; whether the preemptor fits then.
-
-        Args:
-            final: whether the side of a victim has to keep at least the preemptor's share without
-                it (LessThanOrEqualToFinalShare); otherwise it has to have more with it
-                (LessThanInitialShare).
-        """
+    def first(self, allows: Strategy) -> bool:
+        """Takes victims by the first strategy; whether the preemptor fits then."""
         bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
         while (leaf := bracket.best) is not None:
             pool = self._pools[leaf.name]
@@ -120,15 +129,15 @@ class _FairSearch:
             elif self._is_owner:
                 self._take(pool.pop(), Path.IN_COHORT_RECLAMATION)
             else:
-                self._take_fairly(pool, final=final)
+                self._take_fairly(pool, allows)
             if self._fits:
                 return True
             bracket.touch(leaf)
         return False
 
-    def second(self) -> bool:
-        """Takes at most one more victim of each ClusterQueue by LessThanInitialShare, among those
-        that the first strategy refused; whether the preemptor fits then.
+    def second(self, allows: Strategy) -> bool:
+        """Takes at most one more victim of each ClusterQueue by the second strategy, among those
+        that the first one refused; whether the preemptor fits then.
         """
         self._pools = {
             name: _Pool(self._pools[name].node, refused, self._guard)
@@ -136,39 +145,46 @@ class _FairSearch:
         }
         bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
         while (leaf := bracket.best) is not None:
-            mine, theirs = self._sides(leaf)
-            used = self._snapshot.used
             pool = self._pools[leaf.name]
-            if pool.first is not None and share_of(mine, used) < share_of(theirs, used):
-                self._take(pool.pop(), Path.IN_COHORT_FAIR_SHARING)
+            if pool.first is not None and self._taker(leaf, allows)(pool.pop()):
                 self.spared -= 1
                 if self._fits:
                     return True
             bracket.drop(leaf)
         return False
 
-    def _take_fairly(self, pool: _Pool, *, final: bool) -> None:
-        """Takes the first candidate that the strategy allows, and refuses those before it.
-
-        No side has a larger share without a victim than with it, so often none is allowed.
-        """
-        snapshot = self._snapshot
-        mine, theirs = self._sides(pool.node)
-        share, before = share_of(mine, snapshot.used), share_of(theirs, snapshot.used)
-        hopeless = share > before if final else share >= before
+    def _take_fairly(self, pool: _Pool, allows: Strategy) -> None:
+        """Takes the first candidate that the strategy allows, and refuses those before it."""
+        takes = self._taker(pool.node, allows)
         while pool.first is not None:
             found = pool.pop()
-            if not hopeless:
-                mark = snapshot.mark()
-                self._take(found, Path.IN_COHORT_FAIR_SHARING)
-                if not final or share <= share_of(theirs, snapshot.used):
-                    return
-                snapshot.undo(mark)
-                self.taken.pop()
-                if self._guard is not None:
-                    self._guard.put_back(found[1])
+            if takes(found):
+                return
             self._refused.setdefault(pool.node.name, []).append(found)
             self.spared += 1
+
+    def _taker(self, leaf: QuotaNode, allows: Strategy) -> Callable[[Ranked], bool]:
+        """Takes a candidate of another ClusterQueue unless the strategy does not allow it; valid
+        until it has taken one.
+        """
+        snapshot = self._snapshot
+        mine, theirs = self._sides(leaf)
+        own, before = share_of(mine, snapshot.used), share_of(theirs, snapshot.used)
+        if not allows(own, before, before):
+            return lambda _: False
+
+        def takes(found: Ranked) -> bool:
+            mark = snapshot.mark()
+            self._take(found, Path.IN_COHORT_FAIR_SHARING)
+            if allows(own, before, share_of(theirs, snapshot.used)):
+                return True
+            snapshot.undo(mark)
+            self.taken.pop()
+            if self._guard is not None:
+                self._guard.put_back(found[1])
+            return False
+
+        return takes
 
     def _take(self, found: Ranked, path: Path) -> None:
         _, holder = found
