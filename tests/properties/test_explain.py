@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from types import MethodType
 from typing import Any
@@ -17,8 +18,10 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import explain
-from kueuelib.scheduler.explain.changes import Change
+from kueuelib.scheduler.explain.changes import Change, RaiseQuota
 from kueuelib.scheduler.explain.fork import fork
+from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.own_changes import FewerPods
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import (
     Outcome,
@@ -243,6 +246,28 @@ class Whole(World):
         return self
 
 
+def is_less(more: Found) -> Callable[[Found], bool]:
+    """Whether a change is a smaller size of another one, at the cost of others."""
+
+    def test(found: Found) -> bool:
+        mine, theirs = found.change, more.change
+        if isinstance(mine, RaiseQuota) and isinstance(theirs, RaiseQuota):
+            sizes = {each.resource: each.by for each in theirs.amounts}
+            same = (mine.place, mine.flavor, mine.field) == (
+                theirs.place,
+                theirs.flavor,
+                theirs.field,
+            )
+            less = all(each.by <= sizes[each.resource] for each in mine.amounts)
+        else:
+            assert isinstance(theirs, FewerPods)
+            same = isinstance(mine, FewerPods) and mine.pod_set == theirs.pod_set
+            less = isinstance(mine, FewerPods) and mine.to > theirs.to
+        return bool(found.victims) and same and less and mine != theirs
+
+    return test
+
+
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -260,8 +285,10 @@ def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
         for smaller in one.change.smaller():
             less = outcome(smaller.apply(world), SUBJECT, NOW)
             assert not less.admits, smaller
-            if one.change.kind in ("priority", "weight"):
+            if one.victims or one.change.kind in ("priority", "weight"):
                 assert not less.helps, smaller
+            if less.helps and found.verdict is Verdict.WAITS:
+                assert any(map(is_less(one), found.changes)), one.change
 
 
 @LAW

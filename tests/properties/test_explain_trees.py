@@ -6,6 +6,7 @@ decided by a fresh engine that nothing was left out for.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -141,8 +142,8 @@ def decided(world: World, change: Change) -> Outcome:
     return outcome(Whole(**attrs.asdict(change.apply(world), recurse=False)), KEY, NOW)
 
 
-def sizes(world: World) -> dict[Choice, int]:
-    """The smallest amount that admits, of whatever is listed in the tree."""
+def sizes(world: World, good: Callable[[Outcome], bool]) -> dict[Choice, int]:
+    """The smallest amount that is good enough, of whatever is listed in the tree."""
     own = world.cluster_queue_of(world.workloads[KEY])
     assert own is not None
     above = world.cohorts_of([own.name]) if own.spec.cohort_name else ()
@@ -160,7 +161,7 @@ def sizes(world: World) -> dict[Choice, int]:
                         amount_in(listed, NOMINAL) or 0
                     ):
                         break
-                    if decided(world, RaiseQuota(place, flavor, field, (more,))).admits:
+                    if good(decided(world, RaiseQuota(place, flavor, field, (more,)))):
                         found[place, field] = more.by
                         break
     return found
@@ -207,6 +208,13 @@ def helps(found: Outcome, verdict: Verdict) -> bool:
     return found.admits or (found.helps and verdict is Verdict.WAITS)
 
 
+def by_place(found: Iterable[Change]) -> dict[Choice, int]:
+    """How much more quota of which kind."""
+    return {
+        (one.place, one.field): one.amounts[0].by for one in found if isinstance(one, RaiseQuota)
+    }
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     random=st.integers(0, 2**32).map(Random),
@@ -221,20 +229,24 @@ def test_no_single_change_of_a_tree_is_missed(random: Random, rivals: int) -> No
         answer = explain(world, KEY, NOW)
     event(answer.verdict.value)
     found = [one.change for one in answer.changes]
+    dear = [one.change for one in answer.changes if one.victims]
     moves = {(one.place, one.to) for one in found if isinstance(one, SetParent)}
-    amounts = {
-        (one.place, one.field): one.amounts[0].by for one in found if isinstance(one, RaiseQuota)
-    }
+    amounts = by_place(one for one in found if one not in dear)
     steps = {(one.place, "weight"): one.steps for one in found if isinstance(one, RaiseWeight)}
     if answer.verdict not in (Verdict.WAITS, Verdict.PREEMPTS):
         assert not found
         return
-    wanted = sizes(world)
+    wanted = sizes(world, lambda outcome: outcome.admits)
     for choice, amount in wanted.items():
         # Shares are ratios, so that less than a whole unit may be enough.
         assert amounts[choice] <= amount, choice
         assert amounts[choice] == amount or world.settings.fair_sharing, choice
     assert all(amounts[one] > MOST_UNITS * UNIT for one in amounts.keys() - wanted.keys())
+    least = sizes(world, lambda outcome: helps(outcome, answer.verdict))
+    shown = by_place(found)  # the last one is the smallest
+    for choice, amount in least.items() if rivals else ():
+        assert shown[choice] <= amount, choice
+        assert shown[choice] == amount or world.settings.fair_sharing, choice
     if rivals:
         heavier = weights(world, answer.verdict)
         assert heavier == {one: steps[one] for one in heavier}

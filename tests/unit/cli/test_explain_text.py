@@ -29,6 +29,12 @@ def queue(found: World, name: str, cpu: int, **rest: Any) -> World:
     return found.with_local_queue(make_local_queue(name, name))
 
 
+HEADING = (
+    "Any one of these would admit it now; one unit less of it would not, "
+    "or only by preempting others:"
+)
+
+
 def told(world: World, capsys: pytest.CaptureFixture[str]) -> list[str]:
     show([Answer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))])
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
@@ -57,7 +63,7 @@ def test_where_it_could_be_is_one_line_for_each_price(capsys: pytest.CaptureFixt
     submit, label = "Workload ns/job: submit it to LocalQueue", "kueue.x-k8s.io/queue-name"
     choice = "a (ClusterQueue a), b (ClusterQueue b) or c (ClusterQueue c)"
     lines = told(world, capsys)
-    start = lines.index("Any one of these would admit it now, one unit less of it would not:")
+    start = lines.index(HEADING)
     assert lines[start + 1 : -1] == [
         "ClusterQueue mine: raise nominalQuota of flavor f: cpu by 2 (to 3)",
         f"{submit} {choice} with the label {label}",

@@ -165,6 +165,41 @@ def test_who_leaves_a_cohort_has_what_it_lent() -> None:
     assert not any("remove" in line for line in lines(explain(world, KEY, NOW)))
 
 
+def reader(nominal: Any) -> World:
+    """Both sides use all that there is; `nlp` may have back what it is owed."""
+    world = cohort(start(), "company", cpu=2)
+    world = cohort(world, "research", "company", cpu={"nominal": 1, "borrowing": 4, "lending": 3})
+    world = cohort(world, "product", "company", cpu={"nominal": 1, "borrowing": 3})
+    policy = {"reclaimWithinCohort": "Any"}
+    world = queue(world, "nlp", nominal, cohort="research", preemption=policy)
+    world = queue(world, "web", 2, cohort="product")
+    return holds(holds(holds(world, "w1", "web", 3), "w2", "web", 3), "n1", "nlp", 2)
+
+
+def test_less_quota_is_enough_if_others_leave_for_it_and_both_are_said() -> None:
+    found = explain(waits(reader(2), "nlp", 2), KEY, NOW)
+    quotas = [one for one in found.changes if one.change.subject == "ClusterQueue nlp"]
+    assert [(one.change.text, one.victims) for one in quotas if one.change.kind == "quota"] == [
+        ("raise nominalQuota of flavor f: cpu by 2 (to 4)", ()),
+        ("raise nominalQuota of flavor f: cpu by 1 (to 3)", (ObjectKey("ns", "w1"),)),
+    ]
+
+
+def test_a_limit_that_is_raised_may_only_help_by_preemption() -> None:
+    """However much it may borrow, there is nothing to borrow but what others have to give back."""
+    policy = {"reclaimWithinCohort": "Any"}
+    world = queue(
+        start(FAIR), "mine", {"nominal": 0, "borrowing": 1}, cohort="x", preemption=policy
+    )
+    world = queue(queue(world, "theirs", 0, cohort="x"), "lender", 4, cohort="x")
+    world = waits(holds(holds(world, "t1", "theirs", 2), "t2", "theirs", 2), "mine", 2)
+    found = explain(world, KEY, NOW)
+    line = "ClusterQueue mine: raise borrowingLimit of flavor f: cpu by 1 (to 2)"
+    check(world, found, line)
+    (one,) = (each for each in found.changes if each.change.text in line and each.victims)
+    assert len(one.victims) == 1
+
+
 @pytest.mark.parametrize("rivals", [20, 0], ids=["few", "many"])
 def test_a_little_is_enough_where_others_would_take_more(rivals: int) -> None:
     """`other` fits only with four CPUs more, and takes all of them then."""

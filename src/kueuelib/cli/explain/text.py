@@ -273,10 +273,13 @@ def _changes(console: Console, found: Explanation) -> None:
 
 def _heading(checks: Sequence[str]) -> str:
     if not checks:
-        return "Any one of these would admit it now, one unit less of it would not:"
+        return (
+            "Any one of these would admit it now; one unit less of it would not, "
+            "or only by preempting others:"
+        )
     return (
         f"Any one of these would reserve quota{_decide(checks)} "
-        "(one unit less would not reserve quota):"
+        "(one unit less would not reserve quota, or only by preempting others):"
     )
 
 

@@ -1,5 +1,7 @@
 """The smallest single change of quota that would admit a workload.
 
+Where no amount would, one that is enough if others leave for it is looked for.
+
 Where many wait, sizes are searched where nobody else does, and then tried in the whole world; where
 others get in the way there, the search is done again with them. Where a trial admits, what was in
 use then tells how much would have been enough for the same decisions, so few trials are needed.
@@ -7,7 +9,7 @@ use then tells how much would have been enough for the same decisions, so few tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
@@ -28,6 +30,7 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 Test = Callable[[Sizes], Outcome]
+Goal = Callable[[Outcome], bool]
 
 
 class QuotaSearch:
@@ -39,16 +42,24 @@ class QuotaSearch:
         queue: its ClusterQueue.
         trials: in the whole world.
         alone: where nobody else waits.
+        goals: what is good enough; the next one only if nothing is good enough for the first.
     """
 
     def __init__(
-        self, world: World, key: ObjectKey, queue: ClusterQueue, trials: Trials, alone: Trials
+        self,
+        world: World,
+        key: ObjectKey,
+        queue: ClusterQueue,
+        trials: Trials,
+        alone: Trials,
+        goals: Sequence[Goal],
     ) -> None:
         self._world = world
         self._key = key
         self._queue = queue
         self._trials = trials
         self._alone = alone
+        self._goals = goals
         # Shares are ratios, so that any amount may be the one that counts.
         shares = world.settings.fair_sharing is not None and queue.spec.cohort_name
         self._grains = {} if shares else grains_of(trials.engine())
@@ -119,42 +130,45 @@ class QuotaSearch:
         def tried_alone(sizes: Sizes) -> Outcome:
             return self._alone.with_change(change(sizes))
 
-        def is_least(by: Sizes) -> bool:
-            return tried(by).admits and not any(
-                tried({**by, name: size - 1}).admits for name, size in by.items() if size
-            )
+        def least(good: Goal) -> Sizes | None:
+            for test in (tried_alone, tried):
+                if not good(test(most)):
+                    return None
+                by = self._lowered(most, test, good, guess)
+                less = ({**by, name: size - 1} for name, size in by.items() if size)
+                if any(by.values()) and good(tried(by)) and not any(good(tried(e)) for e in less):
+                    return by
+            return None
 
-        if not most or not tried_alone(most).admits:
+        if not most:
             return
         guess = Guess(self._tree, place, flavor, _LIMITS[field])
-        by = self._lowered(most, tried_alone, guess)
-        if not (any(by.values()) and is_least(by)):
-            if not tried(most).admits:
+        for good in self._goals:
+            by = least(good)
+            if by is not None:
+                yield Found(change(by), tried(by))
                 return
-            by = self._lowered(most, tried, guess)
-            if not (any(by.values()) and is_least(by)):
-                return
-        yield Found(change(by), tried(by))
 
-    def _lowered(self, by: Sizes, test: Test, guess: Guess) -> Sizes:
+    def _lowered(self, by: Sizes, test: Test, good: Goal, guess: Guess) -> Sizes:
         """The sizes, each as small as it can be when the ones before it are.
 
         Args:
-            by: sizes that admit.
+            by: sizes that are good enough.
             test: what becomes of the workload.
+            good: what is good enough.
             guess: what may be enough.
         """
         for name, most in tuple(by.items()):
             others = {other: size for other, size in by.items() if other != name}
             # Nothing at all is no change, and was tried before everything else.
-            if any(others.values()) and test({**by, name: 0}).admits:
+            if any(others.values()) and good(test({**by, name: 0})):
                 by = {**by, name: 0}
                 continue
 
             def run(size: int, name: str = name, rest: Sizes = by) -> Outcome:
                 return test({**rest, name: size})
 
-            by = {**by, name: _least(most, self._grains.get(name) or 1, run, guess, name)}
+            by = {**by, name: _least(most, self._grains.get(name) or 1, run, good, guess, name)}
         return by
 
 
@@ -164,48 +178,56 @@ _GUESSES = 4
 
 
 def _least(
-    most: int, grain: int, run: Callable[[int], Outcome], guess: Guess, resource: str
+    most: int,
+    grain: int,
+    run: Callable[[int], Outcome],
+    good: Goal,
+    guess: Guess,
+    resource: str,
 ) -> int:
-    """The smallest of the sizes that admit, where those below it do not.
+    """The smallest of the sizes that are good enough, where those below it are not.
 
     Args:
-        most: admits.
+        most: is good enough.
         grain: the size of the steps.
         run: tries a size.
+        good: what is good enough.
         guess: what may be enough, after what was in use when a larger size was tried.
         resource: what is sized.
     """
     found = run(most)
     for _ in range(_GUESSES):
-        size = most if found.usage is None else guess(resource, found.usage, most)
+        if found.usage is None:  # others have to leave before it gets quota
+            return _between(0, most, grain, run, good)
+        size = guess(resource, found.usage, most)
         if 0 < size < most:
             found = run(size)
-            if not found.admits:
-                return _between(size, most, grain, run)
+            if not good(found):
+                return _between(size, most, grain, run, good)
             most = size
         found = run(most - 1) if most > 1 else found
-        if not found.admits or most == 1:
+        if not good(found) or most == 1:
             return most
         most -= 1
-    return _below(most, grain, run)
+    return _below(most, grain, run, good)
 
 
-def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome]) -> int:
-    """The smallest size between one that does not admit and one that does, looked for upwards."""
+def _between(no: int, yes: int, grain: int, run: Callable[[int], Outcome], good: Goal) -> int:
+    """The smallest size between one that is not enough and one that is, looked for upwards."""
     first, last = no // grain, -(-yes // grain)
 
     def enough(step: int) -> bool:
         size = (first + step) * grain
-        return size > no and (size >= yes or run(size).admits)
+        return size > no and (size >= yes or good(run(size)))
 
     return min((first + gallop(last - first, enough)) * grain, yes)
 
 
-def _below(yes: int, grain: int, run: Callable[[int], Outcome]) -> int:
-    """The smallest size up to one that admits, looked for downwards from there."""
+def _below(yes: int, grain: int, run: Callable[[int], Outcome], good: Goal) -> int:
+    """The smallest size up to one that is enough, looked for downwards from there."""
     last = -(-yes // grain)
 
     def too_little(step: int) -> bool:
-        return step >= last or not run((last - step) * grain).admits
+        return step >= last or not good(run((last - step) * grain))
 
     return min((last - gallop(last, too_little) + 1) * grain, yes)

@@ -1,8 +1,9 @@
 """The search for single changes that would give a workload quota now.
 
 Where many wait, changes are tried first where nobody else waits, which is fast, and then in the
-whole world; what is reported was admitted there, and one unit less was not. What is left out is
-said: each kind of change may use a share of the budget of heads that are tried.
+whole world; what is reported was admitted there, and one unit less was not. Where less is enough if
+others leave for it, that is reported as well. What is left out is said: each kind of change may use
+a share of the budget of heads that are tried.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from kueuelib.scheduler.explain.own_changes import (
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import QuotaSearch
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
-from kueuelib.scheduler.explain.smallest import smallest
+from kueuelib.scheduler.explain.smallest import at_others_cost, smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
@@ -102,6 +103,7 @@ class Search:
         self._budget = trials.budget
         self._rivals = sorted(set(self._near.workloads) - set(self._near.alone(key).workloads))
         self._grains = grains_of(trials.engine())
+        self._goals = (_admits, self._helps)
         self._alone = trials
         if len(self._rivals) > MOST_TRIED:
             self._alone = Trials(world.alone(key), key, now, self._budget)
@@ -130,14 +132,24 @@ class Search:
             else:
                 self.tried.append(name)
         self._budget.share(1.0)
-        return tuple(map(self._smallest, found))
+        return tuple(one for each in found for one in self._in_sizes(each))
 
-    def _smallest(self, found: Found) -> Found:
-        helps = self._helps if found.change.kind == RaiseWeight.kind else _admits
+    def _in_sizes(self, found: Found) -> Iterator[Found]:
+        """The smallest size that was found, and the one that is enough if others leave for it."""
+        by_weight = found.change.kind == RaiseWeight.kind
+        good = _admits if found.outcome.admits and not by_weight else self._helps
+        run, less = self._trials.with_change, None
+        # Shares are ratios, so that any amount may be the one that counts.
+        grains = {} if self._world.settings.fair_sharing is not None else self._grains
         try:
-            return smallest(found, self._grains, self._trials.with_change, helps)
+            found = smallest(found, self._grains, run, good)
+            less = at_others_cost(found, grains, run, self._helps)
         except OutOfStepsError:
-            return found
+            limit = f"not all smaller sizes were tried: no more than {MOST_STEPS} heads are tried"
+            self.limits += [] if limit in self.limits else [limit]
+        yield found
+        if less is not None:
+            yield less
 
     def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[Found]]]]:
         """What is looked for, which part of what is left it may spend, and how."""
@@ -146,7 +158,9 @@ class Search:
         if self._queue is None:
             yield LOCAL_QUEUES, 1.0, self._moves
             return
-        quotas = QuotaSearch(self._world, self._key, self._queue, self._trials, self._alone)
+        quotas = QuotaSearch(
+            self._world, self._key, self._queue, self._trials, self._alone, self._goals
+        )
         yield OWN_QUOTAS, 0.75, quotas.own
         yield POLICIES, 0.5, partial(self._policies, self._queue)
         trees = TreeSearch(self._world, self._queue)
