@@ -27,6 +27,7 @@ from kueuelib.testing.builders import (
     make_condition,
     make_flavor,
     make_local_queue,
+    make_pod_set,
     make_workload,
 )
 
@@ -183,6 +184,21 @@ def test_less_quota_is_enough_if_others_leave_for_it_and_both_are_said() -> None
         ("raise nominalQuota of flavor f: cpu by 2 (to 4)", ()),
         ("raise nominalQuota of flavor f: cpu by 1 (to 3)", (ObjectKey("ns", "w1"),)),
     ]
+
+
+@pytest.mark.parametrize("policy", ["Never", "Any"])
+def test_fewer_pods_may_be_enough_if_others_leave_for_them(policy: str) -> None:
+    pods = [make_pod_set({"cpu": 1}, count=2)]
+    world = reader(3).with_workload(make_workload("job", "nlp", pod_sets=pods))
+    world = cohort(world, "research", "company", cpu={"nominal": 0, "borrowing": 4})
+    world = queue(world, "nlp", 3, cohort="research", preemption={"reclaimWithinCohort": policy})
+    found = explain(world, KEY, NOW)
+    fewer = [one for one in found.changes if one.change.kind == "pods"]
+    if policy == "Never":
+        assert not fewer
+        return
+    check(world, found, "Workload ns/job: 1 instead of 2 pods in pod set main")
+    assert [one.victims for one in fewer] == [(ObjectKey("ns", "w1"),)]
 
 
 def test_a_limit_that_is_raised_may_only_help_by_preemption() -> None:

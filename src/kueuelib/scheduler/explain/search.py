@@ -44,7 +44,7 @@ from kueuelib.scheduler.explain.own_changes import (
     binds_to_nodes,
 )
 from kueuelib.scheduler.explain.places import Place
-from kueuelib.scheduler.explain.quota_search import QuotaSearch
+from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
 from kueuelib.scheduler.explain.smallest import at_others_cost, smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
@@ -202,23 +202,21 @@ class Search:
             yield Found(change, found)
 
     def _least(self, make: Callable[[int], Change], most: int) -> Found | None:
-        """The smallest size from 1 to `most` that admits while one less does not."""
+        """The smallest size from 1 to `most` that is good enough while one less is not."""
+        for good in self._goals:
+            for trials in (self._alone, self._trials):
 
-        def admits(size: int) -> bool:
-            return self._trials.with_change(make(size)).admits
+                def enough(size: int, trials: Trials = trials, good: Goal = good) -> bool:
+                    return good(trials.with_change(make(size)))
 
-        def admits_alone(size: int) -> bool:
-            return self._alone.with_change(make(size)).admits
-
-        if not admits_alone(most):
-            return None
-        size = bisect(0, most, admits_alone)
-        if not admits(size) or (size > 1 and admits(size - 1)):
-            if not admits(most):
-                return None
-            size = bisect(0, most, admits)
-        change = make(size)
-        return Found(change, self._trials.with_change(change))
+                if not enough(most):
+                    break
+                size = bisect(0, most, enough)
+                found = Found(make(size), self._trials.with_change(make(size)))
+                less = size > 1 and good(self._trials.with_change(make(size - 1)))
+                if good(found.outcome) and not less:
+                    return found
+        return None
 
     # --- what is wrong with the set-up
 
