@@ -144,6 +144,15 @@ class World:
         }
         return tuple(name for name in self.all_cohorts() if self._tree_of(name) in roots)
 
+    def below(self, cohort: str) -> tuple[set[str], set[str]]:
+        """The ClusterQueues below a cohort, and the cohorts below it with itself."""
+        queues = {
+            name
+            for name, each in self.cluster_queues.items()
+            if cohort in self.above(each.spec.cohort_name)
+        }
+        return queues, {name for name in self.all_cohorts() if cohort in self.above(name)}
+
     def all_cohorts(self) -> tuple[str, ...]:
         """All cohorts, with an object or only named by others, sorted."""
         found = set(self.cohorts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
+from kueuelib.app.fair_sharing import FairSharing
 from kueuelib.runtime.webhook.certs import DAY, Names, renewed
 
 NOW = float(int(time.time()))
@@ -235,6 +237,29 @@ def reclaim_in_an_empty_cohort(patient: Any) -> None:
     patient.get("ClusterQueue")["spec"]["cohortName"] = "alone"
 
 
+def close_a_cycle(patient: Any) -> None:
+    for name, parent in (("a", "b"), ("b", "c"), ("c", "a"), ("below", "a")):
+        patient.add("Cohort", name, spec={"parentName": parent})
+
+
+def cut_off(patient: Any) -> None:
+    close_a_cycle(patient)
+    queue = patient.get("ClusterQueue")
+    queue["spec"]["cohortName"] = "below"
+    queue["status"]["conditions"][0] |= {"status": "False", "reason": "CohortCycle"}
+
+
+def lose_a_cohort(patient: Any) -> None:
+    patient.add("Cohort", "left", spec={"parentName": "owner"})
+
+
+def share_nothing(patient: Any) -> None:
+    spec = {"cohortName": "owner", "namespaceSelector": {}}
+    status = patient.get("ClusterQueue")["status"]
+    for name in ("poor", "poorer"):
+        patient.add("ClusterQueue", name, spec=spec, status={"conditions": status["conditions"]})
+
+
 def prefer_among_one_flavor(patient: Any) -> None:
     patient.get("ClusterQueue")["spec"]["flavorFungibility"] = {"whenCanBorrow": "TryNextFlavor"}
 
@@ -338,6 +363,10 @@ CASES = [
     (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),
     (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
     (stop, "queue-inactive", HINT, QUEUE, "is stopped"),
+    (close_a_cycle, "cohort-cycle", WARNING, "Cohort a", "a cycle: a -> b -> c -> a"),
+    (cut_off, "cohort-cycle", ERROR, "Cohort a", "nothing is admitted in ClusterQueue cq"),
+    (lose_a_cohort, "cohort-absent", HINT, "Cohort owner", "Cohort left has it as parent"),
+    (share_nothing, "cohort-absent", HINT, "Cohort owner", "owns any either: ClusterQueue poor"),
     (say_something_else, "queue-status", WARNING, QUEUE, "Active is False, and should be True"),
     (hold_a_local_queue, "local-queue", HINT, "LocalQueue ns/lq", "stopPolicy is Hold"),
     (name_no_cluster_queue, "local-queue", ERROR, "LocalQueue ns/lost",
@@ -407,7 +436,7 @@ def test_without_leader_election_nobody_has_to_lead(patient: Any) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"reclaimWithinCohort": "Any"}, "owns no quota"),
+        ({"reclaimWithinCohort": "Any"}, "nothing on its side of the tree owns quota"),
         ({"borrowWithinCohort": {"policy": "LowerPriority"}}, "every borrowingLimit is 0"),
     ],
 )
@@ -423,6 +452,54 @@ def test_policies_in_a_cohort_may_be_idle_too(
     problems = [found.problem for name, found in patient.found() if name == "policy-idle"]
     assert len(problems) == 1
     assert words in problems[0]
+
+
+SIDES = {
+    "the ClusterQueue": "queue",
+    "a Cohort above it": "left",
+    "a member of that": "beside",
+    "the root": "root",
+    "the other side": "right",
+}
+
+
+@pytest.mark.parametrize("owner", SIDES.values(), ids=SIDES)
+@pytest.mark.parametrize("fair", [False, True], ids=["by quota", "by share"])
+def test_who_owns_nothing_reclaims_for_its_side_of_the_tree(
+    patient: Any, owner: str, *, fair: bool
+) -> None:
+    mine = patient.get("ClusterQueue")
+    rest = {"namespaceSelector": {}, "resourceGroups": mine["spec"]["resourceGroups"]}
+    mine["spec"] |= {"cohortName": "left", "preemption": {"reclaimWithinCohort": "Any"}}
+    found = {"queue": mine}
+    for name, parent in (("root", ""), ("left", "root"), ("right", "root")):
+        groups = copy.deepcopy(rest["resourceGroups"])
+        spec = {"parentName": parent, "resourceGroups": groups}
+        found[name] = patient.add("Cohort", name, spec=spec)
+    for name, cohort in (("beside", "left"), ("other", "right")):
+        spec = {**copy.deepcopy(rest), "cohortName": cohort}
+        found[name] = patient.add("ClusterQueue", name, spec=spec, status=mine["status"])
+    for name, obj in found.items():
+        quota = obj["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
+        quota["nominalQuota"] = "4" if name == owner else "0"
+    if fair:
+        patient.configuration = attrs.evolve(Configuration(), fair_sharing=FairSharing(enable=True))
+    problems = [one.problem for name, one in patient.found() if name == "policy-idle"]
+    idle = not fair and owner in ("root", "right")
+    assert [("nothing on its side" in one) for one in problems] == [True] * idle
+
+
+def test_the_parents_are_what_to_edit_in_a_cycle(patient: Any) -> None:
+    cut_off(patient)
+    assert patient.only("cohort-cycle").fix.startswith("kubectl edit cohort a  # set another")
+
+
+def test_a_cohort_that_is_only_a_name_is_healthy(patient: Any) -> None:
+    patient.get("ClusterQueue")["spec"]["cohortName"] = "plain"
+    share_nothing(patient)
+    patient.get("ClusterQueue", "poor")["spec"]["cohortName"] = "plain"
+    patient.remove("ClusterQueue", "poorer")
+    assert patient.found() == []
 
 
 def test_young_objects_are_given_time(patient: Any) -> None:

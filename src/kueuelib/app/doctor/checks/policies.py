@@ -12,7 +12,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
-from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, Place
+from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.world import World
 
 
@@ -38,10 +38,11 @@ def _idle(world: World, queue: ClusterQueue, *, shares: bool) -> Iterator[tuple[
     elif not others:
         why = f"no other ClusterQueue is in the tree of cohort {spec.cohort_name}"
     if preemption.reclaim_within_cohort != NEVER:
-        owns = any(one.nominal_quota for one in quotas)
-        lent = not owns and "the ClusterQueue owns no quota that others could use"
-        if why or lent:
-            yield "preemption.reclaimWithinCohort", why or str(lent)
+        if why:
+            yield "preemption.reclaimWithinCohort", why
+        elif not shares and not _owns(world, queue):
+            side = "nothing on its side of the tree owns quota that others could use"
+            yield "preemption.reclaimWithinCohort", side
     if preemption.borrow_within_cohort.policy != NEVER:
         limited = bool(quotas) and all(
             one.borrowing_limit is not None and not one.borrowing_limit for one in quotas
@@ -62,3 +63,18 @@ def _idle(world: World, queue: ClusterQueue, *, shares: bool) -> Iterator[tuple[
             yield "flavorFungibility.whenCanBorrow", "there is no next flavor to try"
         if fungibility.when_can_preempt == MAY_STOP_SEARCH:
             yield "flavorFungibility.whenCanPreempt", "there is no next flavor to leave out"
+
+
+def _owns(world: World, queue: ClusterQueue) -> bool:
+    """Whether quota is owned by a ClusterQueue or on its side of the tree.
+
+    That is all below the member of the root that it is in. To what the root owns nobody has a
+    better right than others.
+    """
+    above = world.above(queue.spec.cohort_name)
+    side = {queue.name}, set[str]()
+    if len(above) > 1:
+        side = world.below(above[-2])
+    places = [Place(CLUSTER_QUEUE, name) for name in side[0]]
+    places += [Place(COHORT, name) for name in side[1] & world.cohorts.keys()]
+    return any(one.nominal_quota for place in places for one in place.quotas(world).values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kueuelib.api import kueue
 from kueuelib.api.meta import ObjectKey, find_condition
-from kueuelib.api.names import ACTIVE, REASON_STOPPED, REASON_TERMINATING
+from kueuelib.api.names import ACTIVE, REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.scheduler.explain.obstacles import missing_labels
@@ -19,10 +19,12 @@ _MOST_NAMES = 5
 
 @check("queue-inactive", FACTS)
 def inactive(snapshot: Snapshot) -> Iterator[Finding]:
-    """ClusterQueues that cannot admit anything, with all causes."""
+    """ClusterQueues that cannot admit anything, with all causes; not those that only a cycle of
+    Cohorts cuts off.
+    """
     for name in sorted(snapshot.world.cluster_queues):
         found = snapshot.engine.activity(name)
-        if found.active:
+        if found.active or found.reason == REASON_COHORT_CYCLE:
             continue
         severity = Severity.HINT if found.reason in _MEANT else Severity.ERROR
         fix = f"kubectl edit clusterqueue {name}"
