@@ -407,7 +407,10 @@ def crds(output: Path | None) -> int:
 @click.option(
     "--config",
     type=FILE,
-    help="The manager's configuration (waitForPodsReady, manageJobsWithoutQueueName).",
+    help=(
+        "The manager's configuration (fairSharing, admissionFairSharing, preemption, "
+        "waitForPodsReady, manageJobsWithoutQueueName)."
+    ),
 )
 @click.option("--when", is_flag=True, help="Say when it will start, from many simulations.")
 @_kubeconfig

@@ -12,6 +12,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.guess import Guess, Tree
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
+from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.search import COHORT_QUOTAS, PARENTS, WEIGHTS
 from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.tree_changes import RaiseWeight
@@ -301,6 +302,7 @@ def test_a_cycle_is_named_and_opened_where_that_is_allowed() -> None:
     (problem,) = found.problems
     assert "a -> b -> c -> a" in problem.problem
     assert problem.fix == "change spec.parentName of one of these Cohorts"
+    assert [row.fit for row in found.rows] == [Fit.CUT_OFF]
     told = lines(found)
     assert told[:2] == [
         "Cohort b: remove spec.parentName: c",
@@ -310,6 +312,24 @@ def test_a_cycle_is_named_and_opened_where_that_is_allowed() -> None:
     assert "ClusterQueue mine: set spec.cohortName: free instead of b" in told
     for line in told:
         check(world, found, line)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "parent", "notes"),
+    [
+        (9, "owner", ("Cohort owner has no object: it owns no quota",)),
+        (9, "company", ()),
+        (2, "owner", ()),
+    ],
+    ids=["too much", "all exist", "only in use"],
+)
+def test_a_cohort_without_an_object_is_named_where_more_is_asked_than_its_tree_has(
+    cpu: int, parent: str, notes: tuple[str, ...]
+) -> None:
+    world = cohort(cohort(start(), "company", cpu=1), "left", parent, cpu=1)
+    world = holds(queue(world, "mine", 1, cohort="left"), "h", "mine", 2)
+    found = explain(waits(world, "mine", cpu), KEY, NOW)
+    assert found.notes == notes
 
 
 def test_nobody_is_told_to_make_a_cycle() -> None:

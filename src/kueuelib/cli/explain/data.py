@@ -37,7 +37,7 @@ def answer_data(answer: Answer) -> Obj:
         "object": answer.title,
         "submitted": answer.submitted,
         "verdict": _verdict(answer),
-        "notes": list(answer.notes),
+        "notes": [*(() if answer.explanation is None else answer.explanation.notes), *answer.notes],
         "notHonoured": [attrs.asdict(one) for one in answer.unhonoured],
         "problems": [
             _problem(one)

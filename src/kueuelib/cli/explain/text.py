@@ -61,7 +61,7 @@ def _show(console: Console, answer: Answer) -> None:
         _line(console, "Not done by this version:", bold=True)
         for one in answer.unhonoured:
             _line(console, f"  {one.text}")
-    for note in answer.notes:
+    for note in (*(found.notes if found is not None else ()), *answer.notes):
         _line(console, f"Note: {note}")
 
 

@@ -9,7 +9,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.budget import OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
 from kueuelib.scheduler.explain.found import Found
-from kueuelib.scheduler.explain.obstacles import Problem, problems_of, silent_checks
+from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, problems_of, silent_checks
 from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
@@ -33,6 +33,7 @@ class Explanation:
         ahead: who waits before it in its ClusterQueue, in the order of the queue.
         behind: how many wait after it.
         usage: the past usage of its LocalQueue; None where it does not count (KEP-4136).
+        notes: what else to know, as sentences for people.
         used_less: the LocalQueues that come first because they used less, with their numbers.
         reason: why it waits; None when it does not.
         when_first: what would be decided if it were first in its ClusterQueue; only where it was
@@ -68,6 +69,7 @@ class Explanation:
     unhonoured: tuple[Unhonoured, ...] = ()
     usage: float | None = None
     used_less: tuple[tuple[ObjectKey, float], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -139,6 +141,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         used_less=tuple(
             (each, float(world.usage.get(each, 0))) for each in world.used_less(key) if waits
         ),
+        notes=absent_cohorts(world, key, rows),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -11,6 +11,7 @@ from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
+from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
@@ -137,6 +138,30 @@ def _of_check(world: World, name: str) -> Iterator[Problem]:
         why = why or f"nobody serves controllerName {found.spec.controller_name}"
         text = f"is not Active: {why}"
         yield Problem(f"AdmissionCheck {name}", text, ServeCheck(name, exists=True).text)
+
+
+def absent_cohorts(world: World, key: ObjectKey, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Sentences about cohorts without an object, where a workload asks for more than its tree has.
+
+    Args:
+        world: the facts.
+        key: the workload.
+        rows: its table.
+    """
+    best: dict[tuple[str, str], bool] = {}
+    for row in rows:
+        asked = row.pod_set, row.resource
+        best[asked] = best.get(asked, False) or row.fit in (Fit.FITS, Fit.IN_USE)
+    short = any(row.fit is Fit.EXCEEDS and not best[row.pod_set, row.resource] for row in rows)
+    queue = world.cluster_queue_of(world.workloads[key])
+    if queue is None or not short:
+        return ()
+    above = world.above(queue.spec.cohort_name)
+    return tuple(
+        f"Cohort {name} has no object: it owns no quota"
+        for name in above
+        if name not in world.cohorts
+    )
 
 
 def silent_checks(world: World, key: ObjectKey) -> tuple[Problem, ...]:

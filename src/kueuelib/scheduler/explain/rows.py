@@ -22,6 +22,7 @@ class Fit(Enum):
     FITS = "fits"
     IN_USE = "quota in use"
     EXCEEDS = "exceeds quota"
+    CUT_OFF = "cut off: its cohorts form a cycle"
     NO_MATCH = "does not match"
     MISSING = "flavor missing"
     UNCOVERED = "not offered"
@@ -79,12 +80,19 @@ def rows_of(engine: Engine, key: ObjectKey, reason: Reason | None) -> tuple[Row,
     if queue is None:
         return ()
     known = _known(reason)
+    endless = engine.cache.forest.is_endless(queue.spec.cohort)
     count_pods = queue.spec.group_of(PODS) is not None
     rows: list[Row] = []
     for pod_set in infos[0].pod_sets:
         requests = pod_set.requests(pod_set.count, count_pods=count_pods)
         for resource, requested in sorted(requests.items()):
             rows += _rows(snapshot, queue, pod_set, resource, requested, known)
+    if endless:
+        cut_off = (Fit.EXCEEDS, Fit.IN_USE, Fit.FITS)
+        rows = [
+            attrs.evolve(row, fit=Fit.CUT_OFF, blockers=()) if row.fit in cut_off else row
+            for row in rows
+        ]
     return tuple(rows)
 
 
