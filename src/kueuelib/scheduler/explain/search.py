@@ -32,6 +32,7 @@ from kueuelib.scheduler.explain.creations import (
     ServeCheck,
 )
 from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.later import first_end
 from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
     Activate,
@@ -227,6 +228,9 @@ class Search:
         state = workload.status.requeue_state
         if state is not None and state.requeue_at is not None and state.requeue_at > self._now:
             yield from self._check(BackOffEnds(key, state.requeue_at))
+        later = first_end(self._world, key, self._now, self._base, self._budget)
+        if later is not None and self._helps(later.outcome):
+            yield later
         if self._local_queue is None:
             if names.is_dns1123_subdomain(workload.spec.queue_name):
                 missing = ObjectKey(key.namespace, workload.spec.queue_name)

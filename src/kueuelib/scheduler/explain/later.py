@@ -1,0 +1,117 @@
+"""Time as a change: what a preemption policy refuses now, it may allow later."""
+
+from __future__ import annotations
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.scheduler.explain.budget import Budget
+from kueuelib.scheduler.explain.changes import Whole
+from kueuelib.scheduler.explain.found import Found
+from kueuelib.scheduler.explain.trial import Outcome, Trials
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler.reasons import NoFlavors
+
+MOST_ENDS = 20
+"""How many ends of protections are tried, one after the other."""
+
+
+@attrs.frozen
+class ProtectionEnds(Whole):
+    """The preemption policy allows what it refuses now.
+
+    Attributes:
+        key: the workload that waits.
+        policy: the name of the policy.
+        until: when, in seconds since the epoch.
+        after: how many seconds from now.
+    """
+
+    key: ObjectKey
+    policy: str
+    until: float
+    after: float
+
+    kind = "protection"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """When."""
+        until = format_time(self.until)
+        return (
+            f"nothing but time: the preemption policy {self.policy} protects others until {until}"
+        )
+
+    def apply(self, world: World) -> World:
+        """The world in which the policy answers as it will then."""
+        later = _Later(world.settings.preemption, self.after)
+        return attrs.evolve(world, settings=attrs.evolve(world.settings, preemption=later))
+
+
+def first_end(
+    world: World, key: ObjectKey, now: float, base: Outcome, budget: Budget
+) -> Found | None:
+    """The first end of a protection after which a workload gets quota; None if time does not help.
+
+    Args:
+        world: the facts; not changed.
+        key: the workload.
+        now: seconds since the epoch.
+        base: what becomes of it if nothing is changed.
+        budget: what is left.
+
+    Raises:
+        OutOfStepsError: there are no steps left.
+    """
+    reason, after = base.reason, 0.0
+    for _ in range(MOST_ENDS):
+        protected = reason.protected if isinstance(reason, NoFlavors) else None
+        if protected is None or protected.until is None:
+            return None
+        until = after + protected.until
+        after = until - now
+        change = ProtectionEnds(key, protected.policy, until, after)
+        later = change.apply(world)
+        found = Trials(later, key, now, budget).within(later)
+        if found.helps:
+            return Found(change, found)
+        reason = found.reason
+    return None
+
+
+class _Later(PreemptionPolicy):
+    """A policy that is asked as if it were later."""
+
+    def __init__(self, policy: PreemptionPolicy, after: float) -> None:
+        self.name = policy.name
+        self.remembers = policy.remembers
+        self._policy = policy
+        self._after = after
+
+    def refuse(self, asking: Asking, running: Running, now: float) -> Refusal | None:
+        """As the policy will answer then; times are told as if it were now."""
+        later = now + self._after
+        forgotten = later - self.remembers
+        running = attrs.evolve(
+            running,
+            preempted=tuple(at for at in running.preempted if at > forgotten),
+            queue_preempted=tuple(
+                later if at == now else at
+                for at in running.queue_preempted
+                if at == now or at > forgotten
+            ),
+        )
+        found = self._policy.refuse(asking, running, later)
+        if found is None or found.until is None:
+            return found
+        return attrs.evolve(found, until=found.until - self._after)
+
+    def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
+        """The order of the policy."""
+        return self._policy.order(asking, running)
