@@ -25,7 +25,7 @@ from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.inside import judge
+from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.inside.leaks import gone_of, leaks
 from kueuelib.testing.storm.inside.walk import found_in, names_in
 from kueuelib.workload.orders import OrderBook
@@ -146,15 +146,30 @@ def test_an_engine_that_does_not_know_a_queue_is_reported() -> None:
     assert laws_broken(Root(engine), {QUEUES: [queue]}) == {"engine-equals-objects"}
 
 
+HELD: dict[str, Any] = {
+    **obj("one"),
+    "apiVersion": API,
+    "kind": "Workload",
+    "spec": {"podSets": [], "queueName": "team"},
+    "status": {
+        "admission": {"clusterQueue": "queue", "podSetAssignments": []},
+        "conditions": [{"type": "QuotaReserved", "status": "True"}],
+    },
+}
+
+
 def test_quota_that_the_engine_does_not_count_is_reported() -> None:
-    held = {
-        **obj("one"),
-        "status": {
-            "admission": {"clusterQueue": "queue", "podSetAssignments": []},
-            "conditions": [{"type": "QuotaReserved", "status": "True"}],
-        },
-    }
-    assert laws_broken(Root(Engine()), {WORKLOADS: [held]}) == {"engine-equals-objects"}
+    assert laws_broken(Root(Engine()), {WORKLOADS: [HELD]}) == {"engine-equals-objects"}
+
+
+def test_an_engine_charges_the_very_workload_that_it_holds() -> None:
+    engine = Engine()
+    believes = Believes(Root(engine))
+    assert not believes.charges("default", "one", "uid-one")
+    engine.observe(events.WorkloadSet(decode(kueue.Workload, HELD)), 0.0)
+    assert believes.charges("default", "one", "uid-one")
+    assert not believes.charges("default", "one", "uid-two")
+    assert Believes(Root(OrderBook())).charges("default", "one", "uid-one")
 
 
 def node(name: str, kind: str, parent: str = "", nominal: int = 0) -> dict[str, Any]:

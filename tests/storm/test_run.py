@@ -68,6 +68,9 @@ class World:
         del resource
         return []
 
+    def mind(self, name: str) -> None:
+        del name
+
     def inside(self) -> list[Violation]:
         return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -22,9 +23,8 @@ from histories import (
 
 from kueuelib.testing.storm.exchange import Call
 from kueuelib.testing.storm.history import Commit, Obj
-from kueuelib.testing.storm.laws import LAWS, Conduct, Tolerance, Violation
-from kueuelib.testing.storm.laws.conduct import MOST, WINDOW
-from kueuelib.testing.storm.laws.law import CALL
+from kueuelib.testing.storm.laws import Conduct, Tolerance, Violation
+from kueuelib.testing.storm.laws.conduct import CONDUCT, MOST, WINDOW
 
 LASTS = 30.0
 IN_USE = "kueue.x-k8s.io/resource-in-use"
@@ -36,7 +36,9 @@ class Wire:
     def __init__(self, patience: float = 0.0) -> None:
         self.broken: list[Violation] = []
         self.now = 100.0
-        self.conduct = Conduct(Tolerance(patience=patience), LASTS, self.now, self.broken.append)
+        self.minds: dict[str, Mind] = {}
+        allowed = Tolerance(patience=patience)
+        self.conduct = Conduct(allowed, LASTS, self.now, self.broken.append, self.minds.get)
 
     def call(
         self,
@@ -203,6 +205,18 @@ def started(wire: Wire, told: int = 3) -> None:
     wire.now += 5
 
 
+def test_quota_stays_in_the_first_moment_when_it_is_taken_after_the_start_was_told() -> None:
+    wire = Wire(patience=60.0)
+    started(wire)
+    wire.store(WORKLOADS, workload(owner(job()), **ADMITTED, Evicted=True), 4)
+    made = {"metadata": {"resourceVersion": "2"}, **json.loads(RELEASE)}
+    wire.send("apply", WORKLOADS, "wl", "status", json.dumps(made).encode())
+    assert wire.broken == []
+    made["metadata"]["resourceVersion"] = "4"
+    wire.send("apply", WORKLOADS, "wl", "status", json.dumps(made).encode())
+    assert wire.names == {*LETTING_GO}
+
+
 def let_go(wire: Wire) -> set[str]:
     wire.send("apply", WORKLOADS, "wl", "status", RELEASE)
     wire.send("patch", WORKLOADS, "wl", "", FREEING)
@@ -221,10 +235,11 @@ def test_quota_and_finalizer_stay_while_the_job_is_known_to_run(
     assert "nothing-is-let-go-while-it-runs" in wire.names
 
 
-def test_quota_stays_while_the_pods_of_a_stopped_job_run() -> None:
+@pytest.mark.parametrize("count", ["active", "terminating"])
+def test_quota_stays_while_the_pods_of_a_stopped_job_run(count: str) -> None:
     wire = Wire()
     started(wire)
-    wire.store(JOBS, with_status(job(suspend=True, kind="Job"), active=1), 4)
+    wire.store(JOBS, with_status(job(suspend=True, kind="Job"), **{count: 1}), 4)
     assert let_go(wire) == {*LETTING_GO}
 
 
@@ -314,6 +329,81 @@ def test_a_new_process_begins_with_what_was_written_before(version: int, broken:
     assert wire.names == broken
 
 
+@pytest.mark.parametrize(("version", "broken"), [(6, {"takes-over-with-the-present"}), (7, set())])
+def test_a_new_leader_reads_what_the_last_one_wrote(version: int, broken: set[str]) -> None:
+    wire = Wire()
+    listed = wire.call("list", owner="manager-2")
+    wire.answer(listed, version=5)
+    wire.store(WORKLOADS, workload(**ADMITTED), 7, "manager-1")
+    wire.call("patch", 5, owner="manager-2", status=1)
+    assert wire.broken == [], "nobody led before the first one"
+    lease_of = {"metadata": {"name": "lease"}, "spec": {"holderIdentity": "two"}}
+    wire.store(LEASES, lease_of, 8, "manager-2")
+    wire.answer(listed, version=version)
+    wire.call("patch", 5, owner="manager-2", status=1)
+    assert wire.names == broken
+
+
+class Mind:
+    """Charges what it was told to."""
+
+    def __init__(self, *charged: str) -> None:
+        self.charged = set(charged)
+
+    def charges(self, namespace: str, name: str, uid: str) -> bool:
+        assert (namespace, name) == ("ns", "wl")
+        return uid in self.charged
+
+
+RESERVED = workload(**ADMITTED)
+
+
+def reserves(wire: Wire) -> None:
+    """A manager reserves quota, which is stored."""
+    uid, states = RESERVED["metadata"]["uid"], conditions(QuotaReserved=True)
+    made = {"metadata": {"uid": uid, "resourceVersion": "1"}, "status": {"conditions": states}}
+    wire.send("apply", WORKLOADS, "wl", "status", json.dumps(made).encode())
+    wire.store(WORKLOADS, copy.deepcopy(RESERVED), 2, "manager-1")
+
+
+def test_what_is_reserved_is_charged_until_it_is_given_back() -> None:
+    wire = Wire()
+    wire.minds["manager-1"] = mind = Mind(RESERVED["metadata"]["uid"])
+    reserves(wire)
+    wire.store(JOBS, job(), 3, "manager-1")
+    assert wire.broken == []
+    mind.charged.clear()
+    wire.store(JOBS, job(), 4, "user")
+    assert wire.broken == [], "nobody looks while the manager does nothing"
+    wire.store(JOBS, job(), 5, "manager-1")
+    assert wire.names == {"reservations-are-charged"}
+    wire.store(JOBS, job(), 6, "manager-1")
+    assert len(wire.broken) == 1
+
+
+def test_what_is_reserved_is_charged_at_once() -> None:
+    wire = Wire()
+    wire.minds["manager-1"] = Mind("another")
+    reserves(wire)
+    assert wire.names == {"reservations-are-charged"}
+
+
+def test_what_was_given_back_or_asked_for_in_another_life_is_not_charged() -> None:
+    wire = Wire()
+    wire.minds["manager-1"] = mind = Mind(RESERVED["metadata"]["uid"])
+    reserves(wire)
+    wire.store(WORKLOADS, workload(), 3, "user")
+    mind.charged.clear()
+    wire.store(JOBS, job(), 4, "manager-1")
+    wire.minds["manager-1"] = Mind(RESERVED["metadata"]["uid"])
+    reserves(wire)
+    wire.minds["manager-1"] = Mind()
+    wire.store(JOBS, job(), 5, "manager-1")
+    del wire.minds["manager-1"]
+    reserves(wire)
+    assert wire.broken == []
+
+
 def test_users_may_do_what_they_like() -> None:
     wire = Wire()
     for _ in range(MOST + 5):
@@ -331,5 +421,7 @@ def test_every_law_about_calls_is_tried_here() -> None:
         "nothing-is-let-go-while-it-runs",
         "changes-are-conditional",
         "begins-with-the-present",
+        "takes-over-with-the-present",
+        "reservations-are-charged",
     }
-    assert {law.name for law in LAWS if law.when == CALL} == tried
+    assert {law.name for law in CONDUCT} == tried

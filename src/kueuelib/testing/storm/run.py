@@ -22,6 +22,7 @@ from .draws import Draws
 from .faults import Adversary
 from .history import Commit
 from .laws import Conduct, Violation
+from .laws.charges import Mind
 from .laws.conduct import BOUNDED
 from .plan import Plan, Report, tolerance
 from .settings import LEASE_SECONDS
@@ -143,6 +144,10 @@ class Theatre(Stage, Protocol):
         """Wait until nothing was committed for some time."""
         ...
 
+    def mind(self, name: str) -> Mind | None:
+        """Return what a manager believes; None if it does not run."""
+        ...
+
     def inside(self) -> list[Violation]:
         """Return what is wrong in the memory of managers, at rest."""
         ...
@@ -216,7 +221,7 @@ class _Run:
     def watch_conduct(self) -> None:
         """Judge the calls of managers, too."""
         world, allowed = self._world, tolerance(self._plan.weather)
-        conduct = Conduct(allowed, LEASE_SECONDS, world.now, self._misconduct)
+        conduct = Conduct(allowed, LEASE_SECONDS, world.now, self._misconduct, world.mind)
         world.set_witness(conduct)
         world.listeners.append(conduct.committed)
 

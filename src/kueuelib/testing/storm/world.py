@@ -23,7 +23,7 @@ from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.inside import judge
+from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import ACTOR, OWNER, STORM, Owner
@@ -104,6 +104,7 @@ class World:
         self._lives: dict[str, int] = {}
         self._owners: list[Owner] = []
         self.managers: dict[str, Running] = {}
+        self._minds: dict[str, Believes] = {}
         self._beside: dict[str, Running] = {}
         self._started: list[Running] = []
         self._server_owner = self._new_owner(SERVER)
@@ -385,6 +386,15 @@ class World:
                 key, _, value = line.rpartition(" ")
                 found[key] = float(value)
         return found
+
+    def mind(self, name: str) -> Believes | None:
+        """What a manager believes: the same one until it ends or begins anew."""
+        one = self.managers.get(name)
+        root = one.process.root if one is not None and one.owner.alive else None
+        known = self._minds.get(name)
+        if known is None or known.root is not root:
+            known = self._minds[name] = Believes(root)
+        return None if root is None else known
 
     def inside(self) -> list[Violation]:
         """What is wrong in the memory of the managers that run, at rest."""

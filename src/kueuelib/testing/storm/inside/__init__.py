@@ -1,4 +1,4 @@
-"""Looks into the memory of simulated processes once all is quiet.
+"""Looks into the memory of simulated processes, mostly once all is quiet.
 
 Laws about the history see only what is written. These read what a process believes, in the process
 itself: it is the same one, and it does not run while it is read.
@@ -13,12 +13,12 @@ from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.law import REST, Law, Violation
 
-from .knowledge import caches_are_fresh, engine_is_right, nothing_is_assumed
+from .knowledge import Believes, caches_are_fresh, engine_is_right, nothing_is_assumed
 from .leaks import ALLOWED, gone_of, leaks
 from .trees import trees_are_right
 from .walk import Found, found_in
 
-__all__ = ["ALLOWED", "INSIDE_LAWS", "judge"]
+__all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 
 REPAIRS: Final = ("kueuelib_orphaned_assumptions_total", "kueuelib_orphaned_evictions_total")
 """Counters of the auditor: each step is a fault that it has repaired."""

@@ -1,4 +1,4 @@
-"""What a manager believes at rest is what is stored."""
+"""What a manager believes is what is stored: all of it at rest, its own reservations always."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from kueuelib.api.kinds import EVENTS, LEASES
-from kueuelib.api.meta import key_of
+from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.runtime.informer import Informer
 from kueuelib.scheduler.engine import Engine
 from kueuelib.testing.storm.history import Obj
@@ -23,15 +23,40 @@ from kueuelib.testing.storm.laws.reading import (
 )
 from kueuelib.workload.orders import OrderBook
 
-from .walk import Found
+from .walk import Found, found_in
 
-__all__ = ["caches_are_fresh", "engine_is_right", "nothing_is_assumed"]
+__all__ = ["Believes", "caches_are_fresh", "engine_is_right", "nothing_is_assumed"]
 
 Objects = Callable[[str], list[Obj]]
 Finding = tuple[str, str]
 """What is wrong: the object or the place, and the text."""
 RESTLESS: Final = frozenset({LEASES.plural, EVENTS.plural})
 """Kinds that are written at rest."""
+
+
+class Believes:
+    """Whom the engine of one process charges.
+
+    Args:
+        root: Leads to everything of the process.
+
+    Attributes:
+        root: The same.
+    """
+
+    def __init__(self, root: object) -> None:
+        self.root = root
+        self._engine: Engine | None = None
+
+    def charges(self, namespace: str, name: str, uid: str) -> bool:
+        """Return whether it counts quota as used by this very Workload; true without an engine."""
+        if self._engine is None:
+            engines = (each.what for each in found_in(self.root) if isinstance(each.what, Engine))
+            self._engine = next(engines, None)
+        if self._engine is None:
+            return True
+        holder = self._engine.cache.holder(ObjectKey(namespace, name))
+        return holder is not None and holder.uid == uid
 
 
 def caches_are_fresh(parts: Sequence[Found], objects: Objects) -> Iterator[Finding]:

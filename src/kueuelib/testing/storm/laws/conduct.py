@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import attrs
 
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.laws.law import CALL, Law, Tolerance, Violation
+from kueuelib.testing.storm.laws.charges import Charged, Mind
+from kueuelib.testing.storm.laws.law import CALL, COMMIT, Law, Tolerance, Violation
 from kueuelib.testing.storm.laws.memory import is_manager
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
@@ -24,6 +25,7 @@ from kueuelib.testing.storm.laws.reading import (
     LOCAL_QUEUES,
     PODS,
     WORKLOADS,
+    spec,
 )
 from kueuelib.testing.storm.laws.running import Running, lets_go
 
@@ -70,8 +72,29 @@ PRESENT = Law(
     CALL,
     "A new process does not begin with a list that is older than the writes before it.",
 )
+TAKEN_OVER = Law(
+    "takes-over-with-the-present",
+    CALL,
+    "A new leader reads what managers wrote before it took the Lease, and writes only then.",
+)
+CHARGED = Law(
+    "reservations-are-charged",
+    COMMIT,
+    "What a manager has reserved is charged in its engine for as long as it is stored.",
+)
 
-CONDUCT = (RELEASED, LEASED, REMEMBERED, REPEATED, BOUNDED, KEPT, CONDITIONAL, PRESENT)
+CONDUCT = (
+    RELEASED,
+    LEASED,
+    REMEMBERED,
+    REPEATED,
+    BOUNDED,
+    KEPT,
+    CONDITIONAL,
+    PRESENT,
+    TAKEN_OVER,
+    CHARGED,
+)
 """All of them."""
 
 Key = tuple[str, str, str]
@@ -134,10 +157,14 @@ class Process:
     Attributes:
         renewed: when it sent the claim of a Lease that was granted last.
         began: the newest version that a manager knew to be written when this process began.
+        taken_over: the newest version of a Workload that a manager wrote before this process took
+            the Lease.
+        listed: the version of the newest list of Workloads that it has got.
         released: whether it gave the Lease up since.
         claims: when claims were sent whose answers are awaited, by identity of the call.
         known: the newest version that an answer has shown, and when it came.
-        told: all versions of Jobs that answers have shown, and when they came.
+        told: all versions of Jobs that answers have shown, when they came, and what was the newest
+            version of anything then.
         refused: bodies that a conflict refused since the object was asked for last.
         again: bodies that are sent again because the server asked for it.
         times: instants of recent calls.
@@ -145,10 +172,12 @@ class Process:
 
     renewed: float
     began: int = 0
+    taken_over: int = 0
+    listed: int = 0
     released: bool = False
     claims: dict[int, float] = attrs.field(factory=dict)
     known: dict[Key, tuple[int, float]] = attrs.field(factory=dict)
-    told: dict[Key, list[tuple[int, float]]] = attrs.field(factory=lambda: defaultdict(list))
+    told: dict[Key, list[tuple[int, float, int]]] = attrs.field(factory=lambda: defaultdict(list))
     refused: dict[Key, set[bytes]] = attrs.field(factory=lambda: defaultdict(set))
     again: set[bytes] = attrs.field(factory=set)
     times: dict[tuple[str, ...], deque[float]] = attrs.field(factory=lambda: defaultdict(deque))
@@ -162,6 +191,7 @@ class Conduct:
         lease: seconds that a Lease lasts, in the time of the world.
         start: the virtual time; who writes first is believed to lead since then.
         accuse: called with every violation.
+        mind: gives what the manager of a name believes, see `Charged`.
     """
 
     def __init__(
@@ -170,6 +200,7 @@ class Conduct:
         lease: float,
         start: float,
         accuse: Callable[[Violation], None],
+        mind: Callable[[str], Mind | None] = lambda _: None,
     ) -> None:
         self._tolerance = tolerance
         self._lease = lease
@@ -177,11 +208,24 @@ class Conduct:
         self._accuse = accuse
         self._processes: dict[str, Process] = {}
         self._running = Running()
+        self._charged = Charged(mind)
         self._written = 0
+        self._stored = 0
+        self._newest = 0
 
     def committed(self, commit: Commit) -> None:
         """Something was stored."""
+        self._newest = commit.revision
         self._running.commit(commit)
+        if is_manager(commit.actor):
+            if commit.resource == WORKLOADS:
+                self._stored = commit.revision
+            elif commit.resource == LEASES and _changes_hands(commit):
+                self._of(commit.actor).taken_over = self._stored
+        for (namespace, name), identity in self._charged.committed(commit):
+            text = f"{commit.actor} has reserved quota for UID {identity}, but does not charge it"
+            where = f"{WORKLOADS} {namespace}/{name}"
+            self._accuse(Violation(CHARGED.name, commit.at, where, text))
 
     def reborn(self, owner: str) -> None:
         """A process of that name starts: it knows nothing and leads nobody."""
@@ -198,6 +242,8 @@ class Conduct:
         if call.peer != SERVER or not is_manager(call.owner):
             return
         process = self._of(call.owner)
+        if call.verb == "apply" and (call.resource, call.subresource) == (WORKLOADS, "status"):
+            self._charged.sent(call.owner, (call.namespace, call.name), call.body)
         broken = list(self._judge(process, call, now))
         if call.verb in ("get", "list"):
             for key in list(process.refused):
@@ -217,6 +263,8 @@ class Conduct:
         process = self._of(call.owner)
         if call.verb == "list" and status < 300:
             found = _version(_parsed(body))
+            if call.resource == WORKLOADS:
+                process.listed = max(process.listed, found)
             if 0 < found < process.began:
                 text = f"began with version {found}, but {process.began} was known to be written"
                 self._accuse(Violation(PRESENT.name, now, call.title, f"{call.owner} {text}"))
@@ -233,7 +281,7 @@ class Conduct:
             process.refused[key].add(call.body)
         elif status < 300 and call.name and (version := _version(_parsed(body))):
             if call.resource == JOBS:
-                process.told[key].append((version, now))
+                process.told[key].append((version, now, self._newest))
             if call.verb in WRITES:
                 self._written = max(self._written, version)
             before = process.known.get(key, (0, now))
@@ -249,6 +297,9 @@ class Conduct:
             yield RELEASED, "sent it after it had given the Lease up"
         elif now - process.renewed > self._lease:
             yield LEASED, f"sent it {now - process.renewed:g} s after it last renewed the Lease"
+        if process.listed < process.taken_over:
+            text = f"leads since version {process.taken_over}, but has read only {process.listed}"
+            yield TAKEN_OVER, f"{text} of the Workloads"
         key = _key(call)
         base = _version(_parsed(call.body))
         if base and call.body in process.refused.get(key, ()):
@@ -266,15 +317,20 @@ class Conduct:
         yield from self._keep(process, call, now)
 
     def _keep(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
-        """All states of a Job since a version ran, and the process knows one of them."""
+        """All states of a Job since a version ran, and the process knows one of them.
+
+        What was made from a state of the Workload was made after that state was stored.
+        """
         used = self._running.used(_key(call))
         if used is None or call.body in process.again or not lets_go(call.subresource, call.body):
             return
         job, since = used
-        told = [at for version, at in process.told[job] if version >= since]
-        if told and now - told[0] > self._tolerance.patience:
-            text = f"let go of it, but has known for {now - told[0]:g} s that its Job runs"
-            yield KEPT, text
+        told = [one for one in process.told[job] if one[0] >= since]
+        if not told:
+            return
+        _, at, revision = told[0]
+        if revision < _version(_parsed(call.body)) or now - at > self._tolerance.patience:
+            yield KEPT, f"let go of it, but has known for {now - at:g} s that its Job runs"
 
     def _count(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
         name = call.name
@@ -320,6 +376,12 @@ def _version(obj: dict[str, Any]) -> int:
     """The resource version in an object; 0 for none."""
     found = str((obj.get("metadata") or {}).get("resourceVersion") or "")
     return int(found) if found.isdecimal() else 0
+
+
+def _changes_hands(commit: Commit) -> bool:
+    """Whether somebody takes a Lease that he did not hold."""
+    before, after = (spec(obj or {}).get("holderIdentity") for obj in (commit.old, commit.new))
+    return bool(after) and after != before
 
 
 def _holder(call: Call) -> str:

@@ -157,9 +157,9 @@ def suspended(job: Obj) -> bool:
 
 
 def busy(obj: Obj) -> bool:
-    """Whether a pod runs, or pods of a Job do."""
+    """Whether a pod runs, or pods of a Job do or are still on their way out."""
     if obj.get("kind") == "Job":
-        return int(status(obj).get("active") or 0) > 0
+        return any(int(status(obj).get(count) or 0) > 0 for count in ("active", "terminating"))
     return status(obj).get("phase") == "Running"
 
 
