@@ -166,8 +166,9 @@ def test_a_pod_waits_runs_and_ends(place: Place) -> None:
 
 def test_a_pod_that_is_deleted_goes_at_once(place: Place) -> None:
     place.queue(1)
-    running, waiting = place.pod("running"), place.pod("waiting")
+    running = place.pod("running")
     place.runs(running)
+    waiting = place.pod("waiting")
     place.delete(running, waiting)
     place.gone(running, waiting)
     place.eventually(lambda: not place.rest.items(place.workloads))

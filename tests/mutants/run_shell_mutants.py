@@ -23,7 +23,6 @@ from typing import Any
 from shell_mutants import SOURCES, ShellMutant, shell_mutants
 
 HUNT = Path(__file__).with_name("hunt.py")
-DEFAULT_SEEDS = "1:200"
 SECONDS = 7200.0
 """After which a hunt counts as hung."""
 
@@ -74,7 +73,7 @@ def tried(mutant: ShellMutant, seeds: str, most: int) -> dict[str, Any]:
 def main(args: list[str]) -> int:
     """Tries the named mutants, or all."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default=DEFAULT_SEEDS)
+    parser.add_argument("--seeds")
     parser.add_argument("--most", type=int, default=1000)
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args(args)
@@ -82,7 +81,7 @@ def main(args: list[str]) -> int:
     chosen = [known[name] for name in asked.names or known]
     survivors = 0
     for mutant in chosen:
-        found = tried(mutant, asked.seeds, asked.most)
+        found = tried(mutant, asked.seeds or mutant.seeds, asked.most)
         storms = f"storm {found['played']:>3}"
         if "law" in found:
             told = f"found     {mutant.id}: {storms}, seed {found['seed']} ({found['profile']})"

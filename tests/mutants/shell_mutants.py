@@ -10,6 +10,8 @@ import yaml
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src" / "kueuelib"
+SEEDS = "1:200"
+"""Storms of the default test run. It also plays those that a fault names."""
 
 
 @attrs.frozen
@@ -36,6 +38,7 @@ class ShellMutant:
         why: what it is, and who had it.
         profile: the family of storms that is tried first.
         trees: whether storms with trees of Cohorts are tried before all others.
+        seeds: the storms that are tried.
         edits: what is replaced.
     """
 
@@ -43,6 +46,7 @@ class ShellMutant:
     why: str
     profile: str
     trees: bool
+    seeds: str
     edits: tuple[Edit, ...]
 
     @property
@@ -69,5 +73,6 @@ def _mutant(raw: dict[str, Any]) -> ShellMutant:
         raw["why"],
         raw["profile"],
         raw.get("trees", False),
+        raw.get("seeds", SEEDS),
         tuple(Edit(**each) for each in edits),
     )

@@ -78,6 +78,7 @@ VALID: Mapping[str, Obj] = {
             "template": POD_TEMPLATE,
         }
     },
+    "PodTemplate": {"template": POD_TEMPLATE},
     "ReplicationController": {"spec": {"selector": {"a": "b"}, "template": POD_TEMPLATE}},
     "CronJob": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}},
     "Ingress": {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},

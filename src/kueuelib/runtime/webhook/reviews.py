@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 MAX_VALUES: Final = 600_000
@@ -59,14 +59,17 @@ def misfit(review: Any, kind: str) -> str:
 
 
 def _misfit(value: Any, wanted: Any, path: str) -> str:
-    if value is None:
-        return ""
-    type_: Any = wanted if isinstance(wanted, type) else type(wanted)
-    if not isinstance(value, type_):
-        return f"{path}: {_NAMES[type_]} is expected"
-    inner: Iterable[tuple[Any, Any, str]] = ()
-    if isinstance(wanted, dict):
-        inner = ((value.get(name), each, f"{path}.{name}") for name, each in wanted.items())
-    elif isinstance(wanted, list):
-        inner = ((each, wanted[0], f"{path}[{i}]") for i, each in enumerate(value))
-    return next(filter(None, (_misfit(*each) for each in inner)), "")
+    if isinstance(wanted, type):
+        return "" if isinstance(value, wanted) else f"{path}: {_NAMES[wanted]} is expected"
+    if not isinstance(value, type(wanted)):
+        return f"{path}: {_NAMES[type(wanted)]} is expected"
+    if isinstance(wanted, list):
+        inside = [(each, wanted[0], f"[{i}]") for i, each in enumerate(value)]
+    else:
+        inside = [(value.get(name), each, f".{name}") for name, each in wanted.items()]
+    for inner, expected, name in inside:
+        if inner is None or (isinstance(expected, type) and isinstance(inner, expected)):
+            continue
+        if found := _misfit(inner, expected, path + name):
+            return found
+    return ""
