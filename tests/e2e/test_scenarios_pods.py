@@ -152,8 +152,9 @@ def test_the_queue_changes_only_while_a_pod_waits(place: Place) -> None:
 
 def test_a_pod_waits_runs_and_ends(place: Place) -> None:
     place.queue(1, flavors={"spot": {"kueuelib.dev/pool": "spot"}})
-    first, second = place.pod("first"), place.pod("second")
+    first = place.pod("first")
     place.runs(first)
+    second = place.pod("second")
     assert place.get(first)["spec"]["nodeSelector"] == {"kueuelib.dev/pool": "spot"}
     place.event(first, "Started")
     place.waits(second)
