@@ -146,6 +146,10 @@ def typed(kind: str, name: str) -> Obj:
     return {"apiVersion": f"{DOMAIN}/v1beta2", "kind": kind, "metadata": {"name": name}}
 
 
+def cohort(name: str, parent: str) -> Obj:
+    return {**typed("Cohort", name), "spec": {"parentName": parent}}
+
+
 def workload(name: str, queue: str) -> Obj:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
@@ -390,6 +394,7 @@ def queue_status(**status: Any) -> Callable[[Ward], Any]:
     return lambda ward: ward.changed(f"{KUEUE}/clusterqueues/team/status", {"status": status})
 
 
+COHORTS = f"{KUEUE}/cohorts"
 LOCAL = f"{KUEUE}/namespaces/default/localqueues"
 NOT_ACTIVE = {**ACTIVE, **SINCE, "status": "False"}
 OWN_LEASE = f"{LEASES.format('kueue-system')}/{LEASE}"
@@ -454,6 +459,14 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "a status is wrong": (
         queue_status(conditions=[NOT_ACTIVE]),
         {("queue-status", "ClusterQueue team")},
+    ),
+    "a Cohort is its own parent": (
+        lambda ward: ward.with_one(COHORTS, cohort("ouroboros", "ouroboros")),
+        {("cohort-cycle", "Cohort ouroboros")},
+    ),
+    "a Cohort has a parent without an object": (
+        lambda ward: ward.with_one(COHORTS, cohort("orphan", "nobody")),
+        {("cohort-absent", "Cohort nobody")},
     ),
     "a LocalQueue leads nowhere": (
         lambda ward: ward.with_one(

@@ -251,6 +251,8 @@ def is_less(more: Found) -> Callable[[Found], bool]:
 
     def test(found: Found) -> bool:
         mine, theirs = found.change, more.change
+        if type(mine) is not type(theirs):
+            return False
         if isinstance(mine, RaiseQuota) and isinstance(theirs, RaiseQuota):
             sizes = {each.resource: each.by for each in theirs.amounts}
             same = (mine.place, mine.flavor, mine.field) == (
