@@ -1,0 +1,72 @@
+"""Objects that no informer holds: read one by one, and remembered for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import ApiError, TransportError, Unavailable
+from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.logs import get_logger
+
+PATIENCE = 3.0
+"""Seconds that an answer may take."""
+_PASSING = frozenset({401, 429})
+"""Refusals that say nothing about the object."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Remembered(Generic[K]):
+    """What was read last; what is gone or may not be read counts as absent.
+
+    Args:
+        seconds: how long it is remembered.
+        limit: objects that are remembered at most; the oldest are forgotten first.
+        clock: the time.
+    """
+
+    def __init__(self, seconds: float, limit: int, clock: Clock) -> None:
+        self._seconds = seconds
+        self._limit = limit
+        self._clock = clock
+        self._known: dict[K, tuple[float, Obj | None]] = {}
+        self._log = get_logger("jobs")
+
+    def get(self, key: K) -> Obj | None:
+        """The object as it was read last, however long ago; None when it is not known."""
+        found = self._known.get(key)
+        return None if found is None else found[1]
+
+    async def learn(
+        self, key: K, name: str, read: Callable[[], Awaitable[Obj | None]]
+    ) -> Obj | None:
+        """The object; it is read unless that was done a moment ago.
+
+        Args:
+            key: what it is remembered by.
+            name: of the object, for people.
+            read: reads it.
+
+        Raises:
+            Unavailable: the API server does not answer; what nobody knows now is not guessed.
+        """
+        now = self._clock.monotonic()
+        known = self._known.get(key)
+        if known is not None and now - known[0] < self._seconds:
+            return known[1]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await read()
+        except (ApiError, TransportError, TimeoutError) as error:
+            if not isinstance(error, ApiError) or error.code in _PASSING or error.code >= 500:
+                raise Unavailable(f"{name} cannot be read now; try again") from error
+            self._log.info("it cannot be read and counts as absent", object=name, error=str(error))
+            found = None
+        self._known.pop(key, None)
+        if len(self._known) >= self._limit:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = (now, found)
+        return found
