@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from kueuelib.api.kinds import JOBS, KUEUE
+from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import Obj, Resource, annotations_of
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS, is_go_bool
 from kueuelib.jobs import podset_info
@@ -19,9 +19,7 @@ from kueuelib.jobs.capabilities import (
 from kueuelib.jobs.commands import Change, Command
 from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.podset_info import PodSetInfo
-
-STOPPING_ANNOTATION = f"{KUEUE}/stopping"
-"""Says that a stop was begun and its later writes are still to come."""
+from kueuelib.jobs.stopping import begin_stop, end_stop, is_stop_begun
 
 CONTROLLER_LABELS = frozenset(
     {
@@ -53,7 +51,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         """Whether the Job is suspended, but an earlier stop or start time is left over."""
         if not self._suspend_set:
             return False
-        return self.stop_marked or bool(self.start_time)
+        return is_stop_begun(self.object) or bool(self.start_time)
 
     def suspend(self) -> None:
         """Set `spec.suspend`."""
@@ -152,24 +150,15 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         state = self.copy()
         stops_now = not self._suspend_set
         if stops_now:
-            before = copy.deepcopy(state.object)
-            state.suspend()
-            annotations = {**annotations_of(state.object), STOPPING_ANNOTATION: "true"}
-            state.object["metadata"]["annotations"] = annotations
-            commands.append(Change(JOBS, before, copy.deepcopy(state.object)))
+            commands.append(begin_stop(state))
         if state.start_time:
             before = copy.deepcopy(state.object)
             state.object["status"]["startTime"] = None
             after = copy.deepcopy(state.object)
             commands.append(Change(JOBS, before, after, subresource="status", versioned=False))
             del state.object["status"]["startTime"]
-        if self._status.get("active"):
-            return Stop(tuple(commands), stops_now)
-        before, marked = copy.deepcopy(state.object), state.stop_marked
-        if marked:
-            del state.object["metadata"]["annotations"][STOPPING_ANNOTATION]
-        if state.restore_podsets_info(infos) or marked:
-            commands.append(Change(JOBS, before, state.object))
+        if not self._status.get("active"):
+            commands += end_stop(state, infos)
         return Stop(tuple(commands), stops_now)
 
     # ---- reading
@@ -194,11 +183,6 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
     def start_time(self) -> str:
         """When the Job controller began to count, as text; empty while it has not."""
         return str(self._status.get("startTime") or "")
-
-    @property
-    def stop_marked(self) -> bool:
-        """Whether a stop was begun and the template is still to be restored."""
-        return annotations_of(self.object).get(STOPPING_ANNOTATION) == "true"
 
     @property
     def _parallelism(self) -> int:

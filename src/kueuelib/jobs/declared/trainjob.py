@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import podset_info
-from kueuelib.jobs.batch_job import STOPPING_ANNOTATION
 from kueuelib.jobs.capabilities import JobWithCustomStop, Stop, StopReason
-from kueuelib.jobs.commands import Change, Command
+from kueuelib.jobs.commands import Command
 from kueuelib.jobs.declarative import (
     Condition,
     Declaration,
@@ -32,6 +31,7 @@ from kueuelib.jobs.pod_counts import number_at
 from kueuelib.jobs.pod_slots import Slot, lowered
 from kueuelib.jobs.podset_info import PodSetInfo
 from kueuelib.jobs.registry import REFERRED, Integration, Reference
+from kueuelib.jobs.stopping import begin_stop, end_stop, is_stop_begun
 
 GROUP = "trainer.kubeflow.org"
 MANAGER = "kueue.x-k8s.io/manager"
@@ -187,11 +187,11 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
 
     def is_suspended(self) -> bool:
         """Whether it is suspended and nothing is left to do of the last stop."""
-        return super().is_suspended() and not self.stop_marked
+        return super().is_suspended() and not is_stop_begun(self.object)
 
     def is_stopping(self) -> bool:
         """Whether it is suspended and its patch is still to be taken back."""
-        return super().is_suspended() and self.stop_marked
+        return super().is_suspended() and is_stop_begun(self.object)
 
     def stop(
         self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
@@ -202,24 +202,10 @@ class TrainJob(ReclaimingDeclaredJob, JobWithCustomStop):
         state = self.copy()
         stops_now = not super().is_suspended()
         if stops_now:
-            before = copy.deepcopy(state.object)
-            state.suspend()
-            annotations = {**annotations_of(state.object), STOPPING_ANNOTATION: "true"}
-            state.object["metadata"]["annotations"] = annotations
-            commands.append(Change(_KIND, before, copy.deepcopy(state.object)))
-        if self.is_active():
-            return Stop(tuple(commands), stops_now)
-        before, marked = copy.deepcopy(state.object), state.stop_marked
-        if marked:
-            del state.object["metadata"]["annotations"][STOPPING_ANNOTATION]
-        if state.restore_podsets_info(infos) or marked:
-            commands.append(Change(_KIND, before, state.object))
+            commands.append(begin_stop(state))
+        if not self.is_active():
+            commands += end_stop(state, infos)
         return Stop(tuple(commands), stops_now)
-
-    @property
-    def stop_marked(self) -> bool:
-        """Whether a stop was begun and the patch is still to be taken back."""
-        return annotations_of(self.object).get(STOPPING_ANNOTATION) == "true"
 
 
 def runtime_of(obj: Obj) -> Reference | None:
