@@ -5,6 +5,8 @@ They are served while the kind is not there, too: once it comes, no job of it ge
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.standing import HELD_BACK, KindMetrics
@@ -14,7 +16,7 @@ from kueuelib.jobs.registry import Integration
 from kueuelib.jobs.settings import JobSettings
 from kueuelib.jobs.stores import JobStores
 from kueuelib.jobs.webhook import default_job, validate_job
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict, mutating
+from kueuelib.runtime.webhook.admission import AdmissionRequest, RequestMutator, Verdict, mutating
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -50,14 +52,7 @@ class JobWebhook:
 
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
-        answer = mutating(self.mutate, with_request=True)
-
-        async def handle(request: AdmissionRequest) -> Obj:
-            if request.object is not None:
-                await self._owners.learn(request.object, request.namespace)
-            return answer(request)
-
-        server.admit(self.mutate_path, handle)
+        server.admit(self.mutate_path, knowing_owners(self._owners, self.mutate))
         server.validate(self.validate_path, self.judge)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
@@ -92,3 +87,17 @@ class JobWebhook:
         """Why jobs of the kind cannot be managed now; empty when they can."""
         standing = None if self._follower is None else self._follower.standing
         return standing.why if standing is not None and standing.state in HELD_BACK else ""
+
+
+def knowing_owners(
+    owners: Owners, mutate: RequestMutator
+) -> Callable[[AdmissionRequest], Awaitable[Obj]]:
+    """A handler that answers with what `mutate` changes, once the object's owners are known."""
+    answer = mutating(mutate, with_request=True)
+
+    async def handle(request: AdmissionRequest) -> Obj:
+        if request.object is not None:
+            await owners.learn(request.object, request.namespace)
+        return answer(request)
+
+    return handle

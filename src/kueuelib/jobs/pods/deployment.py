@@ -21,7 +21,8 @@ from kueuelib.jobs.paths import value
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.registry import Integration, Wired
 from kueuelib.jobs.settings import JobSettings
-from kueuelib.runtime.webhook.admission import AdmissionRequest, mutating
+from kueuelib.jobs.webhook_serving import knowing_owners
+from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
 from kueuelib.runtime.webhook.server import WebhookServer
 
@@ -49,14 +50,7 @@ class DeploymentWebhook:
 
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
-        answer = mutating(self.mutate, with_request=True)
-
-        async def handle(request: AdmissionRequest) -> Obj:
-            if request.object is not None:
-                await self._parts.owners.learn(request.object, request.namespace)
-            return answer(request)
-
-        server.admit(self.mutate_path, handle)
+        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate))
         server.validate(self.validate_path, lambda new, old, _: validate_deployment(new, old))
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:

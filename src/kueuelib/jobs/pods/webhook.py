@@ -18,7 +18,8 @@ from kueuelib.jobs.pods.reading import group_of, is_managed
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.webhook import validate_job
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict, mutating
+from kueuelib.jobs.webhook_serving import knowing_owners
+from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
 from kueuelib.runtime.webhook.server import WebhookServer
 
 
@@ -39,14 +40,7 @@ class PodWebhook:
 
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
-        answer = mutating(self.mutate, with_request=True)
-
-        async def handle(request: AdmissionRequest) -> Obj:
-            if request.object is not None:
-                await self._parts.owners.learn(request.object, request.namespace)
-            return answer(request)
-
-        server.admit(self.mutate_path, handle)
+        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate))
         server.validate(self.validate_path, self.judge)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
