@@ -107,6 +107,22 @@ def _recorded(command: F) -> F:
     return size(files(names(command)))
 
 
+def _changes(command: F) -> F:
+    most = click.option(
+        "--changes",
+        type=click.IntRange(0),
+        default=10,
+        show_default=True,
+        help=(
+            "For how many Workloads to look for the smallest change, the first of each queue first."
+        ),
+    )
+    config = click.option(
+        "--config", type=FILE, help="The manager's configuration, where it changes decisions."
+    )
+    return most(config(command))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kueuelib", message="%(prog)s %(version)s")
 def app() -> None:
@@ -458,16 +474,7 @@ def explain(
     show_default=True,
     help="A table, a wider one, or everything for machines.",
 )
-@click.option(
-    "--changes",
-    type=click.IntRange(0),
-    default=10,
-    show_default=True,
-    help="For how many Workloads to look for the smallest change, the first of each queue first.",
-)
-@click.option(
-    "--config", type=FILE, help="The manager's configuration, where it changes decisions."
-)
+@_changes
 @_kubeconfig
 @_server_timeout
 def pending(
@@ -515,16 +522,7 @@ def pending(
     default="",
     help="Where to read Workloads and LocalQueues if you may not read those of all namespaces.",
 )
-@click.option(
-    "--changes",
-    type=click.IntRange(0),
-    default=10,
-    show_default=True,
-    help="For how many Workloads to look for the smallest change, the first of each queue first.",
-)
-@click.option(
-    "--config", type=FILE, help="The manager's configuration, where it changes decisions."
-)
+@_changes
 @_kubeconfig
 @_server_timeout
 def report(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -29,21 +32,15 @@ def run(
     port: int,
 ) -> int:
     """Serves until SIGTERM or SIGINT; see `command.run`."""
-    run_program(_run, kubeconfig, settings, namespace, changes, server_timeout, port)
+    serve = partial(_serve, kubeconfig, settings, namespace, changes, server_timeout, port)
+    run_program(_until_signal, serve)
     return 0
 
 
-async def _run(
-    kubeconfig: Path | None,
-    settings: Settings,
-    namespace: str,
-    changes: int,
-    server_timeout: float,
-    port: int,
-) -> None:
+async def _until_signal(serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with anyio.create_task_group() as group:
-            group.start_soon(_serve, kubeconfig, settings, namespace, changes, server_timeout, port)
+            group.start_soon(serve)
             async for _ in received:
                 group.cancel_scope.cancel()
                 break

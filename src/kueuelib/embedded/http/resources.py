@@ -178,16 +178,8 @@ class Resources:
         given = await self._body(request, options, target.kind)
         if target.kind.upserts:
             self._check_creation(target, caller)
-        obj, created = await self._service.replace(target, given, options)
-        return self._object(
-            obj,
-            target.kind,
-            target.version,
-            wanted,
-            request,
-            options.warnings,
-            status=201 if created else 200,
-        )
+        written = await self._service.replace(target, given, options)
+        return self._written(written, target, wanted, request, options)
 
     async def _patch(
         self, request: web.BaseRequest, target: Target, caller: Caller
@@ -199,16 +191,8 @@ class Resources:
         if type_ is PatchType.APPLY:
             self._check_creation(target, caller)
         patch = Target(target.kind, target.version, target.key, target.subresource, "Patch")
-        obj, created = await self._service.patch_target(patch, body, type_, options)
-        return self._object(
-            obj,
-            target.kind,
-            target.version,
-            wanted,
-            request,
-            options.warnings,
-            status=201 if created else 200,
-        )
+        written = await self._service.patch_target(patch, body, type_, options)
+        return self._written(written, target, wanted, request, options)
 
     def _patch_type(self, request: web.BaseRequest, kind: Kind) -> PatchType:
         media = bodies.media_type(request.headers.get("Content-Type", ""))
@@ -386,6 +370,20 @@ class Resources:
             return None
         content_type = request.headers.get("Content-Type", "")
         return (await bodies.decoded(raw, content_type, notice_duplicates=False))[0]
+
+    def _written(
+        self,
+        written: tuple[Obj, bool],
+        target: Target,
+        wanted: Wanted,
+        request: web.BaseRequest,
+        options: WriteOptions,
+    ) -> web.Response:
+        """The answer to a write: the object, and whether it was created."""
+        obj, created = written
+        status = 201 if created else 200
+        kind, version = target.kind, target.version
+        return self._object(obj, kind, version, wanted, request, options.warnings, status)
 
     def _object(
         self,
