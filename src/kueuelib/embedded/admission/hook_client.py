@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import os
-import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 import orjson
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.admission.dialling import Contexts, service_session
 from kueuelib.embedded.admission.services import Services
 from kueuelib.embedded.conversion import HookFailed
 
 ANSWER_LIMIT = 16 * 2**20
-CONTEXTS_KEPT = 64
 HTTPS = 443
-
-
-class ServiceResolver(AbstractResolver):
-    """Leads the names of services, which certificates are made for, to their addresses."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._names = aiohttp.DefaultResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Addresses of `name.namespace.svc`, with the port that is to be dialled."""
-        name, namespace, _ = host.split(".", 2)
-        try:
-            address, found = self._services.address(namespace, name, port)
-        except HookFailed as error:
-            raise OSError(None, str(error)) from error
-        results = await self._names.resolve(address, found, family)
-        return [{**each, "hostname": host} for each in results]
-
-    async def close(self) -> None:
-        """Closes what looks names up."""
-        await self._names.close()
 
 
 class HookClient:
@@ -59,7 +31,7 @@ class HookClient:
         self.services: Services | None = None
         self._session: aiohttp.ClientSession | None = None
         self._cluster: aiohttp.ClientSession | None = None
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts = Contexts()
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -80,7 +52,7 @@ class HookClient:
             HookFailed: no answer, or none that can be read.
         """
         url = self._address(client, seconds)
-        context = self._context(client.get("caBundle") or "")
+        context = self._contexts.trusting(client.get("caBundle") or "")
         session = self._session_for(client, url)
         try:
             # The deadline of aiohttp loses a cancellation that comes at the same moment.
@@ -151,24 +123,8 @@ class HookClient:
         except HookFailed as error:
             raise HookFailed(f'Post "{url}": {error}') from error
         if self._cluster is None:
-            connector = aiohttp.TCPConnector(
-                resolver=ServiceResolver(self.services), use_dns_cache=False
-            )
-            self._cluster = aiohttp.ClientSession(connector=connector, trust_env=False)
+            self._cluster = service_session(self.services)
         return self._cluster
-
-    def _context(self, bundle: str) -> ssl.SSLContext:
-        found = self._contexts.get(bundle)
-        if found is None:
-            try:
-                pem = base64.b64decode(bundle).decode() if bundle else None
-                found = ssl.create_default_context(cadata=pem)
-            except (binascii.Error, UnicodeDecodeError, ssl.SSLError, ValueError) as error:
-                raise HookFailed(f"unable to load root certificates: {error}") from error
-            if len(self._contexts) >= CONTEXTS_KEPT:
-                self._contexts.clear()
-            self._contexts[bundle] = found
-        return found
 
 
 def _reason(error: Exception) -> str:

@@ -7,8 +7,6 @@ name in headers, and with a client certificate by which the other server knows t
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
 import ssl
 import tempfile
@@ -23,7 +21,7 @@ from aiohttp import web
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import tls
-from kueuelib.embedded.admission.hook_client import ServiceResolver
+from kueuelib.embedded.admission.dialling import Contexts, service_session
 from kueuelib.embedded.admission.plugin import Caller, Reader
 from kueuelib.embedded.admission.services import Services
 from kueuelib.embedded.builtins.fields import section
@@ -99,7 +97,7 @@ class Aggregation:
         self._services = services
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts = Contexts(proxy.load)
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -193,38 +191,19 @@ class Aggregation:
         port = service.get("port") or 443
         self._services.address(service.get("namespace") or "", service.get("name") or "", port)
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                resolver=ServiceResolver(self._services), use_dns_cache=False
-            )
-            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
+            self._session = service_session(self._services)
         host = f"{service['name']}.{service['namespace']}.svc"
+        bundle = None if spec.get("insecureSkipTLSVerify") else spec.get("caBundle") or ""
         body = await request.read() if request is not None and request.can_read_body else None
         return await self._session.request(
             method,
             f"https://{host}:{port}{path}",
             data=body,
             headers=headers,
-            ssl=self._context(spec),
+            ssl=self._contexts.trusting(bundle),
             timeout=aiohttp.ClientTimeout(total=None),
             allow_redirects=False,
         )
-
-    def _context(self, spec: Mapping[str, Any]) -> ssl.SSLContext:
-        unchecked = bool(spec.get("insecureSkipTLSVerify"))
-        bundle = "" if unchecked else spec.get("caBundle") or ""
-        key = f"{unchecked}/{bundle}"
-        found = self._contexts.get(key)
-        if found is None:
-            try:
-                pem = base64.b64decode(bundle).decode() if bundle else None
-                found = ssl.create_default_context(cadata=pem)
-            except (binascii.Error, UnicodeDecodeError, ssl.SSLError, ValueError) as error:
-                raise HookFailed(f"unable to load root certificates: {error}") from error
-            if unchecked:
-                found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
-            self._proxy.load(found)
-            self._contexts = {key: found, **self._contexts}
-        return found
 
 
 def _rank(spec: Mapping[str, Any]) -> tuple[Any, ...]:

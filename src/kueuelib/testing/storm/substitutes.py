@@ -24,7 +24,7 @@ import structlog
 from aiohttp.client_proto import ResponseHandler
 
 from kueuelib.embedded import tls
-from kueuelib.embedded.admission import hook_client
+from kueuelib.embedded.admission import dialling
 from kueuelib.runtime.manager import Signals
 from kueuelib.runtime.webhook import trust
 from kueuelib.runtime.webhook.certs import Certificates, Names
@@ -127,7 +127,7 @@ def _replace_cryptography() -> None:
         (trust, "renewed", renewed),
         (trust, "load", lambda *_: None),
         (tls, "credentials", credentials),
-        (hook_client.HookClient, "_context", lambda *_: context),
+        (dialling.Contexts, "trusting", lambda *_: context),
     ):
         setattr(home, name, substitute)
 

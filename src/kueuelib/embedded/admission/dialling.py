@@ -1,0 +1,84 @@
+"""How this server reaches others over HTTPS: by the names of their services, with TLS."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import socket
+import ssl
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from kueuelib.embedded.admission.services import Services
+from kueuelib.embedded.conversion import HookFailed
+
+CONTEXTS_KEPT = 64
+
+
+class _Resolver(AbstractResolver):
+    """Leads the names of services, which certificates are made for, to their addresses."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._names = aiohttp.DefaultResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Addresses of `name.namespace.svc`, with the port that is to be dialled."""
+        name, namespace, _ = host.split(".", 2)
+        try:
+            address, found = self._services.address(namespace, name, port)
+        except HookFailed as error:
+            raise OSError(None, str(error)) from error
+        results = await self._names.resolve(address, found, family)
+        return [{**each, "hostname": host} for each in results]
+
+    async def close(self) -> None:
+        """Closes what looks names up."""
+        await self._names.close()
+
+
+def service_session(services: Services) -> aiohttp.ClientSession:
+    """A session whose URLs name services."""
+    connector = aiohttp.TCPConnector(resolver=_Resolver(services), use_dns_cache=False)
+    return aiohttp.ClientSession(connector=connector, trust_env=False)
+
+
+class Contexts:
+    """TLS contexts by what they trust; some are kept.
+
+    Args:
+        prepare: called with each new one.
+    """
+
+    def __init__(self, prepare: Callable[[ssl.SSLContext], None] = lambda _: None) -> None:
+        self._prepare = prepare
+        self._known: dict[str | None, ssl.SSLContext] = {}
+
+    def trusting(self, bundle: str | None) -> ssl.SSLContext:
+        """A context for calls to a server.
+
+        Args:
+            bundle: base64 of the certificates that sign the server's; empty for those of the
+                machine, None to trust any server.
+
+        Raises:
+            HookFailed: there are no certificates in the bundle.
+        """
+        found = self._known.get(bundle)
+        if found is None:
+            try:
+                pem = base64.b64decode(bundle).decode() if bundle else None
+                found = ssl.create_default_context(cadata=pem)
+            except (binascii.Error, UnicodeDecodeError, ssl.SSLError, ValueError) as error:
+                raise HookFailed(f"unable to load root certificates: {error}") from error
+            if bundle is None:
+                found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+            self._prepare(found)
+            if len(self._known) >= CONTEXTS_KEPT:
+                self._known.clear()
+            self._known[bundle] = found
+        return found
