@@ -1,4 +1,7 @@
-"""The command line: one file per command, nothing heavy imported before it is needed."""
+"""The command line: `syntax` says what is typed, and a module per command does it.
+
+Nothing heavy is imported before it is needed.
+"""
 
 from __future__ import annotations
 

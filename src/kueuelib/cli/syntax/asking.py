@@ -1,0 +1,193 @@
+"""What reads a cluster and says what it found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kueuelib.cli.syntax.options import FILE, F, kubeconfig, server_timeout
+
+
+def _changes(command: F) -> F:
+    most = click.option(
+        "--changes",
+        type=click.IntRange(0),
+        default=10,
+        show_default=True,
+        help=(
+            "For how many Workloads to look for the smallest change, the first of each queue first."
+        ),
+    )
+    config = click.option(
+        "--config", type=FILE, help="The manager's configuration, where it changes decisions."
+    )
+    return most(config(command))
+
+
+@click.command()
+@click.argument("reference", metavar="[KIND/NAME]", required=False)
+@click.option("-f", "--filename", metavar="FILE", help='Manifests not submitted yet; "-": stdin.')
+@click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A table for people, or everything for machines.",
+)
+@click.option(
+    "--config",
+    type=FILE,
+    help=(
+        "The manager's configuration (fairSharing, admissionFairSharing, preemption, "
+        "waitForPodsReady, manageJobsWithoutQueueName)."
+    ),
+)
+@click.option("--when", is_flag=True, help="Say when it will start, from many simulations.")
+@kubeconfig
+@server_timeout
+def explain(
+    reference: str | None,
+    filename: str | None,
+    when: bool,
+    namespace: str,
+    output: str,
+    config: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> int:
+    """Say why a Job, Pod or Workload waits, and the smallest change that would admit it.
+
+    It only reads, on any cluster that has the objects. KIND is job, pod or workload.
+    """
+    if when:
+        from kueuelib.cli.explain.when import run as run_when
+
+        arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
+        return run_when(*arguments)
+    from kueuelib.cli.explain.command import run
+
+    return run(reference, filename, kubeconfig, config, namespace, output, server_timeout)
+
+
+@click.command()
+@click.option("-q", "--localqueue", default="", metavar="NAME", help="Only this LocalQueue.")
+@click.option(
+    "-c",
+    "--clusterqueue",
+    default="",
+    metavar="NAME",
+    help="Only this ClusterQueue, with the Workloads of all namespaces unless -n names one.",
+)
+@click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="The Workloads of all namespaces.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json"]),
+    default="text",
+    show_default=True,
+    help="A table, a wider one, or everything for machines.",
+)
+@_changes
+@kubeconfig
+@server_timeout
+def pending(
+    localqueue: str,
+    clusterqueue: str,
+    namespace: str,
+    all_namespaces: bool,
+    output: str,
+    changes: int,
+    config: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> int:
+    """List the Workloads that wait, in the order of their queues, with verdicts and changes.
+
+    It only reads. What it may not read is named, and left out of the answer.
+    """
+    from kueuelib.cli.pending.command import run
+
+    return run(
+        localqueue,
+        clusterqueue,
+        namespace,
+        output,
+        changes,
+        kubeconfig,
+        config,
+        server_timeout,
+        everywhere=all_namespaces,
+    )
+
+
+@click.command()
+@click.option("--serve", is_flag=True, help="Serve the page on 127.0.0.1, and keep it up to date.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="The port for --serve; 0 takes a free one.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="Where to read Workloads and LocalQueues if you may not read those of all namespaces.",
+)
+@_changes
+@kubeconfig
+@server_timeout
+def report(
+    serve: bool,
+    port: int,
+    namespace: str,
+    changes: int,
+    config: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
+) -> int:
+    """Print one HTML page: quota, what waits and why, what runs, what was evicted.
+
+    It only reads. What it may not read is named on the page.
+    """
+    from kueuelib.cli.report.command import run
+
+    return run(kubeconfig, config, namespace, changes, server_timeout, serve=serve, port=port)
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, or everything for machines.",
+)
+@click.option("--config", type=FILE, help="The manager's configuration.")
+@click.option(
+    "--self",
+    "own",
+    is_flag=True,
+    help="Check your own permissions, for a manager that runs with this kubeconfig.",
+)
+@kubeconfig
+@server_timeout
+def doctor(
+    output: str, config: Path | None, own: bool, kubeconfig: Path | None, server_timeout: float
+) -> int:
+    """Say what is wrong with an installation, and which command mends it.
+
+    It writes nothing. Exit code 0: nothing but hints, 3: warnings, 4: errors.
+    """
+    from kueuelib.cli.doctor.command import run
+
+    return run(kubeconfig, config, output, server_timeout, own=own)
+
+
+COMMANDS = (explain, pending, report, doctor)

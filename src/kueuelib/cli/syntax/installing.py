@@ -1,0 +1,125 @@
+"""What puts kueuelib into a cluster, takes it out, or prints what goes there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kueuelib.cli.syntax.options import FILE, kubeconfig, server_timeout
+
+
+@click.command()
+@kubeconfig
+@click.option(
+    "--webhook-url",
+    help="https://HOST:PORT of the manager's webhooks; default: the Service in the cluster.",
+)
+@click.option(
+    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
+)
+@click.option("--image", help="Of the manager's Deployment; default: kueuelib:VERSION.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Pods of the manager: one decides, the others wait warm.",
+)
+@click.option("--config", type=FILE, help="The manager's configuration.")
+@click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
+@click.option("--print", "print_only", is_flag=True, help="Print the manifests, change nothing.")
+@click.option("--chart", type=FILE, help="Write a Helm chart into this folder, change nothing.")
+@click.option("--kustomize", type=FILE, help="Write a kustomize base into this folder.")
+@server_timeout
+def install(
+    kubeconfig: Path | None,
+    webhook_url: str | None,
+    namespace: str,
+    image: str | None,
+    replicas: int,
+    config: Path | None,
+    service_monitor: bool,
+    print_only: bool,
+    chart: Path | None,
+    kustomize: Path | None,
+    server_timeout: float,
+) -> int:
+    """Create or update the manager and all it needs; may be run again at any time."""
+    from kueuelib.cli.install import Options, run, write_packages
+
+    options = Options(image, replicas, config, service_monitor)
+    if chart or kustomize:
+        write_packages(options, namespace, chart, kustomize)
+        return 0
+    run(kubeconfig, webhook_url, namespace, server_timeout, options, print_only=print_only)
+    return 0
+
+
+@click.command()
+@kubeconfig
+@click.option(
+    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
+)
+@click.option("--force", is_flag=True, help="Also while Workloads hold quota.")
+@click.option("--keep-crds", is_flag=True, help="Keep the CRDs with all queues and Workloads.")
+@server_timeout
+def uninstall(
+    kubeconfig: Path | None, namespace: str, force: bool, keep_crds: bool, server_timeout: float
+) -> int:
+    """Remove the manager and all that was installed, unless Workloads hold quota.
+
+    What waits stays as it is: Jobs suspended, Pods gated. Stop a manager that runs elsewhere first.
+    """
+    from kueuelib.cli.uninstall import run
+
+    run(kubeconfig, namespace, server_timeout, force=force, keep_kinds=keep_crds)
+    return 0
+
+
+@click.command()
+@click.option("--output", type=FILE, help="Write one file per kind into this folder.")
+def crds(output: Path | None) -> int:
+    """Print the CustomResourceDefinitions as YAML, or write them to a folder."""
+    from kueuelib.cli.crds import run
+
+    run(output)
+    return 0
+
+
+@click.command()
+@click.argument("reference", metavar="MODULE[:NAME]")
+@click.option(
+    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
+)
+@click.option(
+    "--image",
+    default="kueuelib:latest",
+    show_default=True,
+    help="Of the Deployment; it has to hold the module.",
+)
+@click.option(
+    "--webhook-url",
+    help="https://HOST:PORT of a process outside the cluster; then there is no Deployment.",
+)
+@click.option("--plugin", is_flag=True, help="For the bundled manager: permissions only.")
+def manifests(
+    reference: str, namespace: str, image: str, webhook_url: str | None, plugin: bool
+) -> int:
+    """Print the RBAC, webhooks and Deployment of the integration of your own kind of jobs."""
+    from kueuelib.cli.manifests import run
+
+    run(reference, namespace, image, webhook_url, plugin=plugin)
+    return 0
+
+
+@click.command()
+@click.option("--output", type=FILE, help="Write it to this file instead of standard output.")
+def dashboards(output: Path | None) -> int:
+    """Print a Grafana dashboard for the metrics of the manager, as JSON."""
+    from kueuelib.cli.dashboards import run
+
+    return run(output)
+
+
+COMMANDS = (install, uninstall, crds, manifests, dashboards)

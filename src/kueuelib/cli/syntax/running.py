@@ -1,0 +1,186 @@
+"""What runs until it is stopped: servers, managers, and the demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kueuelib.cli.syntax.options import FILE, kubeconfig, logging, recorded, server_timeout
+
+
+@click.command()
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 200),
+    default=12,
+    show_default=True,
+    help="How many Jobs to queue.",
+)
+@click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
+@click.option("--keep", is_flag=True, help="Keep the servers' log files and say where they are.")
+def demo(jobs: int, plain: bool, keep: bool) -> int:
+    """Queue Jobs on a simulated cluster with the real manager, and watch them run."""
+    from kueuelib.cli.demo.play import run
+
+    return run(jobs, plain=plain, keep=keep)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--kubeconfig", type=FILE, help="Where to write a kubeconfig.  [required]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="The port on 127.0.0.1; 0 takes a free one.",
+)
+@click.option(
+    "--data-dir", type=FILE, help="Keep the state in this folder; otherwise it is in memory."
+)
+@click.option("--load", "manifests", type=FILE, help="Begin with the objects of this file.")
+@click.option("--simulate", is_flag=True, help="Also play nodes, kubelets and the Job controller.")
+@click.option(
+    "--authorization",
+    type=click.Choice(["always", "rbac"]),
+    default="always",
+    show_default=True,
+    help="Who may do what: everybody with credentials everything, or what roles say.",
+)
+@click.option(
+    "--service",
+    "services",
+    multiple=True,
+    metavar="NAMESPACE/NAME=HOST:PORT",
+    help="Where the webhooks of a Service are; may be given several times.",
+)
+@click.pass_context
+def apiserver(
+    context: click.Context,
+    kubeconfig: Path | None,
+    port: int,
+    data_dir: Path | None,
+    manifests: Path | None,
+    simulate: bool,
+    authorization: str,
+    services: tuple[str, ...],
+) -> int:
+    """Serve the Kubernetes API on 127.0.0.1."""
+    if context.invoked_subcommand is not None:
+        return 0
+    if kubeconfig is None:
+        raise click.UsageError("Missing option '--kubeconfig'.", context)
+    from kueuelib.cli.apiserver import run
+
+    run(
+        port,
+        kubeconfig,
+        data_dir,
+        manifests,
+        simulate=simulate,
+        authorization=authorization,
+        services=dict(_pair(each) for each in services),
+    )
+    return 0
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
+@apiserver.command()
+@kubeconfig
+@server_timeout
+def dump(kubeconfig: Path | None, server_timeout: float) -> int:
+    """Print every object of a server as YAML, for apiserver --load."""
+    from kueuelib.cli.dump import run
+
+    run(kubeconfig, server_timeout)
+    return 0
+
+
+@click.command()
+@kubeconfig
+@click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io).")
+@click.option(
+    "--record",
+    "recorded",
+    type=FILE,
+    metavar="FILE",
+    help="Record what decisions follow from, for kueuelib replay.",
+)
+@recorded
+@click.option("--print-config", is_flag=True, help="Print the configuration with its defaults.")
+@logging
+@server_timeout
+def manager(
+    kubeconfig: Path | None,
+    config: Path | None,
+    recorded: Path | None,
+    record_size: float,
+    record_files: int,
+    hash_names: bool,
+    print_config: bool,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Run the queueing manager until SIGTERM."""
+    from kueuelib.cli.manager import run
+
+    recording = None
+    if recorded is not None:
+        from kueuelib.recording.writer import MANAGER, MEBI, RecordingOptions
+
+        size = int(record_size * MEBI)
+        recording = RecordingOptions(recorded, {}, MANAGER, size, record_files, hash_names)
+    return run(
+        kubeconfig,
+        config,
+        log_format,
+        log_level,
+        server_timeout,
+        recording,
+        print_config=print_config,
+    )
+
+
+@click.command()
+@click.argument("reference", metavar="MODULE[:NAME]")
+@kubeconfig
+@click.option("--config", type=FILE, help="The manager's configuration, for what both share.")
+@click.option("--namespace", help="Where certificate and lease are kept; default: as the manager.")
+@click.option("--webhook-address", metavar="HOST:PORT", help="Default: as in the configuration.")
+@click.option("--health-address", metavar="HOST:PORT", help='Probes; "0" turns them off.')
+@click.option("--metrics-address", metavar="HOST:PORT", help='Metrics; "0" turns them off.')
+@click.option("--leader-elect/--no-leader-elect", default=None, help="Whether to wait for a lease.")
+@logging
+@server_timeout
+def run(
+    reference: str,
+    kubeconfig: Path | None,
+    config: Path | None,
+    namespace: str | None,
+    webhook_address: str | None,
+    health_address: str | None,
+    metrics_address: str | None,
+    leader_elect: bool | None,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Run the integration of your own kind of jobs, beside a manager that schedules.
+
+    MODULE is a Python module or the path of a .py file that holds a subclass of GenericJob or an
+    Integration; NAME is needed when it holds several. A module may hold admission checks instead,
+    which then all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and
+    the options of the log.
+    """
+    from kueuelib.cli.run import Options, run
+
+    options = Options(namespace, webhook_address, health_address, metrics_address, leader_elect)
+    return run(reference, kubeconfig, config, options, log_format, log_level, server_timeout)
+
+
+COMMANDS = (demo, apiserver, manager, run)

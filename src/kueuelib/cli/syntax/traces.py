@@ -1,0 +1,207 @@
+"""What decides on jobs of the past: recordings and traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kueuelib.cli.syntax.options import FILE, Number, kubeconfig, logging, recorded, server_timeout
+
+
+class _Format(click.ParamType[str]):
+    """A format of traces; the readers that know them are loaded only when it is needed."""
+
+    name = "format"
+
+    def _choice(self) -> click.Choice[str]:
+        from kueuelib.simulator.readers.formats import FORMATS
+
+        return click.Choice([*FORMATS])
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """The formats, for the help."""
+        return self._choice().get_metavar(param, ctx)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The format, or a mistake in the command line."""
+        return self._choice().convert(value, param, ctx)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@kubeconfig
+@click.option("--config", type=FILE, help="The configuration of the manager that decides.")
+@recorded
+@logging
+@server_timeout
+def record(
+    file: Path,
+    kubeconfig: Path | None,
+    config: Path | None,
+    record_size: float,
+    record_files: int,
+    hash_names: bool,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Record what any manager decides upon, from watches alone, until SIGTERM.
+
+    It only reads, on any cluster that has the objects.
+    """
+    from kueuelib.cli.record import run
+    from kueuelib.recording.writer import MEBI, WATCHES, RecordingOptions
+
+    size = int(record_size * MEBI)
+    recording = RecordingOptions(file, {}, WATCHES, size, record_files, hash_names)
+    return run(recording, kubeconfig, config, log_format, log_level, server_timeout)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--until", metavar="TIME", help="Stop there: seconds since the epoch, or a date.")
+@click.option(
+    "--explain",
+    "explained",
+    multiple=True,
+    metavar="JOB@TIME",
+    help="Why a job waited at a time; may be given several times.",
+)
+@click.option(
+    "--with",
+    "policies",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Objects to lay over the recorded ones, and simulate from there on.",
+)
+@click.option("--output", type=FILE, help="The folder for the results of --with.")
+@click.option("--to-scenario", is_flag=True, help="Print the objects at that time as a scenario.")
+def replay(
+    file: Path,
+    until: str | None,
+    explained: tuple[str, ...],
+    policies: tuple[Path, ...],
+    output: Path | None,
+    to_scenario: bool,
+) -> int:
+    """Decide what was recorded again, and compare every plan with the recorded one."""
+    from kueuelib.cli.replay.command import Options, run
+
+    return run(Options(file, until, explained, policies, output, to_scenario))
+
+
+@click.command()
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
+@click.option("--format", help="Of all traces; default: what their names say.", type=_Format())
+@click.option(
+    "--cluster", type=FILE, help="Objects around the jobs; default: a cluster made for the trace."
+)
+@click.option(
+    "--kubeconfig",
+    type=FILE,
+    help="Take queues and flavors from this live cluster instead, which is only read.",
+)
+@server_timeout
+@click.option(
+    "--policy",
+    "policies",
+    type=FILE,
+    multiple=True,
+    help="Objects to lay over the cluster, for a run of its own; may be given several times.",
+)
+@click.option("--config", type=FILE, help="The manager's configuration.")
+@click.option("--output", type=FILE, required=True, help="The folder for the results.")
+@click.option(
+    "--queue-by",
+    type=click.Choice(["user", "vc", "group", "queue"]),
+    help="Which field of a trace becomes the LocalQueue of a job.",
+)
+@click.option("--strict", is_flag=True, help="Refuse a trace with a bad line.")
+@click.option(
+    "--scale",
+    type=Number(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How many times the jobs of a synthetic load.",
+)
+@click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="NAME=SECONDS",
+    help="How long an AdmissionCheck takes; may be given several times.  [default: 0]",
+)
+@click.option(
+    "--stop-seconds",
+    type=Number(min=0),
+    default=0.0,
+    show_default=True,
+    help="From the eviction of a running job until its quota is free.",
+)
+@click.option(
+    "--ready-seconds",
+    type=Number(min=0),
+    default=0.0,
+    show_default=True,
+    help="From admission until all pods are ready, where the configuration waits for them.",
+)
+@click.option(
+    "--sample-seconds",
+    type=Number(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="At most one row per ClusterQueue in this time in queues.csv.",
+)
+@click.option(
+    "--explain",
+    "explained",
+    multiple=True,
+    metavar="JOB@TIME",
+    help="Why a job waits at a time of the trace; may be given several times.",
+)
+def simulate(
+    traces: tuple[Path, ...],
+    format: str | None,
+    cluster: Path | None,
+    kubeconfig: Path | None,
+    server_timeout: float,
+    policies: tuple[Path, ...],
+    config: Path | None,
+    output: Path,
+    queue_by: str | None,
+    strict: bool,
+    scale: float,
+    checks: tuple[str, ...],
+    stop_seconds: float,
+    ready_seconds: float,
+    sample_seconds: float,
+    explained: tuple[str, ...],
+) -> int:
+    """Run a trace of jobs through the scheduler in virtual time, under any number of policies."""
+    from kueuelib.cli.simulate.command import Options, run
+
+    options = Options(
+        traces=traces,
+        format=format,
+        cluster=cluster,
+        kubeconfig=kubeconfig,
+        server_timeout=server_timeout,
+        policies=policies,
+        config=config,
+        output=output,
+        queue_by=queue_by,
+        strict=strict,
+        scale=scale,
+        checks=checks,
+        stop_seconds=stop_seconds,
+        ready_seconds=ready_seconds,
+        sample_seconds=sample_seconds,
+        explain=explained,
+    )
+    return run(options)
+
+
+COMMANDS = (record, replay, simulate)
