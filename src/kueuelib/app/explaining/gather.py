@@ -63,6 +63,25 @@ class Lists:
         """The objects of a kind; none if it was not listed."""
         return self.objects.get(kind, ())
 
+    def insist(self) -> None:
+        """Raises why something was not listed that no answer can do without."""
+        refused = [self.refused[one.kind] for one in NEEDED if one.kind in self.refused]
+        if refused:
+            raise min(refused, key=str)
+
+    def lacks(self, resource: Resource) -> bool:
+        """Whether the cluster does without a kind; it may do without Cohorts."""
+        refused = self.refused.get(resource.kind)
+        return resource.kind == kinds.COHORTS.kind and isinstance(refused, NotFound)
+
+    def absences(self, resources: Iterable[Resource]) -> list[str]:
+        """What of some kinds was not listed, for people."""
+        return [
+            f"{one.plural} were not read and count as absent: {self.refused[one.kind]}"
+            for one in resources
+            if one.kind in self.refused and not self.lacks(one)
+        ]
+
     def completed(self, more: Lists) -> Lists:
         """The same lists with those that were read later, which count where both exist."""
         refused = {**self.refused, **more.refused}
@@ -106,9 +125,7 @@ async def read_cluster(client: Client, namespace: str, settings: Settings = DEFA
     """
     version = await queueing_version(client)
     found = await list_kinds(client, decisive(version))
-    refused = [found.refused[one.kind] for one in NEEDED if one.kind in found.refused]
-    if refused:
-        raise min(refused, key=str)
+    found.insist()
     return cluster_of(found, settings, namespace)
 
 
@@ -169,11 +186,7 @@ def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster
         settings: what the manager's configuration says about decisions.
         namespace: one that exists even if namespaces were not listed.
     """
-    notes = [
-        f"{resource.plural} were not read and count as absent: {lists.refused[resource.kind]}"
-        for resource in (*QUEUEING, *AROUND)
-        if resource.kind in lists.refused and not _may_be_absent(resource, lists)
-    ]
+    notes = lists.absences((*QUEUEING, *AROUND))
     reader = _Reader(lists)
     namespaces = lists.of("Namespace")
     if "Namespace" in lists.refused and namespace:
@@ -201,11 +214,6 @@ def cluster_of(lists: Lists, settings: Settings, namespace: str = "") -> Cluster
     ]
     workloads, unreadable = tuple(lists.of("Workload")), tuple(reader.unreadable)
     return Cluster(world, workloads, classes, tuple(sorted(notes)), unreadable)
-
-
-def _may_be_absent(resource: Resource, lists: Lists) -> bool:
-    """Whether a cluster may do without a kind, and this one does."""
-    return resource is kinds.COHORTS and isinstance(lists.refused[resource.kind], NotFound)
 
 
 class _Reader:

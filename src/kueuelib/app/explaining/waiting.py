@@ -180,7 +180,7 @@ def facts_in(near: Lists, unseen: Sequence[Resource], settings: Settings) -> tup
     """
     cluster = _with_namespaces(cluster_of(near, settings), near)
     kept = {one.kind: one for one in unseen}
-    hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and _exists(one, near)]
+    hidden = [kept[one.kind] for one in _DECISIVE if one.kind in kept and not near.lacks(one)]
     if not hidden and not _labels_decide(cluster.world, near):
         return cluster, ""
     names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
@@ -199,12 +199,6 @@ async def _in_namespace(
     if not namespace or not again:
         return lists
     return lists.completed(await list_kinds(client, again, namespace))
-
-
-def _exists(resource: Resource, lists: Lists) -> bool:
-    """Whether a kind that was not listed may have objects; a cluster may do without Cohorts."""
-    refused = lists.refused.get(resource.kind)
-    return not (resource is kinds.COHORTS and refused is not None and refused.code == 404)
 
 
 def _check(selection: Selection, lists: Lists) -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 import anyio
 
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, Resource
-from kueuelib.app.explaining.gather import NEEDED
+from kueuelib.api.meta import Obj
+from kueuelib.app.explaining.gather import list_kinds
 from kueuelib.app.wiring import queueing_version
-from kueuelib.errors import Forbidden, NotFound
 from kueuelib.runtime import logs
-from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.simulator.cluster import KINDS
 
@@ -36,23 +34,15 @@ def read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], list[str]]
 
 
 async def _read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], list[str]]:
-    found: list[Obj] = []
-    notes: list[str] = []
     async with await connect(kubeconfig, user_agent="kueuelib-simulate") as client:
         await wait_for_server(client, server_timeout)
         version = await queueing_version(client)
-        for known in KINDS.values():
-            resource = known.at(version) if known.group == KUEUE else known
-            try:
-                found += await _list(client, resource)
-            except (Forbidden, NotFound) as error:
-                if known in NEEDED:
-                    raise
-                if isinstance(error, Forbidden):
-                    notes.append(f"{known.plural} were not read and count as absent: {error}")
-    return found, notes
-
-
-async def _list(client: Client, resource: Resource) -> list[Obj]:
-    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return [{**kind, **obj} async for obj in client.list_all(resource)]
+        wanted = [one.at(version) if one.group == KUEUE else one for one in KINDS.values()]
+        lists = await list_kinds(client, wanted)
+    lists.insist()
+    found = [
+        {"apiVersion": one.api_version, "kind": one.kind, **obj}
+        for one in wanted
+        for obj in lists.of(one.kind)
+    ]
+    return found, lists.absences(wanted)
