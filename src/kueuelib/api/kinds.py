@@ -60,3 +60,8 @@ VALIDATING_WEBHOOKS = Resource(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
+
+
+def spoken(resource: Resource, version: str) -> Resource:
+    """A kind as it is asked for, with the queueing API spoken in a version."""
+    return resource.at(version) if resource.group == KUEUE else resource

@@ -11,7 +11,7 @@ import anyio
 import attrs
 
 from kueuelib import __version__
-from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, V1BETA1, V1BETA2, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
@@ -51,6 +51,7 @@ from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
+from kueuelib.workload.served import queueing_version
 
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)
@@ -152,24 +153,6 @@ async def _run_once(
             life.manager = None
             if election:
                 await election.client.close()
-
-
-async def queueing_version(client: Client) -> str:
-    """The version of the queueing API that this cluster serves and that we speak.
-
-    Raises:
-        ConfigError: the CRDs are not installed.
-    """
-    served = await client.served_versions(KUEUE)
-    for version in (V1BETA2, V1BETA1):
-        if version in served:
-            return version
-    endpoint = await client.transport.endpoint()
-    raise ConfigError(
-        endpoint.url,
-        f"the cluster does not serve {KUEUE} in {V1BETA2} or {V1BETA1}",
-        "run kueuelib install first",
-    )
 
 
 async def assemble_manager(

@@ -9,7 +9,7 @@ from functools import partial
 
 import attrs
 
-from kueuelib.api.kinds import KUEUE, LEASES, MANAGER_NAMESPACE, V1BETA1, V1BETA2
+from kueuelib.api.kinds import LEASES, MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks.definition import Check
 from kueuelib.checks.heartbeats import lease_annotations, lease_labels, lease_name
@@ -25,6 +25,7 @@ from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.namespace import own_namespace
+from kueuelib.workload.served import queueing_version
 
 LEASE_DURATION = 15.0
 """Seconds after which another replica takes over from one that died."""
@@ -135,7 +136,7 @@ async def _serve_once(
     checks = server.checks
     async with await server.connect() as client, _elector(server, election) as elector:
         await wait_for_server(client, patience)
-        version = await _version(client)
+        version = await queueing_version(client)
         if election is not None:
             await _may_read(client, election.lease)
         manager, cache = Manager(elector=elector), Cache(client)
@@ -175,16 +176,3 @@ async def _may_read(client: Client, lease: ObjectKey) -> None:
         ) from error
     except (ApiError, TransportError):
         return
-
-
-async def _version(client: Client) -> str:
-    served = await client.served_versions(KUEUE)
-    for version in (V1BETA2, V1BETA1):
-        if version in served:
-            return version
-    endpoint = await client.transport.endpoint()
-    raise ConfigError(
-        endpoint.url,
-        f"the cluster does not serve {KUEUE} in {V1BETA2} or {V1BETA1}",
-        "install a queueing manager first, for example with kueuelib install",
-    )

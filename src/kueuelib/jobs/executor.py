@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 
 from kueuelib.api.conversion import convert
-from kueuelib.api.kinds import KUEUE
+from kueuelib.api.kinds import KUEUE, spoken
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.errors import (
@@ -210,7 +210,7 @@ class Executor:
                 pass
             case _:
                 return
-        await self._known.refresh(self._wire(resource), key_of(obj))
+        await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
     def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
         """Tells a job what the server refused to do for it."""
@@ -229,7 +229,7 @@ class Executor:
         """Do one command; whether to go on."""
         match command:
             case Create(resource, obj):
-                wire = self._wire(resource)
+                wire = spoken(resource, self._version)
                 self._known.learn(await self._client.create(wire, self._speak(resource, obj)))
             case Recheck(resource, obj):
                 return await self._exists(resource, obj, run)
@@ -240,7 +240,7 @@ class Executor:
             case Delete(resource, obj):
                 uid = obj["metadata"]["uid"]
                 answer = await self._client.delete(
-                    self._wire(resource), key_of(obj), uid=uid, propagation="Background"
+                    spoken(resource, self._version), key_of(obj), uid=uid, propagation="Background"
                 )
                 self._known.learn_deleted(self._speak(resource, obj), answer)
             case DropFinalizer():
@@ -257,7 +257,7 @@ class Executor:
 
     async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
         """Whether the server still has an object, and nobody deletes it."""
-        found = await self._known.refresh(self._wire(resource), key_of(obj))
+        found = await self._known.refresh(spoken(resource, self._version), key_of(obj))
         meta = {} if found is None else found["metadata"]
         if meta.get("uid") == obj["metadata"]["uid"] and not meta.get("deletionTimestamp"):
             return True
@@ -274,7 +274,7 @@ class Executor:
             identity["resourceVersion"] = run.version(old)
         body["metadata"] = {**(body.get("metadata") or {}), **identity}
         changed = await self._client.patch(
-            self._wire(command.resource),
+            spoken(command.resource, self._version),
             key_of(old),
             body,
             PatchType.MERGE,
@@ -283,7 +283,7 @@ class Executor:
         self._wrote(command.old, changed, run)
 
     async def _patch_status(self, command: PatchStatus, run: _Run) -> None:
-        wire, meta = self._wire(command.resource), command.obj["metadata"]
+        wire, meta = spoken(command.resource, self._version), command.obj["metadata"]
         identity = {field: meta[field] for field in ("name", "namespace", "uid")}
         if command.versioned:
             identity["resourceVersion"] = run.version(command.obj)
@@ -316,16 +316,13 @@ class Executor:
             {"op": "remove", "path": path},
         ]
         changed = await self._client.patch(
-            self._wire(command.resource), key_of(known), body, PatchType.JSON
+            spoken(command.resource, self._version), key_of(known), body, PatchType.JSON
         )
         self._wrote(command.obj, changed, run)
 
     def _wrote(self, before: Obj, answer: Obj, run: _Run) -> None:
         run.wrote(before, answer)
         self._known.learn(answer)
-
-    def _wire(self, resource: Resource) -> Resource:
-        return resource.at(self._version) if resource.group == KUEUE else resource
 
     def _speak(self, resource: Resource, obj: Obj) -> Obj:
         return convert(obj, self._version) if resource.group == KUEUE else obj

@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2, WORKLOADS
+from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL
 from kueuelib.errors import ConfigError, KueuelibError
@@ -37,6 +37,7 @@ from kueuelib.jobs.stores import internal
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect
 from kueuelib.runtime.informer import Informer
+from kueuelib.workload.served import queueing_version
 
 
 class JobGone(KueuelibError):
@@ -119,7 +120,7 @@ async def watch(
         handle = job if isinstance(job, JobHandle) else await _handle(used, job)
         watcher = _Watcher(used, handle, integration or _integration(job, handle.resource))
         last: Progress | None = None
-        async with contextlib.aclosing(watcher.moments(await _version(used))) as moments:
+        async with contextlib.aclosing(watcher.moments(await queueing_version(used))) as moments:
             async for found in moments:
                 if found != last:
                     yield found
@@ -289,14 +290,6 @@ async def _handle(client: Client, job: Mapping[str, Any] | GenericJob) -> JobHan
     if not raw["metadata"].get("uid"):
         raw = await client.get(resource, key_of(raw))
     return JobHandle(resource, key_of(raw), raw["metadata"]["uid"], raw)
-
-
-async def _version(client: Client) -> str:
-    served = await client.served_versions(KUEUE)
-    for version in (V1BETA2, V1BETA1):
-        if version in served:
-            return version
-    raise ConfigError(KUEUE, "is not served by the cluster", "install a queueing system first")
 
 
 def _integration(job: object, resource: Resource) -> Integration | None:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from kueuelib.api.kinds import (
-    KUEUE,
     NAMESPACES,
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     V1BETA2,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
+    spoken,
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.jobs.builtin import builtin_registry
@@ -108,7 +108,7 @@ def setup(
         informer.add_index(PREBUILT_NAME, prebuilt_name)
 
     def queueing(resource: Resource) -> Informer:
-        return cache.informer(resource.at(version) if resource.group == KUEUE else resource)
+        return cache.informer(spoken(resource, version))
 
     workloads = queueing(WORKLOADS)
     workloads.add_index(OWNER_UID, owner_uids)

@@ -12,7 +12,6 @@ import attrs
 from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
-from kueuelib.app.wiring import queueing_version
 from kueuelib.errors import (
     ApiError,
     Forbidden,
@@ -27,6 +26,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.workload.served import queueing_version
 
 QUEUEING = (
     kinds.CLUSTER_QUEUES,

@@ -14,7 +14,6 @@ from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import Cluster, Lists, cluster_of, decisive, list_kinds
 from kueuelib.app.explaining.subject import ObjectNotFound, missing
 from kueuelib.app.explaining.words import PODS_MISSING, word_of, word_of_condition
-from kueuelib.app.wiring import queueing_version
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.answer import explain
@@ -25,6 +24,7 @@ from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, o
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.workload.served import queueing_version
 from kueuelib.workload.states import is_held_back
 
 _DECISIVE = (

@@ -9,9 +9,9 @@ import attrs
 from kueuelib.api.meta import Resource
 from kueuelib.app.explaining.gather import Lists, decisive
 from kueuelib.app.explaining.waiting import list_near
-from kueuelib.app.wiring import queueing_version
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
+from kueuelib.workload.served import queueing_version
 
 _SHOWN = ("ClusterQueue", "Workload")
 

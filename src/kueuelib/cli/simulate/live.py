@@ -6,13 +6,13 @@ from pathlib import Path
 
 import anyio
 
-from kueuelib.api.kinds import KUEUE
+from kueuelib.api.kinds import spoken
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.gather import list_kinds
-from kueuelib.app.wiring import queueing_version
 from kueuelib.runtime import logs
 from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.simulator.cluster import KINDS
+from kueuelib.workload.served import queueing_version
 
 
 def read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], list[str]]:
@@ -37,7 +37,7 @@ async def _read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], lis
     async with await connect(kubeconfig, user_agent="kueuelib-simulate") as client:
         await wait_for_server(client, server_timeout)
         version = await queueing_version(client)
-        wanted = [one.at(version) if one.group == KUEUE else one for one in KINDS.values()]
+        wanted = [spoken(one, version) for one in KINDS.values()]
         lists = await list_kinds(client, wanted)
     lists.insist()
     found = [
