@@ -16,6 +16,7 @@ from kueuelib.cli.report import quota, workloads
 from kueuelib.cli.report.cells import counted
 from kueuelib.cli.report.parts import Part, Shown, shown, table
 from kueuelib.cli.report.workloads import Verified
+from kueuelib.pages.document import document
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.style import RULES, colours
 
@@ -117,14 +118,6 @@ def page(view: View, now: float, live: str = "") -> str:
     """
     holes = view.containers(now)
     inner = {name: Markup("".join(part.text() for part in parts)) for name, parts in holes.items()}
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("title", _TITLE),
-        tag("style", Markup(STYLE)),
-    )
     main = tag("main", *_sections(view, inner), id="main", tabindex="-1")
     dialog = tag(
         "dialog",
@@ -145,7 +138,7 @@ def page(view: View, now: float, live: str = "") -> str:
         tag("script", Markup(SCRIPT)),
         data_live=live or None,
     )
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return document(_TITLE, body, style=STYLE, policy=POLICY)
 
 
 def _header(inner: Mapping[str, Markup], now: float, *, live: bool) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kueuelib.api.meta import Obj
+from kueuelib.pages.document import document
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.tables import folded, table
 from kueuelib.simulator.report import about_jobs, over_time, words
@@ -74,16 +75,8 @@ def page(result: Obj, runs: Sequence[Run]) -> str:
     links = [("figures", "Figures"), *((name, head) for name, head, _, _ in pictures)]
     nav = tag("nav", *(tag("a", head, href=f"#{name}") for name, head in links))
     header = tag("header", tag("h1", title), *_about(result), nav)
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", title),
-        tag("style", Markup(style())),
-    )
     body = tag("body", tag("main", header, *sections))
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return document(title, body, style=style(), policy=_POLICY)
 
 
 def _section(name: str, title: str, text: str, content: Markup) -> Markup:
