@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from kueuelib.cli.syntax.options import FILE, F, kubeconfig, server_timeout
+
+
+def _output(*forms: str, help: str) -> Callable[[F], F]:
+    form = click.Choice(forms)
+    return click.option("-o", "--output", type=form, default="text", show_default=True, help=help)
 
 
 def _changes(command: F) -> F:
@@ -29,14 +35,7 @@ def _changes(command: F) -> F:
 @click.argument("reference", metavar="[KIND/NAME]", required=False)
 @click.option("-f", "--filename", metavar="FILE", help='Manifests not submitted yet; "-": stdin.')
 @click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A table for people, or everything for machines.",
-)
+@_output("text", "json", help="A table for people, or everything for machines.")
 @click.option(
     "--config",
     type=FILE,
@@ -83,14 +82,7 @@ def explain(
 )
 @click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The Workloads of all namespaces.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "wide", "json"]),
-    default="text",
-    show_default=True,
-    help="A table, a wider one, or everything for machines.",
-)
+@_output("text", "wide", "json", help="A table, a wider one, or everything for machines.")
 @_changes
 @kubeconfig
 @server_timeout
@@ -161,14 +153,7 @@ def report(
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Lines for people, or everything for machines.",
-)
+@_output("text", "json", help="Lines for people, or everything for machines.")
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option(
     "--self",
