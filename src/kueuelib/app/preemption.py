@@ -1,4 +1,4 @@
-"""The block `preemption` of the configuration: a preemption policy of an installed package.
+"""The block `preemption` of the configuration: a policy of an installed package, and one rule.
 
 A package offers a policy as an entry point of the group `kueuelib.preemption`. The name of the
 entry point is the name of the policy; its value is called with the parameters of the
@@ -24,15 +24,18 @@ GROUP = "kueuelib.preemption"
 
 @attrs.frozen
 class Preemption:
-    """Which preemption policy decides.
+    """Which preemption policy decides, and whether room is given away before victims leave it.
 
     Attributes:
         policy: the name of an installed one; empty for Kueue's own.
         parameters: the keyword arguments that it is made with.
+        exceed_quota_until_victims_leave: whether others are admitted into that room, as the manager
+            written in Go does.
     """
 
     policy: str = ""
     parameters: Mapping[str, Any] = attrs.field(factory=dict)
+    exceed_quota_until_victims_leave: bool = False
 
 
 def check_preemption(found: Preemption, source: str) -> None:

@@ -278,6 +278,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
         past_usage=None if by_usage is None else by_usage.rule,
         preemption=load_policy(configuration.preemption, source),
+        exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
     )
     if waiting is None:
         return found

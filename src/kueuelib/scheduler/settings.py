@@ -45,6 +45,8 @@ class Settings:
             PrioritySortingWithinCohort).
         preempt_for_pods: whether the search for victims makes room for the implicit resource `pods`
             as well. Today's Kueue does not: a head whose victims leave too little of it waits.
+        exceeds_quota: whether a head is admitted into room that victims of its cycle have yet to
+            leave. Today's Kueue does that, and exceeds the quota until they are gone.
         fair_sharing: whether shares decide about turns and victims, and how; None: they do not.
         past_usage: how past usage of LocalQueues decides about their turns, in ClusterQueues that
             ask for it (KEP-4136); None: it does not.
@@ -58,6 +60,7 @@ class Settings:
     flavor_fungibility: bool = True
     priority_sorting: bool = True
     preempt_for_pods: bool = False
+    exceeds_quota: bool = False
     fair_sharing: FairSharing | None = None
     past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE

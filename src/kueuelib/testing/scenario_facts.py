@@ -20,6 +20,7 @@ from kueuelib.testing.builders import (
     make_pod_set,
     make_workload,
 )
+from kueuelib.testing.scenario_form import EXCEEDS_QUOTA
 
 _POLICIES = {"within": "withinClusterQueue", "reclaim": "reclaimWithinCohort"}
 _FUNGIBILITY = {"borrow": "whenCanBorrow", "preempt": "whenCanPreempt", "preference": "preference"}
@@ -33,6 +34,7 @@ def settings_of(scenario: Mapping[str, Any]) -> Settings:
         flavor_fungibility=gates.get("FlavorFungibility", True),
         partial_admission=gates.get("PartialAdmission", True),
         priority_sorting=gates.get("PrioritySortingWithinCohort", True),
+        exceeds_quota=scenario.get(EXCEEDS_QUOTA, False),
         fair_sharing=_fair_sharing(scenario.get("fairSharing", {})),
     )
 

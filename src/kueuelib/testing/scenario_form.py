@@ -14,6 +14,8 @@ from kueuelib.api.quantity import ZERO, Quantity
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
+EXCEEDS_QUOTA = "exceedQuotaUntilVictimsLeave"
+"""Whether room is given away before victims leave it, as by the manager written in Go."""
 
 _SCENARIO = "Scenario"
 _STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
@@ -36,6 +38,7 @@ _TOP = (
     *_DESCRIBING,
     *("cqs", "cohorts", "flavors", "missing_flavors", "namespaces", "admitted", "pending"),
     *("cycles", "finish", "release_delay", "gates", "fairSharing"),
+    EXCEEDS_QUOTA,
 )
 _QUEUE = (
     *("cohort", "groups", "strategy", "active", "stopPolicy", "nsSelector"),
@@ -80,6 +83,9 @@ def _scenario(scenario: Any) -> Iterator[FieldError]:
     cycles = scenario.get("cycles", 1)
     if not isinstance(cycles, int) or cycles < 1:
         yield _wrong("cycles", f"must be a number from 1 on, not {cycles!r}")
+    exceeds = scenario.get(EXCEEDS_QUOTA, False)
+    if not isinstance(exceeds, bool):
+        yield _wrong(EXCEEDS_QUOTA, f"must be true or false, not {exceeds!r}")
     yield from _object("gates", scenario.get("gates", {}), _GATES)
     yield from _flavors(scenario.get("flavors", {}))
     for name, queue in queues.items():

@@ -65,6 +65,13 @@ def parse(policy: str, **parameters: Any) -> Configuration:
 
 def test_without_the_block_kueues_own_policy_decides() -> None:
     assert engine_settings(Configuration()).preemption is KUEUE
+    assert not engine_settings(Configuration()).exceeds_quota
+
+
+def test_quota_may_be_exceeded_until_victims_leave() -> None:
+    block = {"exceedQuotaUntilVictimsLeave": True}
+    found = parse_configuration({**HEAD, "preemption": block}, "manager.yaml")
+    assert engine_settings(found).exceeds_quota
 
 
 def test_the_example_is_loaded_with_its_parameters() -> None:

@@ -288,8 +288,11 @@ def test_deferred_head_fits_after_the_preemptions_of_others(cluster: Cluster) ->
     assert cluster.cycle() == ["+p1", "+p2"]
 
 
-def test_nobody_is_admitted_into_room_that_a_victim_has_yet_to_leave(cluster: Cluster) -> None:
-    """One of two fits beside the victim, both fit when it is gone."""
+@pytest.mark.parametrize("exceeds", [False, True])
+def test_nobody_is_admitted_into_room_that_a_victim_has_yet_to_leave(exceeds: bool) -> None:
+    """One of two fits beside the victim, both fit when it is gone; the setting lets both in."""
+    cluster = Cluster(Engine(Settings(exceeds_quota=exceeds)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
     cluster.queue("a", {"f": {"gpu": 6}}, cohort="c", preemption=LOWER)
     for name in ("b", "d"):
         cluster.queue(name, {"f": {"gpu": 2}}, cohort="c")
@@ -297,11 +300,14 @@ def test_nobody_is_admitted_into_room_that_a_victim_has_yet_to_leave(cluster: Cl
     cluster.submit("p", "a", 5, priority=1, created=1)
     cluster.submit("q1", "b", 2, created=2)
     cluster.submit("q2", "d", 2, created=3)
-    assert cluster.cycle() == ["+q1", "-victim"]
-    assert isinstance(cluster.waits["q2"].reason, FitsAfterPreemptions)
+    if exceeds:
+        assert cluster.cycle() == ["+q1", "+q2", "-victim"]
+    else:
+        assert cluster.cycle() == ["+q1", "-victim"]
+        assert isinstance(cluster.waits["q2"].reason, FitsAfterPreemptions)
     assert cluster.cycle() == []
     cluster.leaves("victim")
-    assert cluster.cycle() == ["+p", "+q2"]
+    assert cluster.cycle() == (["+p"] if exceeds else ["+p", "+q2"])
 
 
 def test_head_that_shares_a_victim_keeps_its_flavors(cluster: Cluster) -> None:

@@ -70,6 +70,10 @@ WAITS = {"name": "p", "cq": "a", "req": {"cpu": 1}}
             {"pending": [{"name": "p", "cq": "a", "podsets": [{"req": {}, "cnt": 1}]}]},
             "pending[0].podsets[0].cnt: unknown key; did you mean count?",
         ),
+        (
+            {"exceedQuotaUntilVictimsLeave": "yes"},
+            "exceedQuotaUntilVictimsLeave: must be true or false, not 'yes'",
+        ),
         ({"gates": {"AFS": True}}, "gates.AFS: unknown key; known keys: FlavorFungibility, "),
         ({"flavors": {"f": {"taint": []}}}, "flavors.f.taint: unknown key; did you mean taints?"),
         ({"flavors": {"f": 1}}, "flavors.f: must be an object with any of labels, taints, tol"),

@@ -26,6 +26,7 @@ from kueuelib.scheduler.pending.workload_info import (
 )
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.settings import Settings
+from kueuelib.testing.scenario_form import EXCEEDS_QUOTA
 from kueuelib.testing.scenarios import run
 
 CYCLES = 5
@@ -174,10 +175,11 @@ class _Writer:
             self._omit("admissionFairSharing")
         if settings.preemption != Settings().preemption:
             self._omit(f"the preemption policy {settings.preemption.name}")
-        if settings.fair_sharing is None:
-            return {}
-        strategies = list(settings.fair_sharing.strategies)
-        return {"fairSharing": {"enable": True, "preemptionStrategies": strategies}}
+        found: Obj = {EXCEEDS_QUOTA: True} if settings.exceeds_quota else {}
+        if settings.fair_sharing is not None:
+            strategies = list(settings.fair_sharing.strategies)
+            found["fairSharing"] = {"enable": True, "preemptionStrategies": strategies}
+        return found
 
     # --- workloads
 

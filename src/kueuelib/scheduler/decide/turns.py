@@ -4,7 +4,7 @@ The snapshot follows the decisions: what a head gets is charged, and its victims
 who come later, so several heads of a cohort may preempt in one cycle as long as they choose
 different victims. A head whose victims are taken already looks again, with these gone: it chooses
 others, or it fits when the others have left and waits for that. Nobody is admitted into room that
-victims have yet to leave.
+victims have yet to leave, unless the administrator lets quota be exceeded that long.
 """
 
 from __future__ import annotations
@@ -142,8 +142,10 @@ class Turns:
         """Whether a head fits while the victims of all heads are still there.
 
         What heads merely wait for does not count, so this is a state of its own; before anybody is
-        a victim, who fits at all fits here.
+        a victim, who fits at all fits here. It is not asked for if quota may be exceeded that long.
         """
+        if self._settings.exceeds_quota:
+            return True
         if self._held is None:
             self._held = Snapshot(self._frozen)
         for given in self._given:
