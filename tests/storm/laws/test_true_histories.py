@@ -29,15 +29,16 @@ def at_rest(laws: Laws) -> list[Violation]:
     return laws.at_rest(lambda resource: list(stored[resource].values()), time.time())
 
 
-def settle(recorder: Recorder, seconds: float) -> tuple[Laws, list[Violation]]:
-    """Waits until nothing is written any more and all is right; what was ever wrong."""
+def settle(recorder: Recorder, reached: set[str], seconds: float) -> tuple[Laws, list[Violation]]:
+    """Waits for situations, and until nothing is written and all is right; what was ever wrong."""
     deadline = time.monotonic() + seconds
     while True:
         count = len(recorder.commits)
         time.sleep(QUIET)
         laws, found = judge(recorder)
         wrong = at_rest(laws)
-        if (len(recorder.commits) == count and not wrong) or time.monotonic() > deadline:
+        rests = len(recorder.commits) == count and not wrong and reached <= set(laws.sometimes)
+        if rests or time.monotonic() > deadline:
             return laws, found + wrong
 
 
@@ -46,19 +47,21 @@ def settle(recorder: Recorder, seconds: float) -> tuple[Laws, list[Violation]]:
 @pytest.mark.parametrize(
     ("seed", "reached"),
     [
-        (4, {"reserved in two phases", "preempted", "workload deleted by a user"}),
-        (5, {"admitted while borrowing", "admitted again", "admitted a group"}),
+        (4, {"reserved in two phases"}),
+        (82, {"admitted a group"}),
     ],
 )
 def test_no_law_speaks_of_what_real_processes_do(
     seed: int, reached: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What each was chosen for is reached however slow the machine is: a queue with a check, and a
+    group that fits and that nobody touches.
+    """
     played = scenario(Dice(seed), Family())
     frameworks = ("batch/job", "pod")
     with recorded(tmp_path, monkeypatch, frameworks=frameworks) as (_server, _cluster, recorder):
         with Rest(tmp_path / "user-kubeconfig") as rest:
             asyncio.run(play(played, HttpApi(rest), FASTER))
-        laws, found = settle(recorder, 120.0)
+        laws, found = settle(recorder, reached, 120.0)
     assert found == []
-    assert laws.sometimes["admitted"]
-    assert reached & set(laws.sometimes), "the scenario does not reach what it was chosen for"
+    assert reached <= set(laws.sometimes), "the scenario does not reach what it was chosen for"
