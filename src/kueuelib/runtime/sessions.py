@@ -13,6 +13,21 @@ CALL_CONNECTIONS = 64
 """Connections for calls; watches have as many as they need."""
 
 
+class Answer(aiohttp.ClientResponse):
+    """An answer that drops its connection at once if it is closed before its end.
+
+    aiohttp does not wait for the TLS goodbye of such a connection. That could take longer than the
+    event loop lives, which leaks the socket.
+    """
+
+    def close(self) -> None:
+        """Drop the connection if there is one still; one that may be used again is not touched."""
+        connection = self.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
+        super().close()
+
+
 class Sessions:
     """The connections of one endpoint; a retired pair is closed when its last user has left."""
 
@@ -55,6 +70,7 @@ def _session(endpoint: Endpoint, connections: int) -> aiohttp.ClientSession:
     )
     return aiohttp.ClientSession(
         connector=connector,
+        response_class=Answer,
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=2**18,

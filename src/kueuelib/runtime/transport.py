@@ -359,12 +359,7 @@ class _Lease:
         """Give the connection back; calling again does nothing."""
         sessions, self.sessions = self.sessions, None
         if sessions is not None:
-            connection = self.response.connection
-            if connection is not None and connection.transport is not None:
-                # The answer did not end, so the connection is of no further use. Saying goodbye to
-                # the server could take longer than the event loop lives, which leaks the socket.
-                connection.transport.abort()
-            self.response.release()
+            self.response.close()
             await sessions.leave()
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -10,6 +11,7 @@ import yaml
 from aiohttp import web
 
 from kueuelib.errors import ConfigError
+from kueuelib.runtime import sessions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connect import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint, TlsFiles, client_tls
@@ -116,23 +118,50 @@ async def test_a_throttle_spreads_calls(clock):
     assert clock.slept == pytest.approx([0.1, 0.1])
 
 
-async def test_the_socket_of_a_watch_that_is_left_closes_without_a_goodbye(serve):
-    """The goodbye of TLS takes a round trip, which an event loop may not live to see."""
+@pytest.fixture
+async def silent(serve):
+    """A client whose server ends no answer, its sockets, and an event when a call is there."""
+    sockets, asked = [], asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await answer.prepare(request)
+        if request.path != "/silent":
+            await answer.prepare(request)
+        asked.set()
         await asyncio.sleep(3600)
         return answer
 
-    made = renewed(None, host_names(["127.0.0.1"]), time.time())
+    def made(address):
+        sockets.append(make(address))
+        return sockets[-1]
+
+    certificate = renewed(None, host_names(["127.0.0.1"]), time.time())
     context = server_context()
-    load(context, made)
+    load(context, certificate)
     url = await serve(handler, context)
-    tls = client_tls(TlsFiles(ca_data=made.ca_cert), "test")
-    async with client_for(url, tls=tls) as client:
-        stream = await client.transport.watch("/api/v1/pods", timeout=60)
-        found = stream._response.connection.transport.get_extra_info("socket")
-        await stream.aclose()
-        await asyncio.sleep(0)
-        assert found.fileno() == -1
+    tls = client_tls(TlsFiles(ca_data=certificate.ca_cert), "test")
+    make = sessions._socket
+    with patch.object(sessions, "_socket", made):
+        async with client_for(url, tls=tls) as client:
+            yield client, sockets, asked
+
+
+async def test_the_socket_of_a_watch_that_is_left_closes_without_a_goodbye(silent):
+    """The goodbye of TLS takes a round trip, which an event loop may not live to see."""
+    client, sockets, _ = silent
+    stream = await client.transport.watch("/api/v1/pods", timeout=60)
+    await stream.aclose()
+    await asyncio.sleep(0)
+    assert [each.fileno() for each in sockets] == [-1]
+
+
+@pytest.mark.parametrize("path", ["/silent", "/half"])
+async def test_the_socket_of_a_call_that_is_left_closes_without_a_goodbye(silent, path):
+    client, sockets, asked = silent
+    call = asyncio.create_task(client.transport.request("GET", path))
+    await asked.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(0)
+    assert [each.fileno() for each in sockets] == [-1]
