@@ -241,12 +241,14 @@ def test_no_single_change_of_a_tree_is_missed(random: Random, rivals: int) -> No
         # Shares are ratios, so that less than a whole unit may be enough.
         assert amounts[choice] <= amount, choice
         assert amounts[choice] == amount or world.settings.fair_sharing, choice
-    assert all(amounts[one] > MOST_UNITS * UNIT for one in amounts.keys() - wanted.keys())
+    for choice in amounts.keys() - wanted.keys():
+        assert amounts[choice] > MOST_UNITS * UNIT or amounts[choice] % UNIT, choice
     least = sizes(world, lambda outcome: helps(outcome, answer.verdict))
     shown = by_place(found)  # the last one is the smallest
     for choice, amount in least.items() if rivals else ():
+        # Preemption asks what is above its quota, so that a thousandth more than it may count.
         assert shown[choice] <= amount, choice
-        assert shown[choice] == amount or world.settings.fair_sharing, choice
+        assert amount - shown[choice] < UNIT or world.settings.fair_sharing, choice
     if rivals:
         heavier = weights(world, answer.verdict)
         assert heavier == {one: steps[one] for one in heavier}

@@ -187,6 +187,32 @@ def test_less_quota_is_enough_if_others_leave_for_it_and_both_are_said() -> None
     ]
 
 
+def test_a_size_is_found_below_others_that_do_not_help() -> None:
+    """`soft` may be reclaimed while `theirs` borrows, and with two CPUs more it does not."""
+    policy = {"reclaimWithinCohort": "LowerPriority"}
+    world = queue(start(), "mine", 2, cohort="x", preemption=policy)
+    world = queue(queue(world, "theirs", 0, cohort="x"), "third", 0, cohort="x")
+    world = holds(holds(world, "soft", "theirs", 2, -1), "hard", "third", 1, 9)
+    found = explain(waits(world, "mine", 2), KEY, NOW)
+    quotas = [one for one in found.changes if one.change.subject == "ClusterQueue theirs"]
+    assert [(one.change.text, one.victims) for one in quotas] == [
+        ("raise nominalQuota of flavor f: cpu by 3 (to 3)", ()),
+        ("raise nominalQuota of flavor f: cpu by 1 (to 1)", (ObjectKey("ns", "soft"),)),
+    ]
+
+
+@pytest.mark.parametrize("rivals", [20, 0], ids=["few", "many"])
+def test_a_size_is_found_where_any_more_is_too_much(rivals: int) -> None:
+    """With two CPUs more `other` leaves one; with three `first` takes what `mine` may borrow."""
+    world = queue(start(), "mine", {"nominal": 0, "borrowing": 2}, cohort="x")
+    world = queue(world, "theirs", 2, cohort="x")
+    world = waits(waits(world, "mine", 2, "first", priority=1), "theirs", 3, "other")
+    world = waits(world, "mine", 1)
+    with patch("kueuelib.scheduler.explain.search.MOST_TRIED", rivals):
+        found = explain(world, KEY, NOW)
+    check(world, found, "ClusterQueue theirs: raise nominalQuota of flavor f: cpu by 2 (to 4)")
+
+
 @pytest.mark.parametrize("policy", ["Never", "Any"])
 def test_fewer_pods_may_be_enough_if_others_leave_for_them(policy: str) -> None:
     pods = [make_pod_set({"cpu": 1}, count=2)]

@@ -11,17 +11,19 @@ from kueuelib.scheduler.explain.trial import Outcome
 
 @attrs.frozen
 class Found:
-    """A change that was tried with success.
+    """A change that was tried.
 
     Attributes:
         change: what to do.
         outcome: what it came to.
         checks: the admission checks that decide after it has reserved quota.
+        sized: whether a size was looked for; if not, only a smaller one is worth saying.
     """
 
     change: Change
     outcome: Outcome
     checks: tuple[str, ...] = ()
+    sized: bool = True
 
     @property
     def victims(self) -> tuple[ObjectKey, ...]:

@@ -24,7 +24,7 @@ from kueuelib.scheduler.explain.changes import (
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.guess import Guess, Tree
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
-from kueuelib.scheduler.explain.sizes import MOST, Sizes, gallop, grains_of
+from kueuelib.scheduler.explain.sizes import MOST, Sizes, demand_on, gallop, grains_of
 from kueuelib.scheduler.explain.trial import Outcome, Trials
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -63,6 +63,7 @@ class QuotaSearch:
         # Shares are ratios, so that any amount may be the one that counts.
         shares = world.settings.fair_sharing is not None and queue.spec.cohort_name
         self._grains = {} if shares else grains_of(trials.engine())
+        self._demand = demand_on(trials.engine())
         self._members = world.scope_of(queue)
         self._tree = Tree(world, self._members)
         self._flavors = queue_spec(queue).flavors
@@ -75,9 +76,8 @@ class QuotaSearch:
             OutOfStepsError: there are no steps left.
         """
         for flavor in self._flavors:
-            yield from self._raise(self._own, flavor, NOMINAL)
-            if self._queue.spec.cohort_name:
-                yield from self._raise(self._own, flavor, BORROWING)
+            for field in _LIMITS:
+                yield from self._raise(self._own, flavor, field)
 
     def cohorts(self) -> Iterator[Found]:
         """Quotas and limits of the Cohorts of its tree, those above it first.
@@ -87,10 +87,10 @@ class QuotaSearch:
         """
         above = self._world.above(self._queue.spec.cohort_name)
         others = [name for name in self._tree.cohorts if name not in above]
-        for names, fields in ((above, (NOMINAL, BORROWING)), (others, (LENDING, NOMINAL))):
+        for names in (above, others):
             for flavor in self._flavors:
                 for name in names:
-                    for field in fields if name in self._world.cohorts else ():
+                    for field in _LIMITS if name in self._world.cohorts else ():
                         yield from self._raise(Place(COHORT, name), flavor, field)
 
     def others(self) -> Iterator[Found]:
@@ -99,13 +99,17 @@ class QuotaSearch:
         Raises:
             OutOfStepsError: there are no steps left.
         """
-        for field in (LENDING, NOMINAL):
+        for field in _LIMITS:
             for flavor in self._flavors:
                 for name in sorted(self._members - {self._queue.name}):
                     yield from self._raise(Place(CLUSTER_QUEUE, name), flavor, field)
 
     def _raise(self, place: Place, flavor: str, field: str) -> Iterator[Found]:
-        """Everything is raised as far as it goes, then one resource after the other lowered."""
+        """Everything is raised as far as it goes, then one resource after the other lowered.
+
+        Where that does not admit it, because others take more then, a size below is left to be
+        looked for.
+        """
         quotas = place.quotas(self._world)
         before: Sizes = {}
         most: Sizes = {}
@@ -148,6 +152,9 @@ class QuotaSearch:
             if by is not None:
                 yield Found(change(by), tried(by))
                 return
+            if good is self._goals[0] and (self._alone is self._trials or good(tried_alone(most))):
+                by = {name: min(size, self._demand.get(name, 0)) for name, size in most.items()}
+                yield Found(change(by), tried(by), sized=False)
 
     def _lowered(self, by: Sizes, test: Test, good: Goal, guess: Guess) -> Sizes:
         """The sizes, each as small as it can be when the ones before it are.
@@ -172,7 +179,7 @@ class QuotaSearch:
         return by
 
 
-_LIMITS = {NOMINAL: "nominal", BORROWING: "borrowing", LENDING: "lending"}
+_LIMITS = {LENDING: "lending", NOMINAL: "nominal", BORROWING: "borrowing"}
 _GUESSES = 4
 """After how many of them a search in steps takes over."""
 

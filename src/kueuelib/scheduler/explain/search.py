@@ -47,7 +47,7 @@ from kueuelib.scheduler.explain.own_changes import (
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
-from kueuelib.scheduler.explain.smallest import at_others_cost, smallest
+from kueuelib.scheduler.explain.smallest import smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
@@ -133,24 +133,29 @@ class Search:
             else:
                 self.tried.append(name)
         self._budget.share(1.0)
-        return tuple(one for each in found for one in self._in_sizes(each))
+        sizes: dict[int, Sequence[Found]] = {}
+        # What was found is made smaller first, as long as there are steps left.
+        for number in sorted(range(len(found)), key=lambda at: not found[at].sized):
+            sizes[number] = self._in_sizes(found[number])
+        shown: list[Found] = []
+        for one in (one for _, each in sorted(sizes.items()) for one in each):
+            if one.sized and self._helps(one.outcome) and one not in shown:
+                shown.append(one)
+        return tuple(shown)
 
-    def _in_sizes(self, found: Found) -> Iterator[Found]:
-        """The smallest size that was found, and the one that is enough if others leave for it."""
+    def _in_sizes(self, found: Found) -> Sequence[Found]:
+        """The smallest size that admits it, and the one that is enough if others leave for it."""
         by_weight = found.change.kind == RaiseWeight.kind
-        good = _admits if found.outcome.admits and not by_weight else self._helps
-        run, less = self._trials.with_change, None
-        # Shares are ratios, so that any amount may be the one that counts.
-        grains = {} if self._world.settings.fair_sharing is not None else self._grains
+        shown: list[Found] = []
         try:
-            found = smallest(found, self._grains, run, good)
-            less = at_others_cost(found, grains, run, self._helps)
+            for good in (self._helps,) if by_weight else self._goals:
+                found = smallest(found, self._grains, self._trials.with_change, good)
+                if good(found.outcome):
+                    shown = [found] if found.outcome.admits else [*shown, found]
         except OutOfStepsError:
             limit = f"not all smaller sizes were tried: no more than {MOST_STEPS} heads are tried"
             self.limits += [] if limit in self.limits else [limit]
-        yield found
-        if less is not None:
-            yield less
+        return shown or [found]
 
     def _kinds(self) -> Iterator[tuple[str, float, Callable[[], Iterator[Found]]]]:
         """What is looked for, which part of what is left it may spend, and how."""
