@@ -203,10 +203,9 @@ class Queues:
             if goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict):
                 queue.go_alone(item)
                 if verdict.is_doubtful(scope.news, queue.spec):
-                    scope.note_doubtful_head()
+                    scope.doubtful_head = True
             else:
                 scope.touch()
-                scope.unsettle()
                 self.silence.tell(queue.park(item, verdict), now)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:

@@ -35,7 +35,7 @@ class Scopes:
         now: the present instant: it counts what happens, and the cycles.
         all: the scopes.
         due: those that get a cycle.
-        unsettled: those that may begin a round when they come to rest.
+        unsettled: those that had a cycle, and may begin a round when they come to rest.
     """
 
     now: int = 0
@@ -53,12 +53,12 @@ class Scopes:
             del self.unsettled[scope.root]
             scope.begin_round()
 
-    def begin_cycle(self) -> tuple[Scope, ...]:
+    def begin_cycle(self) -> Iterable[Scope]:
         """The scopes that take part in the cycle that begins."""
-        due = tuple(self.due.values())
-        self.due.clear()
+        due, self.due = self.due, {}
+        self.unsettled |= due
         self.now += 1
-        return due
+        return due.values()
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -121,18 +121,12 @@ class Scope:
         self.make_due()
         if quota_moved:
             self.rounds = 0
-            self.unsettle()
         return self.touched
 
     def make_due(self) -> None:
         """The scope gets a further cycle, also if nothing happened in it."""
         if self.members:
             self.scopes.due[self.root] = self
-
-    def unsettle(self) -> None:
-        """A round may be worth it as soon as the scope is at rest."""
-        if self.members:
-            self.scopes.unsettled[self.root] = self
 
     def note_changed(self, *, from_outside: bool = True) -> None:
         """Something happened that may help any parked Workload.
@@ -141,15 +135,10 @@ class Scope:
             from_outside: whether it happened for another cause than a preemption.
         """
         self._owe_turns(from_outside=from_outside)
-        self.news = News(changed=self.touch(quota_moved=True), charged=self.news.charged)
+        self.news = News(self.touch(quota_moved=True), charged=self.news.charged)
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
-        """A Workload holds less than before.
-
-        Args:
-            freed: what became free; there may be nothing that counts.
-            from_outside: whether it happened for another cause than a preemption.
-        """
+        """A Workload ended or holds less; `freed` may be empty, `from_outside` is as above."""
         self._owe_turns(from_outside=from_outside)
         self.news.freed.update(dict.fromkeys(freed, self.touch(quota_moved=bool(freed))))
 
@@ -172,21 +161,15 @@ class Scope:
         for pair in borrowed:
             self.news.borrowed[borrower, pair] = now, lowest_priority
 
-    def note_doubtful_head(self) -> None:
-        """A head went back to its heap although not all that it may get was tried."""
-        self.doubtful_head = True
-        self.unsettle()
-
     # --- cycles
 
     def use_slots(self) -> list[Pending]:
         """Uses up the slots of its ClusterQueues, one each: for a head, or a turn that passes."""
-        heads = []
+        owed, self.turns_owed, heads = self.turns_owed, False, []
         for queue in self.waiting.values():
-            if self.turns_owed:
+            if owed:
                 queue.give_turns()
             heads.append(queue.use_slot(self.scopes.now))
-        self.turns_owed = False
         return [head for head in heads if head is not None]
 
     def begin_round(self) -> None:
