@@ -130,7 +130,7 @@ class Engine(Knowledge):
         """Wakes the trees for which the preemption policy may answer differently by now."""
         for name in [name for name, at in self._again.items() if at <= now]:
             del self._again[name]
-            self._state.note_changed(name, from_outside=False)
+            self._state.note_policy(name)
 
     def _look_at_order(self) -> None:
         """Lets LocalQueues that come first by now have their turn."""

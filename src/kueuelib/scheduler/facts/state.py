@@ -96,16 +96,11 @@ class State:
         self.past_usage.open(key, spec.name, weight, _stored(found), holders)
         self.past_usage.weigh(key, weight)
 
-    def note_changed(self, cluster_queue: str, *, from_outside: bool = True) -> None:
-        """Something may help any parked workload of a ClusterQueue and its tree.
-
-        Args:
-            cluster_queue: where it happened.
-            from_outside: whether it happened for another cause than a preemption.
-        """
+    def note_policy(self, cluster_queue: str) -> None:
+        """The preemption policy may answer differently in the tree of a ClusterQueue."""
         scope = self.scope(cluster_queue)
         if scope is not None:
-            scope.note_changed(from_outside=from_outside)
+            scope.note_changed(from_outside=False)
 
     def note_all_in(self, cluster_queue: str) -> None:
         """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""

@@ -15,7 +15,6 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
-from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.settings import Settings
 
@@ -64,19 +63,17 @@ class Facts:
 
     def _cluster_queue_set(self, event: events.ClusterQueueSet, now: float) -> None:
         spec = queue_spec(event.cluster_queue)
-        before = self.state.scope(spec.name)
+        known = self.state.queues.queue(spec.name)
         if not self.state.cache.set_queue(spec):
             return
         self.state.effects.cluster_queues.add(spec.name)
         self._sync_queue(spec, now)
         self._count_usage(spec.name)
-        if before is None:
+        if known is None:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
                 self.workloads.place_all(local_queue, now)
         else:
-            self._note_if_left(before, spec.name)
             self.state.note_all_in(spec.name)
-        self.state.note_changed(spec.name)
 
     def _count_usage(self, name: str) -> None:
         if self.state.past_usage is not None:
@@ -91,14 +88,8 @@ class Facts:
         )
         self.state.queues.set_queue(spec, root, active=activity.active, now=now)
 
-    def _note_if_left(self, before: Scope, name: str) -> None:
-        """A ClusterQueue changed: what it shared until now is left to the others."""
-        if before is not self.state.scope(name):
-            before.note_changed()
-
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
-        before = self.state.scope(event.name)
-        if before is None:
+        if self.state.queues.queue(event.name) is None:
             return
         self.state.cache.remove_queue(event.name)
         for key in self.state.queues.remove_queue(event.name):
@@ -107,7 +98,6 @@ class Facts:
         self._count_usage(event.name)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
-        before.note_changed()
 
     # --- Cohorts
 
@@ -141,7 +131,6 @@ class Facts:
                 self._sync_queue(spec, now)
                 self.state.effects.cluster_queues.add(name)
                 self.state.note_all_in(name)
-                self.state.note_changed(name)
 
     def _flavor_set(self, event: events.FlavorSet, now: float) -> None:
         self._review(self.state.cache.set_flavor(flavor_of(event.flavor)), now)

@@ -382,7 +382,7 @@ class WorkloadFacts:
         if self._settings.preemption is KUEUE:
             return
         if changed(before, pods_ready=holder.pods_ready) != holder:
-            self._state.note_changed(holder.cluster_queue, from_outside=False)
+            self._state.note_policy(holder.cluster_queue)
 
 
 def _more(one: Amounts, other: Amounts) -> list[FlavorResource]:

@@ -53,7 +53,7 @@ class Queues:
     # --- ClusterQueues
 
     def set_queue(self, spec: QueueSpec, root: Root, *, active: bool, now: float) -> None:
-        """Takes over a new or changed ClusterQueue. Waking is the caller's decision.
+        """Takes over a new or changed ClusterQueue, or a change of what it depends on.
 
         Args:
             spec: the ClusterQueue.
@@ -64,9 +64,8 @@ class Queues:
         """
         queue, scope = self._queues.get(spec.name), self.scopes.of(root)
         if queue is None:
-            queue = self._queues[spec.name] = PendingQueue(
-                spec, scope, self._available, self._usage
-            )
+            queue = PendingQueue(spec, scope, self._available, self._usage)
+            self._queues[spec.name] = queue
         scope.add(queue)
         if active and not queue.active:
             for key in queue.items:
@@ -75,6 +74,7 @@ class Queues:
         if not queue.can_be_overtaken:
             queue.heap.sticky = None
         self.let_in(spec.name, now=now)
+        scope.note_changed()
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
         """Forgets a ClusterQueue; the Workloads that waited in it."""

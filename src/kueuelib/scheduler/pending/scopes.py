@@ -100,13 +100,13 @@ class Scope:
             self.waiting[queue.name] = queue
 
     def remove(self, queue: PendingQueue) -> None:
-        """A ClusterQueue does not belong to this scope any more."""
-        self.members.pop(queue.name, None)
+        """A ClusterQueue does not belong to this scope any more: the others have what it shared."""
+        del self.members[queue.name]
         self.waiting.pop(queue.name, None)
+        self.note_changed()
         if not self.members:
             for table in (self.scopes.all, self.scopes.due, self.scopes.unsettled):
-                if table.get(self.root) is self:
-                    del table[self.root]
+                table.pop(self.root, None)
 
     # --- what happens
 
@@ -125,8 +125,7 @@ class Scope:
 
     def make_due(self) -> None:
         """The scope gets a further cycle, also if nothing happened in it."""
-        if self.members:
-            self.scopes.due[self.root] = self
+        self.scopes.due[self.root] = self
 
     def note_changed(self, *, from_outside: bool = True) -> None:
         """Something happened that may help any parked Workload.
