@@ -98,47 +98,28 @@ class PendingQueue:
 
     # --- in and out
 
-    def join(self, item: Pending) -> Group:
-        """Lets a Workload wait with others of its shape, in the heap or parked.
+    def put(self, item: Pending, verdict: Verdict | None = None, *, alone: bool = False) -> Group:
+        """Lets a Workload wait with others of its shape, wherever it was before.
 
-        Where age counts, an older one has more victims: their verdict does not hold for it.
+        Where age counts, an older one has more victims: the verdict on a younger one does not hold
+        for it, so the shape is to be tried until the oldest was refused.
+
+        Args:
+            item: the Workload.
+            verdict: parks it and all of its shape, also those still to come.
+            alone: whether its next try differs from that of its shape.
         """
-        group = self._group_for(item)
-        if self._is_older(item, group.first(item.lane)):
-            self.unpark(group)
-        return self._add(item, group)
-
-    def park(self, item: Pending, verdict: Verdict) -> Group:
-        """Parks a Workload and all of its shape, also those still to come.
-
-        Where age counts and one of them is older, this one stays with them as they are.
-        """
-        group = self._group_for(item, alone=waits_alone(verdict.reason))
-        if not self._is_older(group.first(item.lane), item):
+        key, alone = item.info.key, alone or (verdict is not None and waits_alone(verdict.reason))
+        by_age = self.spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
+        self.take_out(key)
+        place = item.info.shape, key if alone else None, item.lane if by_age else None
+        group = self.groups.setdefault(place, Group(place))
+        first = group.first(item.lane) if by_age else None
+        if verdict is None:
+            if first is not None and item.info.order.queued_at < first.info.order.queued_at:
+                self.unpark(group)
+        elif first is None or item.info.order.queued_at <= first.info.order.queued_at:
             group.refuse(verdict)
-        return self._add(item, group)
-
-    def go_alone(self, item: Pending) -> None:
-        """Puts a Workload into the heap on its own: its next try differs from its shape's."""
-        self._add(item, self._group_for(item, alone=True))
-
-    def _group_for(self, item: Pending, *, alone: bool = False) -> Group:
-        self.take_out(item.info.key)
-        lane = item.lane if self._by_age else None
-        key = item.info.shape, item.info.key if alone else None, lane
-        return self.groups.setdefault(key, Group(key))
-
-    def _is_older(self, item: Pending | None, other: Pending | None) -> bool:
-        if not (item and other and self._by_age):
-            return False
-        return item.info.order.queued_at < other.info.order.queued_at
-
-    @property
-    def _by_age(self) -> bool:
-        return self.spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
-
-    def _add(self, item: Pending, group: Group) -> Group:
-        key = item.info.key
         self.items[key] = group.members[key] = item
         self.scope.waiting[self.name] = self
         item.group = group

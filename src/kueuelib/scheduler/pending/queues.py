@@ -132,10 +132,10 @@ class Queues:
         item.search = None
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
-            item.queue.park(item, Verdict(item.info, BackingOff(item.back_off)))
+            item.queue.put(item, Verdict(item.info, BackingOff(item.back_off)))
             self._back_offs.push((item.back_off, key))
             return
-        group = item.queue.join(item)
+        group = item.queue.put(item)
         if group.verdict is None:
             item.queue.scope.touch()
             if item.reason is None:
@@ -187,13 +187,13 @@ class Queues:
             item.promise = None
         if goes_on and search.has_news:
             item.search = search.after(progress, lost=lost)
-            queue.go_alone(item)
+            queue.put(item, alone=True)
             scope.make_due()
         elif why is Requeue.PENDING_PREEMPTION and not goes_on:
             item.promise = promise or item.promise
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
-            queue.go_alone(item)
+            queue.put(item, alone=True)
         elif scope.news.changed_or_freed_since(item.tried) and not goes_on:
             self._enter(item, now)
         else:
@@ -201,12 +201,12 @@ class Queues:
             complete = not (goes_on or lost or search.lost or freed)
             verdict = Verdict(item.info, reason, search.began, item.tried, complete)
             if goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict):
-                queue.go_alone(item)
+                queue.put(item, alone=True)
                 if verdict.is_doubtful(scope.news, queue.spec):
                     scope.doubtful_head = True
             else:
                 scope.touch()
-                self.silence.tell(queue.park(item, verdict), now)
+                self.silence.tell(queue.put(item, verdict), now)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
