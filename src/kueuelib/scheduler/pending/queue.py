@@ -15,7 +15,7 @@ from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import Shape
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import NoFlavors, waits_alone
+from kueuelib.scheduler.reasons import waits_alone
 
 GroupKey = tuple[Shape, ObjectKey | None, Lane]
 """A shape, the name of a Workload that is alone in its group, and where age counts a LocalQueue: in
@@ -30,7 +30,8 @@ class Group(Lanes):
         members: the Workloads.
         verdict: what a try came to, while they are parked; None while they are to be tried.
         awaits_turn: whether their turn is to come although they are parked.
-        untold: those about which nothing was reported yet, or what quotas do not say any more.
+        untold: those about which nothing was reported yet.
+        told: what no change of usage ends, of all that was reported about them.
     """
 
     def __init__(self, key: GroupKey) -> None:
@@ -40,24 +41,12 @@ class Group(Lanes):
         self.verdict: Verdict | None = None
         self.awaits_turn = False
         self.untold: dict[ObjectKey, None] = {}
-        self._lasting: dict[tuple[str, str], tuple[Blocker, ...]] = {}
+        self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
 
     @property
     def has_turn(self) -> bool:
         """Whether the first one is to have a turn."""
         return self.verdict is None or self.awaits_turn
-
-    def refuse(self, verdict: Verdict) -> None:
-        """Parks all of them.
-
-        If what no usage changes is another than before, what was reported about them is wrong.
-        """
-        self.verdict, self.awaits_turn = verdict, False
-        reason = verdict.reason
-        found = reason.lasting if isinstance(reason, NoFlavors) else {}
-        if any(self._lasting.get(place, now) != now for place, now in found.items()):
-            self.untold.update(dict.fromkeys(self.members))
-        self._lasting.update(found)
 
     def _find(self, key: ObjectKey) -> Pending | None:
         return self.members.get(key)
@@ -119,7 +108,7 @@ class PendingQueue:
             if first is not None and item.info.order.queued_at < first.info.order.queued_at:
                 self.unpark(group)
         elif first is None or item.info.order.queued_at <= first.info.order.queued_at:
-            group.refuse(verdict)
+            group.verdict, group.awaits_turn = verdict, False
         self.items[key] = group.members[key] = item
         self.scope.waiting[self.name] = self
         item.group = group

@@ -15,7 +15,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import NamespaceUnknown
 from kueuelib.scheduler.pending.item import Pending, Place
 from kueuelib.scheduler.pending.workload_info import has_verdict, is_outdated
-from kueuelib.scheduler.reasons import BehindHead, Reason
+from kueuelib.scheduler.reasons import BehindHead, NoFlavors, Reason
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.pending.queue import Group
@@ -50,7 +50,7 @@ class Silence:
 
     def tell(self, group: Group, now: float) -> None:
         """Those that are parked are told the verdict: at once if they were told nothing yet, at
-        rest if they were told another one.
+        rest if what no usage changes is another than they were told.
 
         Args:
             group: the workloads; nothing happens if they are to be tried.
@@ -58,14 +58,18 @@ class Silence:
         """
         if group.verdict is None:
             return
+        reason, told = group.verdict.reason, group.told
+        lasting = reason.lasting if isinstance(reason, NoFlavors) else {}
+        if any(told.get(place, found) != found for place, found in lasting.items()):
+            for key, item in group.members.items():
+                if item.reason is not None and item.reason is not reason:
+                    item.reason = reason
+                    self.add(key, now)
+        told.update(lasting)
         for key in group.untold:
-            item = group.members[key]
-            told, item.reason = item.reason, group.verdict.reason
-            if told is None:
-                self._since.pop(key, None)
-                self._over[key] = None
-            else:
-                self.add(key, now)
+            group.members[key].reason = reason
+            self._since.pop(key, None)
+            self._over[key] = None
         group.untold.clear()
 
     def forget(self, key: ObjectKey) -> None:
