@@ -489,7 +489,8 @@ class Histories(RuleBasedStateMachine):
             places = Counter(item.place for item in queue.items.values())
             for key, item in queue.items.items():
                 seen[key] += 1
-                assert queues.home(key) == name
+                assert queues.get(key) is item
+                assert item.queue is queue
                 assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
                 groups = [group for group in queue.groups.values() if key in group.members]
                 assert groups == ([] if item.in_flight else [item.group])

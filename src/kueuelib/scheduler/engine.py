@@ -122,7 +122,7 @@ class Engine(Knowledge):
         """When time alone makes work, in seconds since the epoch; None when it does not."""
         found = [self._queues.next_deadline(), *self._again.values()]
         past = self._state.past_usage
-        if past is not None and self._queues.depend_on_usage:
+        if past is not None and self._queues.blocked_by_usage():
             found.append(past.next_sample())
         return min((deadline for deadline in found if deadline is not None), default=None)
 
@@ -137,7 +137,9 @@ class Engine(Knowledge):
         past = self._state.past_usage
         if past is not None and self._usage is not past.values():
             self._usage = past.values()
-            self._queues.order_changed()
+            for queue in self._queues.blocked_by_usage():
+                if queue.heap.has_new_head:
+                    queue.scope.touch()
 
     def reconsider(self) -> None:
         """Lets what is in front of each ClusterQueue be tried again, although nothing changed.
@@ -261,8 +263,7 @@ class Engine(Knowledge):
         return None
 
     def _wait(self, item: Pending, reason: Reason) -> Wait:
-        info, home = item.info, self._queues.home(item.info.key)
-        assert home is not None, "what waits has a home"
+        info, home = item.info, item.queue.name
         return Wait(info.key, info.uid, info.workload, home, reason, Requeue.GENERIC)
 
     # --- reservations

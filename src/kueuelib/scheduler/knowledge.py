@@ -134,9 +134,10 @@ class Knowledge:
         if holder is not None:
             where = Where.ASSUMED if holder.assumed else Where.HOLDS_QUOTA
             return Standing(where, holder.cluster_queue)
-        item, home = self._queues.get(key), self._queues.home(key)
-        if item is None or home is None:
+        item = self._queues.get(key)
+        if item is None:
             return self._facts.workloads.outside(key)
+        home = item.queue.name
         activity = self.activity(home)
         if not activity.active:
             why = ClusterQueueInactive(home, activity.reason)

@@ -171,8 +171,8 @@ class Facts:
         if self.state.namespaces.get(event.name) == event.labels:
             return
         self.state.namespaces[event.name] = event.labels
-        homes = {self.state.queues.home(key) for key in self.state.in_namespace.members(event.name)}
-        for home in sorted(home for home in homes if home is not None):
+        items = map(self.state.queues.get, self.state.in_namespace.members(event.name))
+        for home in sorted({item.queue.name for item in items if item is not None}):
             self.state.queues.let_in(home, namespace=event.name, now=now)
 
     def _namespace_gone(self, event: events.NamespaceGone, _: float) -> None:

@@ -106,9 +106,9 @@ class WorkloadFacts:
 
     def _renew(self, keys: tuple[ObjectKey, ...], now: float) -> None:
         for key in keys:
-            home = self._state.queues.home(key)
-            if home is not None:
-                self._state.queues.push(home, self._info(self._workloads[key]), now=now)
+            item = self._state.queues.get(key)
+            if item is not None:
+                self._state.queues.push(item.queue.name, self._info(self._workloads[key]), now=now)
 
     def _info(self, workload: Workload) -> WorkloadInfo:
         found = workload_info(
@@ -166,9 +166,9 @@ class WorkloadFacts:
         local_queue = self._state.local_queue_of.group(key)
         if local_queue is not None:
             self._state.effects.local_queues.add(local_queue)
-        home = self._state.queues.home(key)
-        if home is not None:
-            self._state.effects.cluster_queues.add(home)
+        item = self._state.queues.get(key)
+        if item is not None:
+            self._state.effects.cluster_queues.add(item.queue.name)
         holder = self._state.cache.holder(key)
         if holder is not None:
             self._state.effects.cluster_queues.add(holder.cluster_queue)
@@ -214,10 +214,9 @@ class WorkloadFacts:
         return None
 
     def _leave_queues(self, key: ObjectKey) -> None:
-        home = self._state.queues.home(key)
-        if home is not None:
-            self._state.effects.cluster_queues.add(home)
-        self._state.queues.take_out(key)
+        item = self._state.queues.take_out(key)
+        if item is not None:
+            self._state.effects.cluster_queues.add(item.queue.name)
         self._state.waiting.drop(key)
         self._outside.pop(key, None)
 
@@ -227,7 +226,9 @@ class WorkloadFacts:
 
     def _forget_workload(self, key: ObjectKey) -> None:
         self._note(key)
-        self._state.queues.forgive(key)
+        item = self._state.queues.get(key)
+        if item is not None:
+            item.begin_anew()
         self._leave_queues(key)
         if self._state.cache.holder(key) is not None:
             self._release(key, ended=True)

@@ -149,17 +149,16 @@ class Pending:
         """The flavors to skip in its next try."""
         return () if self.search is None else self.search.progress
 
-    def begin_try(self, now: int, *, is_next: bool) -> None:
+    def begin_try(self, *, is_next: bool) -> None:
         """It is a head of the cycle that begins.
 
         Its pass over the flavors goes on, unless something happened since its last try that may
         help, and another Workload of its ClusterQueue had the slot meanwhile.
 
         Args:
-            now: the present instant.
             is_next: whether it had the last slot of its ClusterQueue as well.
         """
-        scope = self.queue.scope
+        scope, now = self.queue.scope, self.queue.scope.scopes.now
         if not is_next and scope.news.changed_or_freed_since(self.tried):
             self.search = None
         if self.search is None:
@@ -174,3 +173,7 @@ class Pending:
     def preempts(self) -> None:
         """It makes others leave."""
         self.queue.scope.preempted[self.info.key] = self.preemptions + 1
+
+    def begin_anew(self) -> None:
+        """What it made others leave for is over: it changed, or is gone."""
+        self.queue.scope.preempted.pop(self.info.key, None)

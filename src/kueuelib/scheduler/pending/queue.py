@@ -29,7 +29,7 @@ class Group(Lanes):
         key: what they have in common.
         members: the Workloads.
         verdict: what a try came to, while they are parked; None while they are to be tried.
-        awaits_turn: whether their turn is to come although they are parked.
+        has_turn: whether their first ones are in the heap, also for a turn while they are parked.
         untold: those about which nothing was reported yet.
         told: what no change of usage ends, of all that was reported about them.
     """
@@ -39,14 +39,9 @@ class Group(Lanes):
         self.key = key
         self.members: dict[ObjectKey, Pending] = {}
         self.verdict: Verdict | None = None
-        self.awaits_turn = False
+        self.has_turn = True
         self.untold: dict[ObjectKey, None] = {}
         self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
-
-    @property
-    def has_turn(self) -> bool:
-        """Whether the first one is to have a turn."""
-        return self.verdict is None or self.awaits_turn
 
     def _find(self, key: ObjectKey) -> Pending | None:
         return self.members.get(key)
@@ -60,8 +55,7 @@ class PendingQueue:
         usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
-        name: the ClusterQueue.
-        spec: the same with its quotas and policies.
+        spec: the ClusterQueue with its quotas and policies.
         scope: what happened to it, and to those that influence it.
         in_lanes: whether LocalQueues are kept apart.
         active: whether it offers heads.
@@ -85,13 +79,22 @@ class PendingQueue:
         self.groups: dict[GroupKey, Group] = {}
         self._available = available
 
+    def _find(self, key: ObjectKey) -> Pending | None:
+        item = self.items.get(key)
+        return item if item and item.group and item.group.has_turn else None
+
+    @property
+    def can_be_overtaken(self) -> bool:
+        """Whether another Workload could get ahead of a head that others leave for."""
+        return not self.spec.strict or (self.spec.by_usage and self.in_lanes)
+
     # --- in and out
 
     def put(self, item: Pending, verdict: Verdict | None = None, *, alone: bool = False) -> Group:
         """Lets a Workload wait with others of its shape, wherever it was before.
 
-        Where age counts, an older one has more victims: the verdict on a younger one does not hold
-        for it, so the shape is to be tried until the oldest was refused.
+        Where age counts, an older one has more victims: a verdict on a younger one does not hold
+        for it, so the shape is to be tried as long as the oldest was not refused.
 
         Args:
             item: the Workload.
@@ -108,7 +111,7 @@ class PendingQueue:
             if first is not None and item.info.order.queued_at < first.info.order.queued_at:
                 self.unpark(group)
         elif first is None or item.info.order.queued_at <= first.info.order.queued_at:
-            group.verdict, group.awaits_turn = verdict, False
+            group.verdict, group.has_turn = verdict, False
         self.items[key] = group.members[key] = item
         self.scope.waiting[self.name] = self
         item.group = group
@@ -122,13 +125,12 @@ class PendingQueue:
     def take_out(self, key: ObjectKey) -> None:
         """Removes a Workload wherever it is; nothing happens when it is not here."""
         item = self.items.pop(key, None)
-        if item is None:
-            return
-        self._leave_group(item)
-        if self.in_flight == key:
-            self.in_flight = None
-        if not self.items:
-            del self.scope.waiting[self.name]
+        if item is not None:
+            self._leave_group(item)
+            if self.in_flight == key:
+                self.in_flight = None
+            if not self.items:
+                del self.scope.waiting[self.name]
 
     def _leave_group(self, item: Pending) -> None:
         group, item.group = item.group, None
@@ -138,76 +140,39 @@ class PendingQueue:
         group.untold.pop(item.info.key, None)
         if not group.members:
             del self.groups[group.key]
-        elif group.has_turn:
-            first = group.first(item.lane)
-            if first is not None:
-                self.heap.push(first)
-
-    # --- the heap
-
-    def _offer(self, group: Group) -> None:
-        """Puts the first ones of a group that has a turn again into the heap."""
-        for item in group.firsts():
-            self.heap.push(item)
-
-    @property
-    def can_be_overtaken(self) -> bool:
-        """Whether another Workload could get ahead of a head that others leave for."""
-        return not self.spec.strict or (self.spec.by_usage and self.in_lanes)
-
-    @property
-    def is_blocked_by_usage(self) -> bool:
-        """Whether somebody waits behind a head that past usage put first."""
-        return bool(self.items) and self.spec.strict and self.can_be_overtaken
-
-    def _find(self, key: ObjectKey) -> Pending | None:
-        item = self.items.get(key)
-        return item if item and item.group and item.group.has_turn else None
+        elif group.has_turn and (first := group.first(item.lane)) is not None:
+            self.heap.push(first)
 
     # --- turns
 
-    def give_turns(self) -> None:
-        """Gives everything that is parked a turn, as today's Kueue does after every change.
-
-        Without the turns that pass, a change that cannot help a shape would let the Workloads
-        behind it get ahead of other ClusterQueues. If no Workload here is worth a try, there are no
-        turns.
-        """
-        if self._has_any_to_try:
-            for group in self.parked():
-                group.awaits_turn = True
-                self._offer(group)
-
-    def use_slot(self, now: int) -> Pending | None:
+    def use_slot(self) -> Pending | None:
         """Tries the Workload whose turn it is, or lets its turn pass because nothing can help it.
 
-        Args:
-            now: the present instant.
+        After a change all that is parked gets a turn, as long as anybody here is worth a try.
 
         Returns:
             The head, which is in flight from now on; None if nobody is tried.
         """
+        if self.scope.turns_owed and self._has_any_to_try:
+            for group in self.parked():
+                self._give_turn(group)
         item = self.heap.head() if self.active and self.in_flight is None else None
         if item is None or item.group is None:
             return None
         is_next, self.heap.last = self.heap.last == item.info.key, item.info.key
         if not self._is_to_try(item.group) and not self._keeps_quota(item.group):
-            self._pass_turn(item.group)
+            item.group.has_turn = False
+            if self._has_any_to_try:
+                self.scope.make_due()
+            else:
+                for group in self.groups.values():
+                    group.has_turn = False
             return None
         self.unpark(item.group)
         self._leave_group(item)
-        item.begin_try(now, is_next=is_next)
+        item.begin_try(is_next=is_next)
         self.in_flight = item.info.key
         return item
-
-    def _pass_turn(self, group: Group) -> None:
-        """Lets a turn pass, and all that are to come if nobody behind them is to be tried."""
-        group.awaits_turn = False
-        if self._has_any_to_try:
-            self.scope.make_due()
-            return
-        for each in self.groups.values():
-            each.awaits_turn = False
 
     @property
     def _has_any_to_try(self) -> bool:
@@ -218,10 +183,25 @@ class PendingQueue:
         return verdict is None or verdict.is_due_in_turn(news, self.spec, self._available)
 
     def _keeps_quota(self, group: Group) -> bool:
-        verdict = group.verdict
-        return verdict is not None and verdict.keeps_quota(self.spec, self._available)
+        return group.verdict is None or group.verdict.keeps_quota(self.spec, self._available)
+
+    def _give_turn(self, group: Group) -> None:
+        group.has_turn = True
+        for item in group.firsts():
+            self.heap.push(item)
 
     # --- what is parked
+
+    def parked(self) -> list[Group]:
+        """What is parked for lack of quota."""
+        groups = self.groups.values()
+        return [group for group in groups if group.verdict and group.verdict.is_about_quota]
+
+    def unpark(self, group: Group) -> None:
+        """Lets a shape be tried again."""
+        if group.verdict is not None:
+            group.verdict = None
+            self._give_turn(group)
 
     def is_doubtful(self, group: Group) -> bool:
         """Whether a group is parked on a verdict that may not hold at rest."""
@@ -229,17 +209,6 @@ class PendingQueue:
 
     def rests(self, group: Group) -> bool:
         """Whether a group is parked until something happens that no cycle brings about."""
-        if group.verdict is None or group.awaits_turn or self.scope.turns_owed:
+        if group.verdict is None or group.has_turn or self.scope.turns_owed:
             return False
-        return group.verdict.outlasts_charges(self.spec) and not self.is_doubtful(group)
-
-    def unpark(self, group: Group) -> None:
-        """Lets a shape be tried again."""
-        if group.verdict is not None:
-            group.verdict, group.awaits_turn = None, False
-            self._offer(group)
-
-    def parked(self) -> list[Group]:
-        """What is parked for lack of quota."""
-        groups = self.groups.values()
-        return [group for group in groups if group.verdict and group.verdict.is_about_quota]
+        return group.verdict.lasts(self.scope.news, self.spec)

@@ -7,7 +7,6 @@ of the cycle that runs).
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff
@@ -23,7 +22,7 @@ from kueuelib.scheduler.reasons import Reason
 
 
 class Queues:
-    """The pending Workloads of all ClusterQueues.
+    """The pending Workloads of all ClusterQueues. Times are seconds since the epoch.
 
     Args:
         admits: whether a ClusterQueue lets a namespace in.
@@ -36,10 +35,7 @@ class Queues:
     """
 
     def __init__(
-        self,
-        admits: Callable[[str, str], bool],
-        available: Available,
-        usage: Usage | None = None,
+        self, admits: Callable[[str, str], bool], available: Available, usage: Usage | None = None
     ) -> None:
         self._admits = admits
         self._available = available
@@ -53,14 +49,10 @@ class Queues:
     # --- ClusterQueues
 
     def set_queue(self, spec: QueueSpec, root: Root, *, active: bool, now: float) -> None:
-        """Takes over a new or changed ClusterQueue, or a change of what it depends on.
+        """Takes over a new ClusterQueue, or a change of it or of what it depends on.
 
-        Args:
-            spec: the ClusterQueue.
-            root: the scope that it belongs to.
-            active: whether it offers heads. When it does so again, the Workloads that wait in it
-                are reported anew, because meanwhile something else was.
-            now: seconds since the epoch.
+        When it offers heads again (`active`), the Workloads that wait in it are reported anew,
+        because meanwhile something else was.
         """
         queue, scope = self._queues.get(spec.name), self.scopes.of(root)
         if queue is None:
@@ -77,10 +69,8 @@ class Queues:
         scope.note_changed()
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
-        """Forgets a ClusterQueue; the Workloads that waited in it."""
-        queue = self._queues.pop(name, None)
-        if queue is None:
-            return ()
+        """Forgets a ClusterQueue, which exists; the Workloads that waited in it."""
+        queue = self._queues.pop(name)
         keys = tuple(queue.items)
         for key in keys:
             self.take_out(key)
@@ -97,22 +87,12 @@ class Queues:
         """The Workload if it waits in a ClusterQueue."""
         return self._items.get(key)
 
-    def home(self, key: ObjectKey) -> str | None:
-        """The ClusterQueue in which the Workload waits."""
-        item = self._items.get(key)
-        return None if item is None else item.queue.name
-
     def push(self, name: str, info: WorkloadInfo, *, now: float) -> None:
-        """Takes over a new or changed pending Workload (spec/scheduling 3.4).
+        """Takes over a new or changed Workload of a ClusterQueue (spec/scheduling 3.4).
 
         A change that can't alter the verdict leaves it where it is, for example the status patch
         that says why it waits. If that says something else than the verdict, it is reported again.
-        If one in flight changes so that it matters, its verdict is void.
-
-        Args:
-            name: the ClusterQueue, which exists.
-            info: what the Workload asks for.
-            now: seconds since the epoch.
+        Any other change makes it a new one, also while it is tried.
         """
         queue, known = self._queues[name], self._items.get(info.key)
         if known is not None:
@@ -121,7 +101,7 @@ class Queues:
                 if known.reason is None or says_otherwise(known):
                     self.silence.add(info.key, now)
                 return
-            self.forgive(info.key)
+            known.begin_anew()
             self.take_out(info.key)
         item = self._items[info.key] = Pending(info, queue)
         self._enter(item, now)
@@ -142,16 +122,16 @@ class Queues:
                 self.silence.add(key, now)
         self.silence.tell(group, now)
 
-    def take_out(self, key: ObjectKey) -> None:
-        """Removes a Workload; nothing happens when it did not wait."""
+    def take_out(self, key: ObjectKey) -> Pending | None:
+        """Removes a Workload; None if it did not wait."""
         item = self._items.pop(key, None)
-        if item is None:
-            return
-        self.silence.forget(key)
-        item.queue.scope.touch()
-        if item.queue.heap.sticky == key:
-            item.queue.heap.sticky = None
-        item.queue.take_out(key)
+        if item is not None:
+            self.silence.forget(key)
+            item.queue.scope.touch()
+            if item.queue.heap.sticky == key:
+                item.queue.heap.sticky = None
+            item.queue.take_out(key)
+        return item
 
     def requeue(
         self,
@@ -163,18 +143,11 @@ class Queues:
         now: float,
         promise: Promise | None = None,
     ) -> None:
-        """Puts a head back after its cycle (spec/scheduling 3.3).
+        """Puts a head back after its cycle, if it is still there (spec/scheduling 3.3).
 
-        It returns to the heap if its pass over the flavors is not over, or if quota moved while it
-        was tried. Otherwise the strategy of its ClusterQueue and `why` decide.
-
-        Args:
-            key: the head; nothing happens when it left meanwhile, or asks for something else.
-            why: why it comes back.
-            reason: what to tell about it; one about flavors holds for all Workloads of its shape.
-            progress: the flavors that were tried.
-            now: seconds since the epoch.
-            promise: what others leave for, None when nobody does.
+        It returns to the heap if its pass over the flavors is not over, which `progress` says, or
+        if quota moved while it was tried. Otherwise the strategy of its ClusterQueue and `why`
+        decide. Then a reason about flavors parks all Workloads of its shape.
         """
         item = self._items.get(key)
         if item is None or not item.in_flight or item.search is None:
@@ -202,8 +175,7 @@ class Queues:
             verdict = Verdict(item.info, reason, search.began, item.tried, complete)
             if goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict):
                 queue.put(item, alone=True)
-                if verdict.is_doubtful(scope.news, queue.spec):
-                    scope.doubtful_head = True
+                scope.doubtful_head |= verdict.is_doubtful(scope.news, queue.spec)
             else:
                 scope.touch()
                 self.silence.tell(queue.put(item, verdict), now)
@@ -216,16 +188,10 @@ class Queues:
 
     # --- waking
 
-    def order_changed(self) -> None:
-        """LocalQueues changed places: a new head of a StrictFIFO queue is worth a try."""
-        for queue in self._queues.values():
-            if queue.is_blocked_by_usage and queue.heap.has_new_head:
-                queue.scope.touch()
-
-    @property
-    def depend_on_usage(self) -> bool:
-        """Whether a change of past usage may give a blocked StrictFIFO queue a new head."""
-        return any(queue.is_blocked_by_usage for queue in self._queues.values())
+    def blocked_by_usage(self) -> list[PendingQueue]:
+        """Where somebody waits behind a StrictFIFO head that past usage put first."""
+        queues = [queue for queue in self._queues.values() if queue.items and queue.spec.strict]
+        return [queue for queue in queues if queue.can_be_overtaken]
 
     def touch_all(self) -> None:
         """Something happened that matters everywhere."""
@@ -235,36 +201,23 @@ class Queues:
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
         """A ClusterQueue may let Workloads in now that it shut out, and the other way round.
 
-        Args:
-            name: the ClusterQueue.
-            now: seconds since the epoch.
-            namespace: the namespace that changed; None when the selector may have.
+        What is being tried is tried again if the labels of its `namespace` changed.
         """
         queue = self._queues[name]
-        for verdict in [group.verdict for group in queue.groups.values()]:
-            if verdict is not None and isinstance(verdict.reason, SHUT_OUT):
-                item = self._items[verdict.info.key]
-                if self._admits(name, item.info.key.namespace):
-                    self._enter(item, now)
+        for verdict in [group.verdict for group in queue.groups.values() if group.verdict]:
+            key = verdict.info.key
+            if isinstance(verdict.reason, SHUT_OUT) and self._admits(name, key.namespace):
+                self._enter(self._items[key], now)
         if queue.in_flight is not None and queue.in_flight.namespace == namespace:
             self.retry(queue.in_flight, now=now)
         queue.scope.touch()
-
-    def _expire(self, now: float) -> None:
-        while (item := self._back_offs.first()) is not None:
-            if item.back_off is None or item.back_off > now:
-                return
-            self._enter(item, now)
 
     def _find_back_off(self, entry: tuple[float, ObjectKey]) -> Pending | None:
         item = self._items.get(entry[1])
         return item if item is not None and item.back_off == entry[0] else None
 
     def next_deadline(self) -> float | None:
-        """When time alone makes work, in seconds since the epoch; None when it does not.
-
-        That is the end of a back-off, or the time to say who is ahead of a Workload.
-        """
+        """When a back-off ends, or a Workload is to be reported; None when neither waits."""
         item = self._back_offs.first()
         found = (None if item is None else item.back_off, self.silence.deadline())
         return min((deadline for deadline in found if deadline is not None), default=None)
@@ -273,27 +226,21 @@ class Queues:
 
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head, or a verdict is to be reported."""
-        self._expire(now)
+        while (item := self._back_offs.first()) is not None:
+            if item.back_off is None or item.back_off > now:
+                break
+            self._enter(item, now)
         self.scopes.settle()
         return self.silence.is_over or bool(self.scopes.due) or self.silence.end(now)
 
     def pop_heads(self) -> tuple[Pending, ...] | None:
-        """The heads of the next cycle, one per active ClusterQueue, in the order of their names.
+        """The heads of the next cycle, one per ClusterQueue; None when there is nothing to do.
 
+        There may be none in a cycle in which turns passed, or only known verdicts are to be told.
         Scopes that are due take part with all their queues: a blocked head of a StrictFIFO queue
         keeps others of its cohort from borrowing what is its own.
-
-        Returns:
-            The heads; None when there is nothing to do at all. There may be none in a cycle in
-            which turns passed, or in which only known verdicts are to be told.
         """
-        heads = [head for scope in self.scopes.begin_cycle() for head in scope.use_slots()]
+        heads = self.scopes.use_slots()
         if not heads and not self.scopes.due and not self.silence.is_over:
             return None
-        return tuple(sorted(heads, key=attrgetter("queue.name")))
-
-    def forgive(self, key: ObjectKey) -> None:
-        """What a Workload made others leave for is over: it changed, or is gone."""
-        item = self._items.get(key)
-        if item is not None:
-            item.queue.scope.preempted.pop(key, None)
+        return tuple(sorted(heads, key=lambda head: head.queue.name))

@@ -49,16 +49,18 @@ class Scopes:
 
     def settle(self) -> None:
         """Lets the scopes that came to rest begin a round, which makes them due."""
-        for scope in [one for root, one in self.unsettled.items() if root not in self.due]:
-            del self.unsettled[scope.root]
-            scope.begin_round()
+        for root in [root for root in self.unsettled if root not in self.due]:
+            self.unsettled.pop(root).begin_round()
 
-    def begin_cycle(self) -> Iterable[Scope]:
-        """The scopes that take part in the cycle that begins."""
-        due, self.due = self.due, {}
+    def use_slots(self) -> list[Pending]:
+        """A cycle uses up the slots of the ClusterQueues in all scopes that are due; its heads."""
+        due, self.due, heads = self.due, {}, []
         self.unsettled |= due
         self.now += 1
-        return due.values()
+        for scope in due.values():
+            heads += [queue.use_slot() for queue in scope.waiting.values()]
+            scope.turns_owed = False
+        return [head for head in heads if head is not None]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -110,17 +112,11 @@ class Scope:
 
     # --- what happens
 
-    def touch(self, *, quota_moved: bool = False) -> int:
-        """Something happened that a head may notice; the instant.
-
-        Args:
-            quota_moved: whether quotas or usage changed, so that rounds at rest may follow.
-        """
+    def touch(self) -> int:
+        """Something happened that a head may notice; the instant."""
         self.scopes.now += 1
         self.touched = self.scopes.now
         self.make_due()
-        if quota_moved:
-            self.rounds = 0
         return self.touched
 
     def make_due(self) -> None:
@@ -133,18 +129,18 @@ class Scope:
         Args:
             from_outside: whether it happened for another cause than a preemption.
         """
-        self._owe_turns(from_outside=from_outside)
-        self.news = News(self.touch(quota_moved=True), charged=self.news.charged)
+        self.note_freed((), from_outside=from_outside)
+        self.news = News(self.touched, charged=self.news.charged)
+        self.rounds = 0
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
         """A Workload ended or holds less; `freed` may be empty, `from_outside` is as above."""
-        self._owe_turns(from_outside=from_outside)
-        self.news.freed.update(dict.fromkeys(freed, self.touch(quota_moved=bool(freed))))
-
-    def _owe_turns(self, *, from_outside: bool) -> None:
         self.turns_owed = True
         if from_outside:
             self.preempted.clear()
+        self.news.freed.update(dict.fromkeys(freed, self.touch()))
+        if freed:
+            self.rounds = 0
 
     def note_charged(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
@@ -156,20 +152,10 @@ class Scope:
             borrowed: what it borrows, as in `News`; others may find victims in it.
             lowest_priority: the lowest priority that holds quota in it.
         """
-        now = self.news.charged = self.touch(quota_moved=True)
+        now = self.news.charged = self.touch()
+        self.rounds = 0
         for pair in borrowed:
             self.news.borrowed[borrower, pair] = now, lowest_priority
-
-    # --- cycles
-
-    def use_slots(self) -> list[Pending]:
-        """Uses up the slots of its ClusterQueues, one each: for a head, or a turn that passes."""
-        owed, self.turns_owed, heads = self.turns_owed, False, []
-        for queue in self.waiting.values():
-            if owed:
-                queue.give_turns()
-            heads.append(queue.use_slot(self.scopes.now))
-        return [head for head in heads if head is not None]
 
     def begin_round(self) -> None:
         """Unparks the doubtful shapes, because nothing else is left to try.

@@ -1,14 +1,8 @@
-"""What wakes a Workload that waits without quota: one rule.
+"""What wakes a Workload that waits without quota: the rule (docs/designs/0005-waking.md).
 
-A refused Workload is tried again when something happened since that its verdict names as able to
-change it, and not before. `News` is what happened in a scope, `Verdict` is what a try came to:
-
-- `is_due_in_turn`: quotas changed, or enough became free of one thing that the Workload asks for.
-  All that is parked in front of it then gets a turn. In its turn a Workload is tried if this still
-  holds or if it `keeps_quota` from others, and otherwise its turn passes.
-- `is_doubtful`: quota was taken, which may add victims or change a choice of flavors; or the
-  verdict never covered all flavors. The Workload is tried when no other Workload of the scope is
-  left to try (`Scope.begin_round`).
+`News` is what happened in a scope, `Verdict` is what a try came to. A refused Workload is tried
+again when something happened since that its verdict names as able to change it, and not before:
+in its turn (`is_due_in_turn`), or when no other one is left to try (`is_doubtful`).
 """
 
 from __future__ import annotations
@@ -101,10 +95,7 @@ class Verdict:
         )
 
     def keeps_quota(self, queue: QueueSpec, available: Available) -> bool:
-        """Whether another try keeps others from what is free of the quota of its ClusterQueue.
-
-        For a Workload behind it in its ClusterQueue that may be the difference.
-        """
+        """Whether another try keeps quota of its ClusterQueue free for a Workload behind it."""
         return (
             isinstance(self.reason, NoFlavors)
             and self.reason.keeps_quota(queue.preemption)
@@ -130,15 +121,14 @@ class Verdict:
             )
         )
 
-    def outlasts_charges(self, queue: QueueSpec) -> bool:
-        """Whether no admission of another Workload can make it doubtful."""
+    def lasts(self, news: News, queue: QueueSpec) -> bool:
+        """Whether it is not doubtful, and no admission of another Workload can make it so."""
         reclaims = queue.preemption.reclaim_within_cohort != NEVER
-        return not (self.is_about_quota and (reclaims or self._chooses(queue)))
+        doubtful = reclaims or self._chooses(queue) or self.is_doubtful(news, queue)
+        return not (self.is_about_quota and doubtful)
 
     def _chooses(self, queue: QueueSpec) -> bool:
-        """Whether one choice of flavors depends on another. Not all combinations are tried, so any
-        charge may lead to a choice that was not made.
-        """
+        """Whether one choice of flavors depends on another: not all combinations are tried."""
         several = len(queue.groups) > 1 or len(self.info.pod_sets) > 1
         return several and queue.most_flavors > 1
 
