@@ -483,7 +483,7 @@ class Histories(RuleBasedStateMachine):
         queues = self.engine._queues
         seen: Counter[ObjectKey] = Counter()
         for name in QUEUES:
-            queue = queues.queue(name)
+            queue = queues.cluster_queues.get(name)
             if queue is None:
                 continue
             places = Counter(item.place for item in queue.items.values())

@@ -153,7 +153,7 @@ class Watched(Replay):
 
     @property
     def scope(self) -> Scope:
-        queue = self.engine._queues.queue(QUEUES[0])
+        queue = self.engine._queues.cluster_queues.get(QUEUES[0])
         assert queue is not None
         return queue.scope
 

@@ -147,7 +147,8 @@ class Engine(Knowledge):
         What is parked stays parked. Not needed for progress: what can change a verdict causes a new
         try by itself.
         """
-        self._queues.touch_all()
+        for scope in self._queues.scopes.values():
+            scope.touch()
 
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.

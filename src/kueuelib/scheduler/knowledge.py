@@ -68,7 +68,7 @@ class Knowledge:
 
     def cluster_queue_status(self, name: str) -> QueueStatus | None:
         """The numbers of a ClusterQueue's status, None when it does not exist."""
-        state, queue = self._cache.state(name), self._queues.queue(name)
+        state, queue = self._cache.state(name), self._queues.cluster_queues.get(name)
         if state is None or queue is None:
             return None
         share = share_of_queue(self._cache, name) if self.shares_fairly else None
@@ -101,7 +101,7 @@ class Knowledge:
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked, and further cycles alone would not try it again."""
         item = self._queues.get(key)
-        return item is not None and item.group is not None and item.queue.rests(item.group)
+        return item is not None and item.rests
 
     def workload(self, key: ObjectKey) -> Workload | None:
         """A Workload that is not finished, as it was seen last."""
@@ -125,7 +125,7 @@ class Knowledge:
         return {item.info.key: item.place for item in self._in_order(name)}
 
     def _in_order(self, name: str) -> list[Pending]:
-        queue = self._queues.queue(name)
+        queue = self._queues.cluster_queues.get(name)
         return [] if queue is None else sorted(queue.items.values(), key=queue.heap.place)
 
     def standing(self, key: ObjectKey) -> Standing:

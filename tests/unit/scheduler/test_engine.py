@@ -243,8 +243,8 @@ def test_nothing_stays_of_a_scope_whose_last_queue_goes_or_leaves(cluster: Clust
     cluster.queue("leaves", 1, cohort="two")
     cluster.tell(events.ClusterQueueGone("goes"))
     cluster.queue("leaves", 1, cohort="three")
-    scopes = cluster.engine._state.queues.scopes
-    for table in (scopes.all, scopes.due, scopes.unsettled):
+    queues = cluster.engine._state.queues
+    for table in (queues.scopes, queues.due, queues.unsettled):
         assert set(table) <= {("three", "")}
 
 
@@ -1217,7 +1217,7 @@ def test_heaps_of_a_replica_that_makes_no_cycles_stay_small(cluster: Cluster) ->
         cluster.submit("other", "q")
         cluster.submit(name, "q", gpu=number)
         cluster.tell(events.WorkloadGone(key(name)))
-    queue = cluster.engine._queues.queue("q")
+    queue = cluster.engine._queues.cluster_queues.get("q")
     assert queue is not None
     assert set(queue.items) == {key("same"), key("other")}
     assert len(queue.heap._rankings[None]._entries) < 100

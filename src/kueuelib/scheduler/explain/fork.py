@@ -21,7 +21,7 @@ from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.lanes import Heap, Ranking
 from kueuelib.scheduler.pending.queue import Group, PendingQueue
 from kueuelib.scheduler.pending.queues import Queues
-from kueuelib.scheduler.pending.scopes import Scope, Scopes
+from kueuelib.scheduler.pending.scopes import Scope
 from kueuelib.scheduler.pending.silence import Silence
 from kueuelib.scheduler.pending.waking import News
 from kueuelib.scheduler.quota.cache import Cache
@@ -55,7 +55,6 @@ _MUTABLE = frozenset(
         Ranking,
         Queues,
         Scope,
-        Scopes,
         Silence,
         Spot,
         State,

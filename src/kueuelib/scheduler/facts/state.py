@@ -78,7 +78,7 @@ class State:
 
     def scope(self, cluster_queue: str) -> Scope | None:
         """Those that a ClusterQueue and its tree influence; None when it does not exist."""
-        queue = self.queues.queue(cluster_queue)
+        queue = self.queues.cluster_queues.get(cluster_queue)
         return None if queue is None else queue.scope
 
     def count_usage(self, key: ObjectKey) -> None:
@@ -105,7 +105,7 @@ class State:
     def note_all_in(self, cluster_queue: str) -> None:
         """Everybody of a ClusterQueue is to be looked at, as its activity may have changed."""
         self.effects.local_queues.update(self.cluster_queue_of.members(cluster_queue))
-        queue = self.queues.queue(cluster_queue)
+        queue = self.queues.cluster_queues.get(cluster_queue)
         if queue is not None:
             self.effects.workloads.update(queue.items)
         state = self.cache.state(cluster_queue)

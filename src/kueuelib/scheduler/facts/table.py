@@ -63,7 +63,7 @@ class Facts:
 
     def _cluster_queue_set(self, event: events.ClusterQueueSet, now: float) -> None:
         spec = queue_spec(event.cluster_queue)
-        known = self.state.queues.queue(spec.name)
+        known = self.state.queues.cluster_queues.get(spec.name)
         if not self.state.cache.set_queue(spec):
             return
         self.state.effects.cluster_queues.add(spec.name)
@@ -89,7 +89,7 @@ class Facts:
         self.state.queues.set_queue(spec, root, active=activity.active, now=now)
 
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
-        if self.state.queues.queue(event.name) is None:
+        if self.state.queues.cluster_queues.get(event.name) is None:
             return
         self.state.cache.remove_queue(event.name)
         for key in self.state.queues.remove_queue(event.name):
@@ -117,7 +117,7 @@ class Facts:
         forest = self.state.cache.forest
         self._review(forest.below(cohort), now)
         for root in {before: None, forest.root_of(cohort): None}:
-            scope = self.state.queues.scopes.all.get((root, ""))
+            scope = self.state.queues.scopes.get((root, ""))
             if scope is not None:
                 scope.note_changed()
 

@@ -322,7 +322,8 @@ class WorkloadFacts:
 
     def _when_all_ready(self, before: bool) -> None:
         if self._settings.block_admission and self._state.cache.all_ready and not before:
-            self._state.queues.touch_all()
+            for scope in self._state.queues.scopes.values():
+                scope.touch()
 
     def assumed(self, event: events.Assumed, _: float) -> None:
         """Somebody reserves quota for a Workload."""

@@ -140,6 +140,14 @@ class Pending:
         return Place.INADMISSIBLE if parked else Place.HEAP
 
     @property
+    def rests(self) -> bool:
+        """Whether it is parked until something happens that no cycle brings about."""
+        group, queue = self.group, self.queue
+        if group is None or group.verdict is None or group.has_turn or queue.scope.turns_owed:
+            return False
+        return group.verdict.lasts(queue.scope.news, queue.spec)
+
+    @property
     def in_flight(self) -> bool:
         """Whether it is a head of the cycle that runs."""
         return self.queue.in_flight == self.info.key
@@ -158,7 +166,7 @@ class Pending:
         Args:
             is_next: whether it had the last slot of its ClusterQueue as well.
         """
-        scope, now = self.queue.scope, self.queue.scope.scopes.now
+        scope, now = self.queue.scope, self.queue.scope.queues.instant
         if not is_next and scope.news.changed_or_freed_since(self.tried):
             self.search = None
         if self.search is None:

@@ -50,18 +50,12 @@ class Group(Lanes):
 class PendingQueue:
     """What waits in one ClusterQueue; every Workload is in one group, or in flight.
 
-    Args:
-        available: what a ClusterQueue could use now of a flavor and resource.
-        usage: the past usage of LocalQueues; None where it does not count.
-
     Attributes:
-        spec: the ClusterQueue with its quotas and policies.
-        scope: what happened to it, and to those that influence it.
-        in_lanes: whether LocalQueues are kept apart.
+        in_lanes: whether LocalQueues are kept apart, because past usage orders them.
         active: whether it offers heads.
         items: all Workloads that wait here.
         in_flight: the one that is being tried.
-        heap: those that are to have a turn.
+        heap: the first ones of the groups that have a turn.
         groups: the groups in which they wait.
     """
 
@@ -88,18 +82,12 @@ class PendingQueue:
         """Whether another Workload could get ahead of a head that others leave for."""
         return not self.spec.strict or (self.spec.by_usage and self.in_lanes)
 
-    # --- in and out
-
     def put(self, item: Pending, verdict: Verdict | None = None, *, alone: bool = False) -> Group:
         """Lets a Workload wait with others of its shape, wherever it was before.
 
-        Where age counts, an older one has more victims: a verdict on a younger one does not hold
-        for it, so the shape is to be tried as long as the oldest was not refused.
-
-        Args:
-            item: the Workload.
-            verdict: parks it and all of its shape, also those still to come.
-            alone: whether its next try differs from that of its shape.
+        A verdict parks all of the shape, also those still to come. But where age counts, an older
+        one has more victims, so a verdict on a younger one does not hold for it. A Workload waits
+        alone if the verdict is about it only, or if its next try differs from that of its shape.
         """
         key, alone = item.info.key, alone or (verdict is not None and waits_alone(verdict.reason))
         by_age = self.spec.preemption.within_cluster_queue == LOWER_OR_NEWER_EQUAL_PRIORITY
@@ -126,16 +114,15 @@ class PendingQueue:
         """Removes a Workload wherever it is; nothing happens when it is not here."""
         item = self.items.pop(key, None)
         if item is not None:
-            self._leave_group(item)
-            if self.in_flight == key:
+            if item.group is None:
                 self.in_flight = None
+            else:
+                self._leave_group(item, item.group)
             if not self.items:
                 del self.scope.waiting[self.name]
 
-    def _leave_group(self, item: Pending) -> None:
-        group, item.group = item.group, None
-        if group is None:
-            return
+    def _leave_group(self, item: Pending, group: Group) -> None:
+        item.group = None
         del group.members[item.info.key]
         group.untold.pop(item.info.key, None)
         if not group.members:
@@ -143,36 +130,32 @@ class PendingQueue:
         elif group.has_turn and (first := group.first(item.lane)) is not None:
             self.heap.push(first)
 
-    # --- turns
-
     def use_slot(self) -> Pending | None:
-        """Tries the Workload whose turn it is, or lets its turn pass because nothing can help it.
+        """The head to be tried, in flight from now on; None if a turn passes, or nobody has one.
 
         After a change all that is parked gets a turn, as long as anybody here is worth a try.
-
-        Returns:
-            The head, which is in flight from now on; None if nobody is tried.
         """
         if self.scope.turns_owed and self._has_any_to_try:
-            for group in self.parked():
-                self._give_turn(group)
+            for parked in self.parked():
+                self._give_turn(parked)
         item = self.heap.head() if self.active and self.in_flight is None else None
-        if item is None or item.group is None:
+        group = None if item is None else item.group
+        if item is None or group is None:
             return None
         is_next, self.heap.last = self.heap.last == item.info.key, item.info.key
-        if not self._is_to_try(item.group) and not self._keeps_quota(item.group):
-            item.group.has_turn = False
-            if self._has_any_to_try:
-                self.scope.make_due()
-            else:
-                for group in self.groups.values():
-                    group.has_turn = False
-            return None
-        self.unpark(item.group)
-        self._leave_group(item)
-        item.begin_try(is_next=is_next)
-        self.in_flight = item.info.key
-        return item
+        if self._is_to_try(group) or self._keeps_quota(group):
+            self.unpark(group)
+            self._leave_group(item, group)
+            item.begin_try(is_next=is_next)
+            self.in_flight = item.info.key
+            return item
+        group.has_turn = False
+        if self._has_any_to_try:
+            self.scope.make_due()
+        else:
+            for each in self.groups.values():
+                each.has_turn = False
+        return None
 
     @property
     def _has_any_to_try(self) -> bool:
@@ -190,8 +173,6 @@ class PendingQueue:
         for item in group.firsts():
             self.heap.push(item)
 
-    # --- what is parked
-
     def parked(self) -> list[Group]:
         """What is parked for lack of quota."""
         groups = self.groups.values()
@@ -206,9 +187,3 @@ class PendingQueue:
     def is_doubtful(self, group: Group) -> bool:
         """Whether a group is parked on a verdict that may not hold at rest."""
         return group.verdict is not None and group.verdict.is_doubtful(self.scope.news, self.spec)
-
-    def rests(self, group: Group) -> bool:
-        """Whether a group is parked until something happens that no cycle brings about."""
-        if group.verdict is None or group.has_turn or self.scope.turns_owed:
-            return False
-        return group.verdict.lasts(self.scope.news, self.spec)

@@ -13,7 +13,7 @@ from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff
 from kueuelib.scheduler.pending.item import Pending, Progress, Promise, Requeue
 from kueuelib.scheduler.pending.lanes import Ranking, Usage
 from kueuelib.scheduler.pending.queue import PendingQueue
-from kueuelib.scheduler.pending.scopes import Root, Scopes
+from kueuelib.scheduler.pending.scopes import Root, Scope
 from kueuelib.scheduler.pending.silence import Silence, says_otherwise
 from kueuelib.scheduler.pending.waking import Available, Verdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
@@ -30,7 +30,11 @@ class Queues:
         usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
-        scopes: what influences each other, and when it gets a cycle.
+        instant: the present one; it counts what happens, and the cycles.
+        cluster_queues: what waits in each ClusterQueue. Not to be changed by the caller.
+        scopes: what influences each other.
+        due: the scopes that get a cycle.
+        unsettled: those that had a cycle, and may begin a round when they come to rest.
         silence: the Workloads to report without a cycle of their own.
     """
 
@@ -40,10 +44,13 @@ class Queues:
         self._admits = admits
         self._available = available
         self._usage = usage
-        self._queues: dict[str, PendingQueue] = {}
+        self.cluster_queues: dict[str, PendingQueue] = {}
         self._items: dict[ObjectKey, Pending] = {}
         self._back_offs = Ranking(self._find_back_off)
-        self.scopes = Scopes()
+        self.instant = 0
+        self.scopes: dict[Root, Scope] = {}
+        self.due: dict[Root, Scope] = {}
+        self.unsettled: dict[Root, Scope] = {}
         self.silence = Silence(self.get)
 
     # --- ClusterQueues
@@ -51,13 +58,14 @@ class Queues:
     def set_queue(self, spec: QueueSpec, root: Root, *, active: bool, now: float) -> None:
         """Takes over a new ClusterQueue, or a change of it or of what it depends on.
 
-        When it offers heads again (`active`), the Workloads that wait in it are reported anew,
-        because meanwhile something else was.
+        When it is `active` again, the Workloads that wait in it are reported anew, because
+        meanwhile something else was.
         """
-        queue, scope = self._queues.get(spec.name), self.scopes.of(root)
+        scope = self.scopes.setdefault(root, Scope(root, self))
+        queue = self.cluster_queues.get(spec.name)
         if queue is None:
             queue = PendingQueue(spec, scope, self._available, self._usage)
-            self._queues[spec.name] = queue
+            self.cluster_queues[spec.name] = queue
         scope.add(queue)
         if active and not queue.active:
             for key in queue.items:
@@ -70,16 +78,12 @@ class Queues:
 
     def remove_queue(self, name: str) -> tuple[ObjectKey, ...]:
         """Forgets a ClusterQueue, which exists; the Workloads that waited in it."""
-        queue = self._queues.pop(name)
+        queue = self.cluster_queues.pop(name)
         keys = tuple(queue.items)
         for key in keys:
             self.take_out(key)
         queue.scope.remove(queue)
         return keys
-
-    def queue(self, name: str) -> PendingQueue | None:
-        """The pending Workloads of a ClusterQueue, or None. Not to be changed by the caller."""
-        return self._queues.get(name)
 
     # --- Workloads
 
@@ -94,7 +98,7 @@ class Queues:
         that says why it waits. If that says something else than the verdict, it is reported again.
         Any other change makes it a new one, also while it is tried.
         """
-        queue, known = self._queues[name], self._items.get(info.key)
+        queue, known = self.cluster_queues[name], self._items.get(info.key)
         if known is not None:
             if known.queue is queue and known.info.asks_the_same(info):
                 known.info = info
@@ -120,7 +124,7 @@ class Queues:
             item.queue.scope.touch()
             if item.reason is None:
                 self.silence.add(key, now)
-        self.silence.tell(group, now)
+        self.silence.tell(group)
 
     def take_out(self, key: ObjectKey) -> Pending | None:
         """Removes a Workload; None if it did not wait."""
@@ -160,25 +164,24 @@ class Queues:
             item.promise = None
         if goes_on and search.has_news:
             item.search = search.after(progress, lost=lost)
-            queue.put(item, alone=True)
             scope.make_due()
         elif why is Requeue.PENDING_PREEMPTION and not goes_on:
             item.promise = promise or item.promise
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
-            queue.put(item, alone=True)
         elif scope.news.changed_or_freed_since(item.tried) and not goes_on:
             self._enter(item, now)
+            return
         else:
             freed = scope.news.changed_or_freed_since(search.began)
             complete = not (goes_on or lost or search.lost or freed)
             verdict = Verdict(item.info, reason, search.began, item.tried, complete)
-            if goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict):
-                queue.put(item, alone=True)
-                scope.doubtful_head |= verdict.is_doubtful(scope.news, queue.spec)
-            else:
+            if not (goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)):
                 scope.touch()
-                self.silence.tell(queue.put(item, verdict), now)
+                self.silence.refused(queue.put(item, verdict), now)
+                return
+            scope.doubtful_head |= verdict.is_doubtful(scope.news, queue.spec)
+        queue.put(item, alone=True)
 
     def retry(self, key: ObjectKey, *, now: float) -> None:
         """Puts a head back to be tried again at once, because its verdict is void."""
@@ -190,20 +193,12 @@ class Queues:
 
     def blocked_by_usage(self) -> list[PendingQueue]:
         """Where somebody waits behind a StrictFIFO head that past usage put first."""
-        queues = [queue for queue in self._queues.values() if queue.items and queue.spec.strict]
-        return [queue for queue in queues if queue.can_be_overtaken]
-
-    def touch_all(self) -> None:
-        """Something happened that matters everywhere."""
-        for scope in self.scopes.all.values():
-            scope.touch()
+        queues = [queue for queue in self.cluster_queues.values() if queue.items]
+        return [queue for queue in queues if queue.spec.strict and queue.can_be_overtaken]
 
     def let_in(self, name: str, *, now: float, namespace: str | None = None) -> None:
-        """A ClusterQueue may let Workloads in now that it shut out, and the other way round.
-
-        What is being tried is tried again if the labels of its `namespace` changed.
-        """
-        queue = self._queues[name]
+        """The selector, or labels of a `namespace`, may let Workloads in now, or shut them out."""
+        queue = self.cluster_queues[name]
         for verdict in [group.verdict for group in queue.groups.values() if group.verdict]:
             key = verdict.info.key
             if isinstance(verdict.reason, SHUT_OUT) and self._admits(name, key.namespace):
@@ -230,8 +225,9 @@ class Queues:
             if item.back_off is None or item.back_off > now:
                 break
             self._enter(item, now)
-        self.scopes.settle()
-        return self.silence.is_over or bool(self.scopes.due) or self.silence.end(now)
+        for root in [root for root in self.unsettled if root not in self.due]:
+            self.unsettled.pop(root).begin_round()
+        return self.silence.is_over or bool(self.due) or self.silence.end(now)
 
     def pop_heads(self) -> tuple[Pending, ...] | None:
         """The heads of the next cycle, one per ClusterQueue; None when there is nothing to do.
@@ -240,7 +236,13 @@ class Queues:
         Scopes that are due take part with all their queues: a blocked head of a StrictFIFO queue
         keeps others of its cohort from borrowing what is its own.
         """
-        heads = self.scopes.use_slots()
-        if not heads and not self.scopes.due and not self.silence.is_over:
+        due, self.due, slots = self.due, {}, []
+        self.unsettled |= due
+        self.instant += 1
+        for scope in due.values():
+            slots += [queue.use_slot() for queue in scope.waiting.values()]
+            scope.turns_owed = False
+        heads = [head for head in slots if head is not None]
+        if not heads and not self.due and not self.silence.is_over:
             return None
         return tuple(sorted(heads, key=lambda head: head.queue.name))

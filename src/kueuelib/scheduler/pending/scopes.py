@@ -16,9 +16,8 @@ from kueuelib.scheduler.pending.waking import News
 from kueuelib.scheduler.quota.amounts import FlavorResource
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending.item import Pending
     from kueuelib.scheduler.pending.queue import PendingQueue
-
+    from kueuelib.scheduler.pending.queues import Queues
 
 ROUNDS = ("doubtful", "all", "doubtful")
 """Which parked shapes the rounds requeue that may follow a change of quotas or usage."""
@@ -28,61 +27,25 @@ Root = tuple[str, str]
 
 
 @attrs.define(eq=False)
-class Scopes:
-    """All scopes, and which of them are due.
-
-    Attributes:
-        now: the present instant: it counts what happens, and the cycles.
-        all: the scopes.
-        due: those that get a cycle.
-        unsettled: those that had a cycle, and may begin a round when they come to rest.
-    """
-
-    now: int = 0
-    all: dict[Root, Scope] = attrs.field(factory=dict)
-    due: dict[Root, Scope] = attrs.field(factory=dict)
-    unsettled: dict[Root, Scope] = attrs.field(factory=dict)
-
-    def of(self, root: Root) -> Scope:
-        """The scope of this name, a new one if there is none."""
-        return self.all.get(root) or self.all.setdefault(root, Scope(root=root, scopes=self))
-
-    def settle(self) -> None:
-        """Lets the scopes that came to rest begin a round, which makes them due."""
-        for root in [root for root in self.unsettled if root not in self.due]:
-            self.unsettled.pop(root).begin_round()
-
-    def use_slots(self) -> list[Pending]:
-        """A cycle uses up the slots of the ClusterQueues in all scopes that are due; its heads."""
-        due, self.due, heads = self.due, {}, []
-        self.unsettled |= due
-        self.now += 1
-        for scope in due.values():
-            heads += [queue.use_slot() for queue in scope.waiting.values()]
-            scope.turns_owed = False
-        return [head for head in heads if head is not None]
-
-
-@attrs.define(eq=False, kw_only=True)
 class Scope:
     """One tree of cohorts, or one ClusterQueue alone.
 
     Attributes:
         root: its name.
-        scopes: all of them.
+        queues: all that waits, and which scopes are due.
         news: what happened in it.
         members: its ClusterQueues.
         waiting: those of them in which anybody waits.
         touched: when anything happened that a head may notice.
         turns_owed: whether parked shapes have yet to get the turn that follows a change.
-        doubtful_head: whether a head went back to its heap although not all that it may get was
-            tried.
+        doubtful_head: whether a head went back to its heap with something left to try.
         rounds: how many rounds at rest there were since quotas or usage changed.
-        preempted: how often each workload made others leave since quota moved from outside.
+        preempted: how often each workload made others leave since quota moved from outside, which
+            is for another cause than a preemption.
     """
 
     root: Root
-    scopes: Scopes
+    queues: Queues
     news: News = attrs.field(factory=News)
     members: dict[str, PendingQueue] = attrs.field(factory=dict)
     waiting: dict[str, PendingQueue] = attrs.field(factory=dict)
@@ -107,34 +70,28 @@ class Scope:
         self.waiting.pop(queue.name, None)
         self.note_changed()
         if not self.members:
-            for table in (self.scopes.all, self.scopes.due, self.scopes.unsettled):
+            for table in (self.queues.scopes, self.queues.due, self.queues.unsettled):
                 table.pop(self.root, None)
-
-    # --- what happens
 
     def touch(self) -> int:
         """Something happened that a head may notice; the instant."""
-        self.scopes.now += 1
-        self.touched = self.scopes.now
+        self.queues.instant += 1
+        self.touched = self.queues.instant
         self.make_due()
         return self.touched
 
     def make_due(self) -> None:
         """The scope gets a further cycle, also if nothing happened in it."""
-        self.scopes.due[self.root] = self
+        self.queues.due[self.root] = self
 
     def note_changed(self, *, from_outside: bool = True) -> None:
-        """Something happened that may help any parked Workload.
-
-        Args:
-            from_outside: whether it happened for another cause than a preemption.
-        """
+        """Something happened that may help any parked Workload."""
         self.note_freed((), from_outside=from_outside)
         self.news = News(self.touched, charged=self.news.charged)
         self.rounds = 0
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
-        """A Workload ended or holds less; `freed` may be empty, `from_outside` is as above."""
+        """A Workload holds less than before; what is `freed` may be nothing that counts."""
         self.turns_owed = True
         if from_outside:
             self.preempted.clear()
@@ -145,13 +102,7 @@ class Scope:
     def note_charged(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
     ) -> None:
-        """A ClusterQueue uses more than before.
-
-        Args:
-            borrower: the ClusterQueue.
-            borrowed: what it borrows, as in `News`; others may find victims in it.
-            lowest_priority: the lowest priority that holds quota in it.
-        """
+        """A ClusterQueue uses more than before; the rest is for `News.borrowed`."""
         now = self.news.charged = self.touch()
         self.rounds = 0
         for pair in borrowed:
@@ -161,8 +112,7 @@ class Scope:
         """Unparks the doubtful shapes, because nothing else is left to try.
 
         If some remain doubtful, because heads kept meeting at the same flavors, the scope does what
-        a new engine would do: it unparks all shapes, and then the doubtful ones once more. After
-        that it waits for the next change.
+        a new engine would do: it unparks all shapes, and then the doubtful ones once more.
         """
         parked = [(queue, group) for queue in self.waiting.values() for group in queue.parked()]
         doubtful = [(queue, group) for queue, group in parked if queue.is_doubtful(group)]

@@ -48,26 +48,27 @@ class Silence:
         """Nothing that was reported about a workload holds any more."""
         self._since.setdefault(key, now)
 
-    def tell(self, group: Group, now: float) -> None:
-        """Those that are parked are told the verdict: at once if they were told nothing yet, at
-        rest if what no usage changes is another than they were told.
-
-        Args:
-            group: the workloads; nothing happens if they are to be tried.
-            now: the present.
+    def refused(self, group: Group, now: float) -> None:
+        """Those that were parked together are told the verdict, as `tell` does; at rest also those
+        that were told otherwise, if what no usage changes is another now.
         """
+        reason = None if group.verdict is None else group.verdict.reason
+        if isinstance(reason, NoFlavors):
+            lasting = reason.lasting
+            if any(group.told.get(place, found) != found for place, found in lasting.items()):
+                for key, item in group.members.items():
+                    if item.reason is not None and item.reason is not reason:
+                        item.reason = reason
+                        self.add(key, now)
+            group.told.update(lasting)
+        self.tell(group)
+
+    def tell(self, group: Group) -> None:
+        """Those that are parked and were told nothing yet are told the verdict at once."""
         if group.verdict is None:
             return
-        reason, told = group.verdict.reason, group.told
-        lasting = reason.lasting if isinstance(reason, NoFlavors) else {}
-        if any(told.get(place, found) != found for place, found in lasting.items()):
-            for key, item in group.members.items():
-                if item.reason is not None and item.reason is not reason:
-                    item.reason = reason
-                    self.add(key, now)
-        told.update(lasting)
         for key in group.untold:
-            group.members[key].reason = reason
+            group.members[key].reason = group.verdict.reason
             self._since.pop(key, None)
             self._over[key] = None
         group.untold.clear()

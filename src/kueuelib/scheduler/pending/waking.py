@@ -57,8 +57,7 @@ class Verdict:
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: none was lost to another head, and nothing
             became free in the course of it.
-        least: per resource the least that any pod set asks for; less cannot help without
-            preemption.
+        least: per resource the least that any pod set asks for.
     """
 
     info: WorkloadInfo
