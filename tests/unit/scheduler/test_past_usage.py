@@ -119,6 +119,17 @@ def test_among_those_of_one_local_queue_the_lowest_priority_leaves_first() -> No
     assert cluster.rest() == ["-low"]
 
 
+def test_a_newer_workload_of_another_local_queue_is_not_refused_for_an_older_one() -> None:
+    """The older one has a victim, where age counts, but the LocalQueue of the newer is first."""
+    policy = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
+    cluster = Cluster(1, preemption=policy)
+    cluster.queues("idle", "busy")
+    cluster.runs("runs", "busy", 1, ago=500)
+    cluster.submit("newer", "idle", created=20)
+    cluster.submit("older", "busy", created=-1)
+    assert cluster.rest() == ["-runs"]
+
+
 @pytest.mark.parametrize(("rule", "spec"), [(None, {}), (RULE, {"admissionScope": None})])
 def test_priorities_decide_about_victims_where_past_usage_does_not_count(
     rule: UsageRule | None, spec: dict[str, Any]
