@@ -88,11 +88,15 @@ class _Copies:
             return value
         found: Any = value
         if kind in _TABLES:
-            # All values of a table are of one kind.
-            first = next(iter(found.values()), None)
-            if type(first) not in _COPIED:
-                return kind(found)  # type: ignore[no-any-return]
-            return {key: self.of(one) for key, one in found.items()}  # type: ignore[return-value]
+            copy = self._known.get(id(value))
+            if copy is None:
+                # All values of a table are of one kind.
+                first = next(iter(found.values()), None)
+                copy = kind(found)
+                self._known[id(value)] = copy
+                if type(first) in _COPIED:
+                    copy.update((key, self.of(one)) for key, one in found.items())
+            return copy  # type: ignore[no-any-return]
         if kind is list or kind is set:
             return found.copy()  # type: ignore[no-any-return]
         if kind is MethodType:

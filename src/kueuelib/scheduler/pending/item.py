@@ -153,6 +153,11 @@ class Pending:
         return self.queue.in_flight == self.info.key
 
     @property
+    def has_turn(self) -> bool:
+        """Whether it is to have a turn, as soon as it is the first one."""
+        return self.group is not None and self.group.has_turn
+
+    @property
     def progress(self) -> Progress:
         """The flavors to skip in its next try."""
         return () if self.search is None else self.search.progress

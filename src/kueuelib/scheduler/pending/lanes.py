@@ -7,8 +7,7 @@ count, all share one lane.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
@@ -35,59 +34,65 @@ SPARE = 64
 class Ranking(Generic[E]):
     """A heap of entries that may go out of date: they are dropped when they come first.
 
-    Args:
-        find: the Workload that an entry is for, None when the entry is out of date.
+    Its methods are told how to find the Workload that an entry is for, None when the entry is out
+    of date. Were that remembered here, whoever finds it would be freed by the garbage collector
+    only.
     """
 
-    def __init__(self, find: Callable[[E], Pending | None]) -> None:
-        self._find = find
+    def __init__(self) -> None:
         self._entries: list[E] = []
         self._kept = 0
 
-    def push(self, entry: E) -> None:
+    def push(self, entry: E, find: Callable[[E], Pending | None]) -> None:
         """Adds an entry."""
         if len(self._entries) > 2 * self._kept + SPARE:
-            self._entries = sorted({each for each in self._entries if self._find(each) is not None})
+            self._entries = sorted({each for each in self._entries if find(each) is not None})
             self._kept = len(self._entries)
         heappush(self._entries, entry)
 
-    def first(self) -> Pending | None:
+    def first(self, find: Callable[[E], Pending | None]) -> Pending | None:
         """The Workload that comes first, None when there is none."""
-        while self._entries:
-            item = self._find(self._entries[0])
+        entries = self._entries
+        while entries:
+            item = find(entries[0])
             if item is not None:
                 return item
-            heappop(self._entries)
+            heappop(entries)
         return None
 
 
-class Lanes(ABC):
-    """Workloads by LocalQueue, then by priority and age."""
+class Lanes:
+    """Workloads by LocalQueue, then by priority and age.
 
-    def __init__(self) -> None:
+    Args:
+        items: those that may be here, by name. Changed by the caller only.
+        parked: whether those belong here, too, that are not to have a turn.
+    """
+
+    def __init__(self, items: Mapping[ObjectKey, Pending], *, parked: bool) -> None:
+        self._items = items
+        self._parked = parked
         self._rankings: dict[Lane, Ranking[Entry]] = {}
 
-    @abstractmethod
-    def _find(self, key: ObjectKey) -> Pending | None:
-        """The Workload of a name, None when it does not belong here now."""
-
     def _current(self, entry: Entry) -> Pending | None:
-        item = self._find(entry[-1])
-        return item if item is not None and item.entry is entry else None
+        item = self._items.get(entry[-1])
+        if item is None or item.entry is not entry:
+            return None
+        return item if self._parked or item.has_turn else None
 
     def push(self, item: Pending) -> None:
         """Adds a Workload; one that was added before may be added again."""
         ranking = self._rankings.get(item.lane)
         if ranking is None:
-            ranking = self._rankings[item.lane] = Ranking(self._current)
-        ranking.push(item.entry)
+            ranking = self._rankings[item.lane] = Ranking()
+        ranking.push(item.entry, self._current)
 
     def first(self, lane: Lane) -> Pending | None:
         """The Workload that comes first in a lane, None when there is none."""
         ranking = self._rankings.get(lane)
         if ranking is None:
             return None
-        item = ranking.first()
+        item = ranking.first(self._current)
         if item is None:
             del self._rankings[lane]
         return item
@@ -101,7 +106,7 @@ class Heap(Lanes):
     """The Workloads of one ClusterQueue that are to have a turn.
 
     Args:
-        find: the Workload of a name, None when it is not to have a turn.
+        items: the Workloads of the ClusterQueue, by name. Changed by the caller only.
         usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
@@ -110,20 +115,16 @@ class Heap(Lanes):
         last: the Workload whose turn it was last.
     """
 
-    def __init__(self, find: Callable[[ObjectKey], Pending | None], usage: Usage | None) -> None:
-        super().__init__()
-        self._with_turn = find
+    def __init__(self, items: Mapping[ObjectKey, Pending], usage: Usage | None) -> None:
+        super().__init__(items, parked=False)
         self._usage = usage
         self.sticky: ObjectKey | None = None
         self.last: ObjectKey | None = None
 
-    def _find(self, key: ObjectKey) -> Pending | None:
-        return self._with_turn(key)
-
     def head(self) -> Pending | None:
         """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
-        sticky = None if self.sticky is None else self._with_turn(self.sticky)
-        if sticky is not None:
+        sticky = None if self.sticky is None else self._items.get(self.sticky)
+        if sticky is not None and sticky.has_turn:
             return sticky
         if self._usage is None:  # all share one lane
             return self.first(None)

@@ -35,16 +35,13 @@ class Group(Lanes):
     """
 
     def __init__(self, key: GroupKey) -> None:
-        super().__init__()
         self.key = key
         self.members: dict[ObjectKey, Pending] = {}
+        super().__init__(self.members, parked=True)
         self.verdict: Verdict | None = None
         self.has_turn = True
         self.untold: dict[ObjectKey, None] = {}
         self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
-
-    def _find(self, key: ObjectKey) -> Pending | None:
-        return self.members.get(key)
 
 
 class PendingQueue:
@@ -69,13 +66,9 @@ class PendingQueue:
         self.active = True
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
-        self.heap = Heap(self._find, usage)
+        self.heap = Heap(self.items, usage)
         self.groups: dict[GroupKey, Group] = {}
         self._available = available
-
-    def _find(self, key: ObjectKey) -> Pending | None:
-        item = self.items.get(key)
-        return item if item and item.group and item.group.has_turn else None
 
     @property
     def can_be_overtaken(self) -> bool:

@@ -46,7 +46,7 @@ class Queues:
         self._usage = usage
         self.cluster_queues: dict[str, PendingQueue] = {}
         self._items: dict[ObjectKey, Pending] = {}
-        self._back_offs = Ranking(self._find_back_off)
+        self._back_offs: Ranking[tuple[float, ObjectKey]] = Ranking()
         self.instant = 0
         self.scopes: dict[Root, Scope] = {}
         self.due: dict[Root, Scope] = {}
@@ -117,7 +117,7 @@ class Queues:
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
             item.queue.put(item, Verdict(item.info, BackingOff(item.back_off)))
-            self._back_offs.push((item.back_off, key))
+            self._back_offs.push((item.back_off, key), self._find_back_off)
             return
         group = item.queue.put(item)
         if group.verdict is None:
@@ -213,7 +213,7 @@ class Queues:
 
     def next_deadline(self) -> float | None:
         """When a back-off ends, or a Workload is to be reported; None when neither waits."""
-        item = self._back_offs.first()
+        item = self._back_offs.first(self._find_back_off)
         found = (None if item is None else item.back_off, self.silence.deadline())
         return min((deadline for deadline in found if deadline is not None), default=None)
 
@@ -221,7 +221,7 @@ class Queues:
 
     def has_work(self, now: float) -> bool:
         """Whether a cycle could find a head, or a verdict is to be reported."""
-        while (item := self._back_offs.first()) is not None:
+        while (item := self._back_offs.first(self._find_back_off)) is not None:
             if item.back_off is None or item.back_off > now:
                 break
             self._enter(item, now)
