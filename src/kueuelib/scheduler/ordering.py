@@ -25,6 +25,14 @@ class EntryOrder(NamedTuple):
 
     Heads that stay within their own quota come before heads that borrow; then priority, age, the
     name of the ClusterQueue and the UID decide.
+
+    Attributes:
+        borrowing_level: how far up the tree it borrows, 0 within nominal quota, -1 to come first.
+        descending_priority: that of `QueueOrder`, 0 for all where priority does not count (gate
+            PrioritySortingWithinCohort off).
+        queued_at: the age of the workload.
+        cluster_queue: the name of its ClusterQueue.
+        uid: its UID.
     """
 
     borrowing_level: int
@@ -37,27 +45,3 @@ class EntryOrder(NamedTuple):
 def queue_order(priority: int, queued_at: float, uid: str) -> QueueOrder:
     """The key by which a ClusterQueue sorts its pending workloads."""
     return QueueOrder(-priority, queued_at, uid)
-
-
-def entry_order(
-    borrowing_level: int,
-    order: QueueOrder,
-    cluster_queue: str,
-    *,
-    priority_first: bool = True,
-) -> EntryOrder:
-    """The key by which a cycle sorts its heads.
-
-    Args:
-        borrowing_level: how far up the tree it borrows, 0 within nominal quota, -1 to come first.
-        order: the order of the workload within its ClusterQueue.
-        cluster_queue: the name of that queue.
-        priority_first: False leaves priority out (gate PrioritySortingWithinCohort off).
-    """
-    return EntryOrder(
-        borrowing_level,
-        order.descending_priority if priority_first else 0,
-        order.queued_at,
-        cluster_queue,
-        order.uid,
-    )

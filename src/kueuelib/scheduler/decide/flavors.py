@@ -34,7 +34,7 @@ from kueuelib.scheduler.blockers import (
 from kueuelib.scheduler.decide.preemption.outlook import Simulation, simulate
 from kueuelib.scheduler.decide.preemption.search import Searches
 from kueuelib.scheduler.pending.item import Progress
-from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, added
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Flavor, Fungibility, ResourceGroup
@@ -115,21 +115,6 @@ class _Option:
     blockers: tuple[Blocker, ...]
 
 
-@value
-class _Search:
-    """What trying the flavors of one group came to: the best option, and how it was found.
-
-    Attributes:
-        best: the best option, None when there is none.
-        tried: the index of the last flavor that was tried, -1 when none is left.
-        blocked: the flavors that do not fit now.
-    """
-
-    best: _Option | None
-    tried: int
-    blocked: tuple[FlavorAttempt, ...]
-
-
 def assign(
     searches: Searches,
     info: WorkloadInfo,
@@ -149,8 +134,8 @@ def assign(
         fungible: False takes the first flavor that fits, whatever the ClusterQueue prefers.
         only: per pod set the flavor of each resource that may be tried, None for all.
     """
-    queue = searches.preemptor.queue
-    policy = queue.spec.fungibility if fungible else FIRST_FIT
+    spec = searches.preemptor.queue.spec
+    policy = spec.fungibility if fungible else FIRST_FIT
     resume = {name: dict(indices) for name, indices in progress} if progress else {}
     usage: dict[FlavorResource, int] = {}
     choices: list[PodSetChoice] = []
@@ -159,27 +144,27 @@ def assign(
     contested: list[FlavorResource] = []
     borrowing = 0
     worst = FIT if info.pod_sets else NO_FIT
-    count_pods = queue.spec.counts_pods
     for index, pod_set in enumerate(info.pod_sets):
-        count = pod_set.count if counts is None else counts[index]
-        requests = pod_set.requests(count, count_pods=count_pods)
-        pinned = None if only is None else only.get(pod_set.name, {})
-        found = _PodSetSearch(searches, policy, pod_set, requests, usage, pinned)
-        mode = found.run(resume.get(pod_set.name, {}))
+        name, count = pod_set.name, pod_set.count if counts is None else counts[index]
+        requests = pod_set.requests(count, count_pods=spec.counts_pods)
+        pinned = None if only is None else only.get(name, {})
+        found = _PodSetSearch(searches, policy, pod_set.spec.template.spec, requests, usage, pinned)
+        mode = found.run(resume.get(name, {}))
         borrowing = max(borrowing, found.borrowing)
         if found.blocked:
-            blocked.append(PodSetBlocked(pod_set.name, tuple(found.blocked)))
+            blocked.append(PodSetBlocked(name, tuple(found.blocked)))
         flavors, covered, indices = {}, {}, []
-        for name in sorted(found.flavors):
-            flavors[name], covered[name] = found.flavors[name], requests[name]
-            indices.append((name, found.tried[name]))
-        choices.append(PodSetChoice(pod_set.name, count, flavors, covered, mode))
+        for resource in sorted(found.chosen):
+            flavors[resource], last = found.chosen[resource]
+            covered[resource] = requests[resource]
+            indices.append((resource, last))
+        choices.append(PodSetChoice(name, count, flavors, covered, mode))
+        if indices:
+            tried.append((name, tuple(indices)))
         if mode is not FIT:
             worst = min(worst, mode)
-        if indices:
-            tried.append((pod_set.name, tuple(indices)))
-        if mode is NO_FIT:
-            break
+            if mode is NO_FIT:
+                break
         usage = added(usage, found.usage) if usage else found.usage
         contested += found.contested
     return Assignment(
@@ -200,99 +185,102 @@ class _PodSetSearch:
         self,
         searches: Searches,
         policy: Fungibility,
-        pod_set: PodSetInfo,
+        pods: PodSpec,
         requests: Mapping[str, int],
         earlier: Mapping[FlavorResource, int],
         only: Mapping[str, str] | None,
     ) -> None:
         self._searches = searches
-        self._snapshot = searches.snapshot
-        self._spec = searches.preemptor.queue.spec
-        self._node = self._snapshot.nodes[searches.preemptor.queue.spec.name]
         self._policy = policy
-        self._pods = pod_set.spec.template.spec
+        self._pods = pods
         self._requests = requests
         self._earlier = earlier
         self._only = only
-        self.flavors: dict[str, str] = {}
+        self.chosen: dict[str, tuple[str, int]] = {}
         self.usage: dict[FlavorResource, int] = {}
-        self.tried: dict[str, int] = {}
         self.blocked: list[GroupBlocked] = []
         self.contested: list[FlavorResource] = []
         self.borrowing = 0
 
     def run(self, resume: Mapping[str, int]) -> Mode:
         """Chooses flavors for all resources; the first group without any ends it."""
-        mode, requests = FIT, self._requests
+        mode, requests, chosen = FIT, self._requests, self.chosen
+        spec = self._searches.preemptor.queue.spec
         for resource in sorted(requests, reverse=True):
-            if resource in self.flavors:
+            if resource in chosen:
                 continue
-            group = self._spec.group_of(resource)
+            group = spec.group_of(resource)
             if group is None:
                 if not requests[resource]:
                     continue
-                return self._fail((FlavorAttempt("", NO_FIT, (ResourceUncovered(resource),)),))
+                return self._fail([FlavorAttempt("", NO_FIT, (ResourceUncovered(resource),))])
             pinned = None if self._only is None else self._only.get(resource, "")
-            found = self._group(group, resume.get(resource, -1), pinned)
-            best = found.best
+            best, tried, blocked = self._group(group, resume.get(resource, -1), pinned)
             if best is None:
-                return self._fail(found.blocked)
-            self.borrowing = max(self.borrowing, best.borrowing)
-            self.contested += best.contested
+                return self._fail(blocked)
+            choice = best.flavor, tried
             for name, pair in group.pairs[best.flavor].items():
                 if name in requests:
-                    self.flavors[name], self.tried[name] = best.flavor, found.tried
-                    self.usage[pair] = requests[name]
+                    chosen[name], self.usage[pair] = choice, requests[name]
+            if best.worst is _FITS:
+                continue
+            self.borrowing = max(self.borrowing, best.borrowing)
+            self.contested += best.contested
             if best.worst.mode is not FIT:
                 mode = min(mode, best.worst.mode)
-                self.blocked.append(GroupBlocked(found.blocked))
+                self.blocked.append(GroupBlocked(tuple(blocked)))
         return mode
 
-    def _fail(self, blocked: tuple[FlavorAttempt, ...]) -> Mode:
-        self.flavors, self.usage, self.tried = {}, {}, {}
+    def _fail(self, blocked: list[FlavorAttempt]) -> Mode:
+        self.chosen, self.usage = {}, {}
         self.contested, self.borrowing = [], 0
-        self.blocked = [GroupBlocked(blocked)]
+        self.blocked = [GroupBlocked(tuple(blocked))]
         return NO_FIT
 
-    def _group(self, group: ResourceGroup, last: int, only: str | None) -> _Search:
-        policy = self._policy
+    def _group(
+        self, group: ResourceGroup, last: int, only: str | None
+    ) -> tuple[_Option | None, int, list[FlavorAttempt]]:
+        """The best flavor of one group, None when there is none; the index of the last one that was
+        tried, -1 when none is left; and the flavors that do not fit now.
+        """
+        policy, flavors = self._policy, group.flavors
         blocked: list[FlavorAttempt] = []
         best: _Option | None = None
-        tried = -1
-        if last >= len(group.flavors) - 1:
+        tried, end = -1, len(flavors) - 1
+        if last >= end:
             last = -1  # the group has lost flavors since
-        for index, name in enumerate(group.flavors):
+        for index, name in enumerate(flavors):
             if index <= last:
                 continue
             tried = index
             if only is not None and name != only:
                 continue
             option = self._try(name, group)
-            mode = option.worst.mode
+            worst = option.worst
             if option.blockers:
-                blocked.append(FlavorAttempt(name, mode, option.blockers))
-            if mode is NO_FIT:
+                blocked.append(FlavorAttempt(name, worst.mode, option.blockers))
+            if worst.mode is NO_FIT:
                 continue
-            if not _try_next(option.worst, policy):
+            if not _try_next(worst, policy):
                 best = option
                 break
-            if best is None or _is_better(option.worst, best.worst, policy):
+            if best is None or _is_better(worst, best.worst, policy):
                 best = option
-        if tried == len(group.flavors) - 1:
-            tried = -1
-        return _Search(best, tried, tuple(blocked))
+        return best, -1 if tried == end else tried, blocked
 
     def _try(self, name: str, group: ResourceGroup) -> _Option:
-        flavor = self._snapshot.flavors.get(name)
+        flavor = self._searches.snapshot.flavors.get(name)
         mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, self._pods)
         if mismatch is not None:
             return _Option(name, _MISMATCH, 0, (), (mismatch,))
+        requests, policy = self._requests, self._policy
         worst, borrowing = _FITS, 0
-        contested, blockers = [], []
+        contested: list[FlavorResource] = []
+        blockers: list[Blocker] = []
         for resource, pair in group.pairs[name].items():
-            if resource not in self._requests:
+            if resource not in requests:
                 continue
-            found = self._verdict(pair, self._requests[resource])
+            found = self._verdict(pair, requests[resource])
             if found is _FITS:
                 continue
             borrowing = max(borrowing, found.borrowing)
@@ -300,16 +288,18 @@ class _PodSetSearch:
                 blockers.append(found.blocker)
             if found.mode is not FIT:
                 contested.append(pair)
-            if _is_better(worst, found, self._policy):
+            if _is_better(worst, found, policy):
                 worst = found
         return _Option(name, worst, borrowing, tuple(contested), tuple(blockers))
 
     def _verdict(self, pair: FlavorResource, amount: int) -> _Verdict:
         """Whether one request fits one flavor, whether it borrows, and what is in the way (5.3)."""
-        node, used = self._node, self._snapshot.used[pair]
-        earlier = self._earlier.get(pair, 0)
+        searches = self._searches
+        snapshot, spec = searches.snapshot, searches.preemptor.queue.spec
+        node, used = snapshot.nodes[spec.name], snapshot.used[pair]
+        earlier = self._earlier.get(pair, 0) if self._earlier else 0
         wanted = earlier + amount
-        capacity = node.potential(pair)
+        capacity = node.capacity[pair]
         if wanted > capacity:
             exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
             return _Verdict(NO_FIT, 0, exceeded)
@@ -317,11 +307,11 @@ class _PodSetSearch:
         borrowing, in_part = arithmetic.level(node, pair, wanted, used)
         if wanted <= available:
             return _Verdict(FIT, borrowing) if borrowing else _FITS
-        limits = self._spec.limits.get(pair, NO_LIMITS)
+        limits = spec.limits.get(pair, NO_LIMITS)
         simulation: Simulation | None = None
-        if wanted <= limits.nominal or in_part or self._searches.preemptor.may_borrow:
-            simulation = simulate(self._searches, pair, wanted)
-        borrowable = limits.borrowing if self._spec.cohort else 0
+        if wanted <= limits.nominal or in_part or searches.preemptor.may_borrow:
+            simulation = simulate(searches, pair, wanted)
+        borrowable = limits.borrowing if spec.cohort else 0
         blocker = QuotaInUse(
             pair.flavor,
             pair.resource,
@@ -377,6 +367,8 @@ def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
         if taint is not None:
             return UntoleratedTaint(flavor.name, taint.key, taint.value, taint.effect)
     labels = flavor.labels
+    if not labels:
+        return None
     for key, wanted in spec.node_selector.items():
         if labels.get(key, wanted) != wanted:
             return AffinityMismatch(flavor.name)

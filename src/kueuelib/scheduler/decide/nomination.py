@@ -23,8 +23,8 @@ from kueuelib.scheduler.object_reasons import (
     NamespaceMismatch,
     NamespaceUnknown,
 )
-from kueuelib.scheduler.ordering import EntryOrder, entry_order
-from kueuelib.scheduler.pending.item import Requeue
+from kueuelib.scheduler.ordering import EntryOrder
+from kueuelib.scheduler.pending.item import Progress, Requeue
 from kueuelib.scheduler.policy import Asking, Protected
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
@@ -99,12 +99,10 @@ def nominate(snapshot: Snapshot, head: Head, settings: Settings, judge: Judge) -
     if info.invalid is not None:
         return _refuse(head, info.invalid, Requeue.GENERIC)
     proposal = propose(snapshot, queue, head, settings, judge)
-    order = entry_order(
-        _level(head, proposal),
-        info.order,
-        head.cluster_queue,
-        priority_first=settings.priority_sorting,
-    )
+    priority, queued_at, uid = info.order
+    if not settings.priority_sorting:
+        priority = 0
+    order = EntryOrder(_level(head, proposal), priority, queued_at, head.cluster_queue, uid)
     return Entry(head, queue, proposal, order)
 
 
@@ -135,33 +133,50 @@ def propose(
     guard = judge.guard(asking_of(head)) if judge.asks else None
     preemptor = Preemptor(queue, info.priority, info.order.queued_at, fair_sharing, guard)
     searches = Searches(snapshot, preemptor)
-
-    def try_with(counts: tuple[int, ...] | None) -> Proposal:
-        found = assign(searches, info, counts, progress, fungible=fungible, only=only)
-        if found.mode is FIT or found.mode is NO_FIT or gave_up(head):
-            return Proposal(found)
-        needed = found.usage
-        if not settings.preempt_for_pods:
-            needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
-        sought = searches.find(found.contested, needed)
-        hopeful = not sought.victims and found.mode in (Mode.PREEMPT, Mode.RECLAIM)
-        return Proposal(found, sought.victims, _together(sought) if hopeful else None)
-
-    def attempt(counts: tuple[int, ...]) -> Proposal | None:
-        found = try_with(counts)
-        return found if _is_possible(found) else None
-
     if head.promise is not None and only is None and _insists(head):
         promise = head.promise
         kept = assign(searches, info, promise.counts, fungible=fungible, only=promise.flavors)
         if kept.mode is FIT:
             return Proposal(kept)
-    found = try_with(None)
+    assignment = assign(searches, info, None, progress, fungible=fungible, only=only)
+    found = _with_victims(assignment, searches, head, settings)
     if not _is_possible(found) and settings.partial_admission and can_shrink(info.pod_sets):
-        found = search(info.pod_sets, attempt) or found
+        found = _for_fewer_pods(searches, head, settings, progress, only) or found
     if guard is None:
         return found
     return Proposal(found.assignment, found.victims, found.together, guard.protected)
+
+
+def _with_victims(
+    found: Assignment, searches: Searches, head: Head, settings: Settings
+) -> Proposal:
+    """An assignment, and who has to leave for it."""
+    if found.mode is FIT or found.mode is NO_FIT or gave_up(head):
+        return Proposal(found)
+    needed = found.usage
+    if not settings.preempt_for_pods:
+        needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
+    sought = searches.find(found.contested, needed)
+    hopeful = not sought.victims and found.mode in (Mode.PREEMPT, Mode.RECLAIM)
+    return Proposal(found, sought.victims, _together(sought) if hopeful else None)
+
+
+def _for_fewer_pods(
+    searches: Searches,
+    head: Head,
+    settings: Settings,
+    progress: Progress,
+    only: Mapping[str, Mapping[str, str]] | None,
+) -> Proposal | None:
+    """The proposal for as many pods as possible; None when it is not possible for the fewest."""
+    info, fungible = head.info, settings.flavor_fungibility
+
+    def attempt(counts: tuple[int, ...]) -> Proposal | None:
+        assignment = assign(searches, info, counts, progress, fungible=fungible, only=only)
+        found = _with_victims(assignment, searches, head, settings)
+        return found if _is_possible(found) else None
+
+    return search(info.pod_sets, attempt)
 
 
 def asking_of(head: Head) -> Asking:

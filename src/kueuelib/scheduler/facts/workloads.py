@@ -280,10 +280,12 @@ class WorkloadFacts:
         if scope is None or state is None:
             return
         borrowed: list[FlavorResource | None] = []
-        lowest = state.priorities.lowest or 0
+        lowest = 0
         if state.spec.cohort:
             forest = self._state.cache.forest
             borrowed += [pair for pair in charged if forest.borrows(name, pair)]
+        if borrowed:
+            lowest = state.priorities.lowest or 0
             if (state.spec.cohort, "") != scope.root:
                 # Its cohort borrows: those beside it that borrow from it may be preempted as well.
                 lowest = LOWEST_PRIORITY

@@ -80,12 +80,12 @@ class PodSetInfo:
     per_pod: Requests
     spec: PodSet
 
-    def requests(self, count: int, *, count_pods: bool) -> dict[str, int]:
+    def requests(self, count: int, *, count_pods: bool) -> Requests:
         """The request of `count` pods; with the pods themselves where these are counted."""
+        if count == 1 and not count_pods:
+            return self.per_pod
         found = {resource: amount * count for resource, amount in self.per_pod.items()}
-        if count_pods:
-            found[PODS] = count
-        return found
+        return {**found, PODS: count} if count_pods else found
 
 
 @attrs.frozen(eq=False)

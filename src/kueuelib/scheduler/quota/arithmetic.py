@@ -80,7 +80,8 @@ class _Nothing:
         return 0
 
 
-_NOTHING = _Nothing()
+NOTHING = _Nothing()
+"""Nobody uses anything."""
 
 
 def quota_of(node: Node, pair: FlavorResource) -> Limits:
@@ -121,10 +122,10 @@ def available_along(steps: Iterable[Step], used: Used) -> int:
 
 def potential(node: Node, pair: FlavorResource) -> int:
     """The most that a node could ever use, with nothing running anywhere."""
-    return available(node, pair, _NOTHING)
+    return available(node, pair, NOTHING)
 
 
-def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> int:
+def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
     """Changes what a node uses, and what the cohorts above provide for it.
 
     Adding an amount and then its negative leaves everything as it was.
@@ -134,26 +135,31 @@ def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> int:
         pair: of what.
         amount: how much more; negative for less.
         used: what is changed.
+    """
+    add_along(node.steps[pair], amount, used)
+
+
+def add_along(steps: Iterable[Step], amount: int, used: Column) -> tuple[int, list[int]]:
+    """The same for the steps of a node.
 
     Returns:
-        Of how many nodes the usage changed, from this one up.
+        Of how many nodes the usage changed, from the first one up; and the indices of those of them
+        that began to use more than their subtree owns, or ceased to.
     """
-    return add_along(node.steps[pair], amount, used)
-
-
-def add_along(steps: Iterable[Step], amount: int, used: Column) -> int:
-    """The same for the steps of a node."""
     changed = 0
-    for key, _, guaranteed, _ in steps:
+    turned = []
+    for key, nominal, guaranteed, _ in steps:
         if not amount:
             break
         before = used[key]
         after = used[key] = before + amount
+        if (before > nominal) is not (after > nominal):
+            turned.append(changed)
         amount = (after - guaranteed if after > guaranteed else 0) - (
             before - guaranteed if before > guaranteed else 0
         )
         changed += 1
-    return changed
+    return changed, turned
 
 
 def borrows(node: Node, pair: FlavorResource, used: Used, amount: int = 0) -> bool:

@@ -43,11 +43,9 @@ class Tally:
         totals = (self.reserved, self.used) if holder.admitted else (self.reserved,)
         for pair, amount in holder.usage.items():
             for total in totals:
-                after = total.get(pair, 0) + sign * amount
-                if after:
-                    total[pair] = after
-                else:
-                    total.pop(pair, None)
+                after = total[pair] = total.get(pair, 0) + sign * amount
+                if not after:
+                    del total[pair]
 
 
 class QueueState:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from math import inf
-from typing import NamedTuple
 
 import attrs
 
@@ -67,19 +66,13 @@ class Holder:
         )
 
 
-class Rank(NamedTuple):
-    """The place of a workload among those that could be preempted (spec/scheduling 6.3).
+Rank = tuple[bool, int, float, str, ObjectKey]
+"""The place of a workload among those that could be preempted (spec/scheduling 6.3).
 
-    Those on their way out come first, then the lowest priority, then the newest reservation; the
-    UID decides between equals. One that is only assumed has the newest reservation of all.
-    """
-
-    stays: bool
-    priority: int
-    reserved_ago: float
-    uid: str
-    key: ObjectKey
-
+Whether it stays, its priority, minus the time of its reservation, its UID and its name. Those on
+their way out come first, then the lowest priority, then the newest reservation; the UID decides
+between equals. One that is only assumed has the newest reservation of all.
+"""
 
 Ranked = tuple[Rank, Holder]
 """A workload with its rank."""
@@ -88,7 +81,7 @@ Ranked = tuple[Rank, Holder]
 def rank_of(holder: Holder) -> Rank:
     """The rank of a workload; it changes with the Holder only."""
     ago = -inf if holder.reserved_at is None else -holder.reserved_at
-    return Rank(not holder.evicted, holder.priority, ago, holder.uid, holder.key)
+    return not holder.evicted, holder.priority, ago, holder.uid, holder.key
 
 
 class Priorities:

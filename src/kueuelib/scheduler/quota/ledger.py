@@ -130,7 +130,7 @@ class Ledger:
         table = self._used.get(pair)
         if table is None:
             table = self._used[pair] = Table()
-        changed = arithmetic.add_along(steps, amount, table)
+        changed, turned = arithmetic.add_along(steps, amount, table)
         stale = spot.root.stale
         here = spot
         for key, nominal, _, _ in steps[:changed]:
@@ -140,7 +140,7 @@ class Ledger:
             if not used:
                 del table[key], here.pairs[pair]
             if parent is not None:
-                if (used > nominal) is not (key in parent.borrowers.get(pair, NOBODY)):
+                if turned:
                     _set_borrower(parent, key, pair, borrows=used > nominal)
                 here = parent
         if not table:

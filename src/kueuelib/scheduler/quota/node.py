@@ -11,7 +11,7 @@ from fractions import Fraction
 import attrs
 
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
-from kueuelib.scheduler.quota.arithmetic import Step, potential, steps_up
+from kueuelib.scheduler.quota.arithmetic import NOTHING, Step, available_along, steps_up
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 
@@ -34,6 +34,18 @@ class _Steps(dict[FlavorResource, tuple["Step", ...]]):
 
     def __missing__(self, pair: FlavorResource) -> tuple[Step, ...]:
         found = self[pair] = steps_up(self._path, pair)
+        return found
+
+
+class _Capacity(dict[FlavorResource, int]):
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: Mapping[FlavorResource, tuple[Step, ...]]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def __missing__(self, pair: FlavorResource) -> int:
+        found = self[pair] = available_along(self._steps[pair], NOTHING)
         return found
 
 
@@ -71,7 +83,8 @@ class QuotaNode:
     place: str = attrs.field(init=False)
     steps: Mapping[FlavorResource, tuple[Step, ...]] = attrs.field(init=False)
     """The quota of every pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
-    _potential: dict[FlavorResource, int] = attrs.field(factory=dict, init=False)
+    capacity: Mapping[FlavorResource, int] = attrs.field(init=False)
+    """The most of every pair that the node could ever use, with nothing running anywhere."""
 
     @divisor.default
     def _divisor(self) -> float:
@@ -93,12 +106,9 @@ class QuotaNode:
     def _steps(self) -> Mapping[FlavorResource, tuple[Step, ...]]:
         return _Steps(self.path)
 
-    def potential(self, pair: FlavorResource) -> int:
-        """The most that the node could ever use, with nothing running anywhere."""
-        found = self._potential.get(pair)
-        if found is None:
-            found = self._potential[pair] = potential(self, pair)
-        return found
+    @capacity.default
+    def _capacity(self) -> Mapping[FlavorResource, int]:
+        return _Capacity(self.steps)
 
     @property
     def root(self) -> QuotaNode:

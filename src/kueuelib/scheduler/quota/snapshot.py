@@ -240,16 +240,13 @@ class Snapshot:
             if amount:
                 used = self.used[pair]
                 steps = node.steps[pair]
-                changed = arithmetic.add_along(steps, sign * amount, used)
-                for index in range(min(changed, len(steps) - 1)):
-                    key, nominal, _, _ = steps[index]
-                    above = steps[index + 1][0]
-                    known = self._children_that_borrow(above, pair)
-                    if (used[key] > nominal) is not (key in known):
-                        at = (above, pair)
+                _, turned = arithmetic.add_along(steps, sign * amount, used)
+                for index in turned:
+                    if index + 1 < len(steps):
+                        at = (steps[index + 1].key, pair)
                         if at not in self._borrowers:
-                            self._borrowers[at] = set(known)
-                        self._borrowers[at] ^= {key}
+                            self._borrowers[at] = set(self._children_that_borrow(*at))
+                        self._borrowers[at] ^= {steps[index].key}
 
     # --- reads, spec/cohorts-and-fair-sharing 1
 
@@ -268,7 +265,7 @@ class Snapshot:
 
     def capacity(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """The most the ClusterQueue could ever use, with nothing running."""
-        return self.nodes[queue.spec.name].potential(pair)
+        return self.nodes[queue.spec.name].capacity[pair]
 
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """What the ClusterQueue could use more, now; never negative, also when it uses too much."""
