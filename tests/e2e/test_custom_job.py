@@ -162,8 +162,12 @@ def test_trainings_wait_run_and_end(trainings: Trainings, mode: Any) -> None:
     eventually(lambda: is_true(trainings.workload("first"), "Finished"))
     assert trainings.get("first")["status"]["phase"] == "Succeeded"
     eventually(lambda: is_true(trainings.workload("second"), "Finished"))
-    events = trainings.rest.items("/api/v1/namespaces/default/events")
-    assert {"Started", "CreatedWorkload"} <= {event["reason"] for event in events}
+
+    def is_reported() -> bool:
+        events = trainings.rest.items("/api/v1/namespaces/default/events")
+        return {"Started", "CreatedWorkload"} <= {event["reason"] for event in events}
+
+    eventually(is_reported)
 
 
 def test_a_deactivated_training_is_stopped_and_put_back(trainings: Trainings) -> None:

@@ -69,6 +69,11 @@ def workload(rest: Rest, name: str) -> dict[str, Any]:
     return found[0]
 
 
+def reasons(rest: Rest) -> set[str]:
+    """Those of all events so far, which are written after what they tell of."""
+    return {event["reason"] for event in rest.items("/api/v1/namespaces/default/events")}
+
+
 def jobs(rest: Rest) -> set[str]:
     return {job["metadata"]["name"] for job in rest.items(JOBS)}
 
@@ -80,14 +85,12 @@ def test_pods_that_are_never_ready_give_way_and_are_given_up(rest: Rest) -> None
     # one at a time: the second one waits until the first is ready or gives way
     create(rest, "next")
     eventually(lambda: is_true(workload(rest, "next"), "PodsReady"))
-    events = rest.items("/api/v1/namespaces/default/events")
-    assert "EvictedDueToPodsReadyTimeout" in {event["reason"] for event in events}
+    eventually(lambda: "EvictedDueToPodsReadyTimeout" in reasons(rest))
     # after its second try the first is deactivated, and after a while deleted
     eventually(lambda: "stuck" not in jobs(rest))
-    events = rest.items("/api/v1/namespaces/default/events")
-    reasons = {event["reason"] for event in events}
-    assert {"RequeuingLimitExceeded", "Deleted"} <= reasons
-    assert "EvictedDueToDeactivatedDueToRequeuingLimitExceeded" in reasons
+    last = {"RequeuingLimitExceeded", "Deleted"}
+    last |= {"EvictedDueToDeactivatedDueToRequeuingLimitExceeded"}
+    eventually(lambda: last <= reasons(rest))
     assert jobs(rest) == {"next"}
 
 
@@ -96,8 +99,8 @@ def test_an_execution_that_takes_too_long_is_ended(rest: Rest) -> None:
     eventually(lambda: workloads(rest, "long"))
     assert workload(rest, "long")["spec"]["maximumExecutionTimeSeconds"] == 1
     eventually(lambda: "long" not in jobs(rest))
-    reasons = {event["reason"] for event in rest.items("/api/v1/namespaces/default/events")}
-    assert "EvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded" in reasons
+    last = "EvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded"
+    eventually(lambda: last in reasons(rest))
 
 
 def test_a_finished_workload_goes_and_its_job_stays_finished(rest: Rest) -> None:
