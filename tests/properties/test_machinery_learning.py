@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import Resource, key_of
@@ -325,7 +325,15 @@ def converges(server, shell):
     assert shell.core.ahead == 0
 
 
+STRAYED_BEFORE_ITS_END = [
+    *(("write", "a", included) for included in (True, True, False, True, True, True)),
+    *[("learn", 4), ("serve", 0), ("delete_and_lose", "a"), ("serve", 0)],
+]
+"""The watch reports that an object left and returned when its end is known already."""
+
+
 @settings(max_examples=400, deadline=None)
+@example(STRAYED_BEFORE_ITS_END, False, True)
 @given(STEPS, st.booleans(), st.booleans())
 def test_nothing_older_replaces_anything_newer(steps, streaming, synced):
     server = Server()

@@ -99,8 +99,8 @@ class Ahead:
 
     A key is removed when the watch passes the learned version, or reports the deletion.
 
-    Caveat: if an object leaves the scope, returns and is deleted while the watch lags, it reappears
-    after `lose` until the watch reports the deletion.
+    Caveat: if an object leaves the scope after its last known state, returns and is deleted while
+    the watch lags, it reappears after `lose` until the watch reports the deletion.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,8 @@ class Ahead:
             return False
         version, same = version_number(obj), known.uid == _uid(obj)
         if known.gone and same:
-            if deleted:
+            # An older "deleted" says that it left the scope for a while: its end is still to come.
+            if deleted and (not version or version >= known.version):
                 del self._known[key]
             return True
         if version and version < known.version:
