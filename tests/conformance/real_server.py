@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import secrets
-import socket
 import ssl
 import subprocess
 import time
@@ -20,6 +19,7 @@ import attrs
 from cryptography.hazmat.primitives import serialization
 
 from kueuelib.embedded import tls
+from kueuelib.testing.processes import free_port
 
 START_SECONDS = 120.0
 GONE_SECONDS = 20.0
@@ -78,12 +78,6 @@ def assets() -> Path | None:
     named = os.environ.get("KUBEBUILDER_ASSETS", "")
     folder = Path(named)
     return folder if named and all((folder / each).is_file() for each in PROGRAMS) else None
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @attrs.define

@@ -5,8 +5,10 @@ The demo and the end-to-end tests stand on this: the real commands, as a user ty
 
 from __future__ import annotations
 
+import contextlib
 import http
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -24,6 +26,7 @@ from kueuelib.errors import KueuelibError
 STOP_SECONDS = 60.0
 """Seconds that a process has to end after SIGTERM; a busy machine needs many of them."""
 LOG_LINES = 15
+PORTS = range(15_000, 30_000)
 
 READY_SECONDS = 180.0
 """Seconds that a process has to start."""
@@ -44,11 +47,18 @@ integrations: {{frameworks: [{frameworks}]{integrations}}}
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses at this moment."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody uses at this moment.
+
+    It is below those that systems give to connections, which come and go before it is used.
+
+    Raises:
+        OSError: none was found.
+    """
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with contextlib.suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port found from {PORTS.start} to {PORTS.stop - 1}")
 
 
 class ProcessError(KueuelibError):
