@@ -14,6 +14,7 @@ import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
+from kueuelib.api.names import MAX_EXECUTION_LABEL
 from kueuelib.app.configuration import parse_configuration
 from kueuelib.app.installation import Plan, install
 from kueuelib.app.wiring import lives_of
@@ -150,9 +151,8 @@ async def manager(kubeconfig: Path, port: int, frameworks: list[str]) -> AsyncIt
         },
         "waitForPodsReady": {
             "enable": True,
-            "timeout": "1s",
+            "timeout": "5m",
             "blockAdmission": False,
-            "requeuingStrategy": {"backoffLimitCount": 0},
         },
     }
     configuration = parse_configuration(content, "test")
@@ -219,9 +219,7 @@ async def queues(world: World) -> None:
     )
 
 
-async def job(
-    world: World, name: str, seconds: str = "600", selector: Obj | None = None, **metadata: Any
-) -> None:
+async def job(world: World, name: str, seconds: str = "600", **metadata: Any) -> None:
     await world.create(
         kinds.JOBS,
         name,
@@ -229,7 +227,7 @@ async def job(
         spec={
             "template": {
                 "metadata": {"annotations": {"kueuelib.dev/run-seconds": seconds}},
-                "spec": pod_spec(nodeSelector=selector or {}),
+                "spec": pod_spec(),
             }
         },
     )
@@ -370,9 +368,9 @@ async def everything(world: World) -> None:
     await world.create(
         kinds.ADMISSION_CHECKS, "other", spec={"controllerName": "example.com/other"}
     )
-    await job(world, "stuck", selector={"no": "node"})
+    await job(world, "late", labels={QUEUE: "main", MAX_EXECUTION_LABEL: "1"})
     await nodes_are_requested(world)
-    await world.gone(kinds.JOBS, "stuck")
+    await world.gone(kinds.JOBS, "late")
     for resource, name in (
         (kinds.LOCAL_QUEUES, "main"),
         (kinds.CLUSTER_QUEUES, "slow"),
