@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import attrs
@@ -81,7 +82,12 @@ def key_of(obj: Mapping[str, Any]) -> ObjectKey:
 
 def format_time(now: float) -> str:
     """RFC 3339 with whole seconds, as `metav1.Time`; `now` in seconds since the epoch."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(int(now))
+
+
+@lru_cache(maxsize=64)  # one step of a Workload writes the same time several times
+def _format_second(now: int) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(now: float) -> str:
@@ -89,6 +95,7 @@ def format_micro_time(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@lru_cache(maxsize=64)
 def parse_time(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 text.
 
@@ -129,8 +136,10 @@ def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) ->
 
 def is_true(obj: Mapping[str, Any], type: str) -> bool:
     """Whether a raw object has the condition with status True."""
-    found = find_condition((obj.get("status") or {}).get("conditions"), type)
-    return found.get("status") == "True"
+    for found in (obj.get("status") or {}).get("conditions") or ():
+        if found.get("type") == type:
+            return bool(found.get("status") == "True")
+    return False
 
 
 @attrs.frozen

@@ -109,9 +109,10 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable
             for some flavors that said Retry or Rejected is then kept, so that losing the flavor is
             no way around its delay.
     """
-    if is_finished(wl):
+    listed = check_states(wl)
+    if not (listed or required) or is_finished(wl):
         return wl
-    known = {entry["name"]: entry for entry in check_states(wl)}
+    known = {entry["name"]: entry for entry in listed}
     names = [*required]
     if not has_quota(wl):
         failed = {*checks_in(wl, CHECK_RETRY, CHECK_REJECTED)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.meta import find_condition, parse_time
+from kueuelib.api.meta import find_condition, is_true, parse_time
 from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, REQUEUED
 
 PENDING_REASON = names.REASON_PENDING
@@ -61,11 +61,6 @@ def condition(wl: Mapping[str, Any], type: str) -> Mapping[str, Any]:
     return find_condition(status_of(wl).get("conditions"), type)
 
 
-def is_true(wl: Mapping[str, Any], type: str) -> bool:
-    """Whether the condition of that type is True."""
-    return condition(wl, type).get("status") == "True"
-
-
 def has_quota(wl: Mapping[str, Any]) -> bool:
     """Whether quota is reserved."""
     return is_true(wl, QUOTA_RESERVED)
@@ -105,13 +100,15 @@ def priority_class_of(wl: Mapping[str, Any]) -> str:
 
 def phase_of(wl: Mapping[str, Any]) -> Phase:
     """Where the workload is in its life."""
-    if is_finished(wl):
+    conditions = status_of(wl).get("conditions") or ()
+    true = {found.get("type") for found in conditions if found.get("status") == "True"}
+    if FINISHED in true:
         return Phase.FINISHED
-    if not has_quota(wl):
+    if QUOTA_RESERVED not in true:
         return Phase.PENDING
-    if is_evicted(wl):
+    if EVICTED in true:
         return Phase.EVICTING
-    return Phase.ADMITTED if is_admitted(wl) else Phase.RESERVED
+    return Phase.ADMITTED if ADMITTED in true else Phase.RESERVED
 
 
 def is_deactivation(reason: str) -> bool:

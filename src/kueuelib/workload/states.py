@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from kueuelib.api.meta import is_true
 from kueuelib.workload.checks import (
     check_states,
     checks_in,
@@ -43,7 +44,6 @@ from kueuelib.workload.phases import (
     is_evicted,
     is_finished,
     is_held_back,
-    is_true,
     past_seconds,
     phase_of,
     priority_class_of,
