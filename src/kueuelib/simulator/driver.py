@@ -23,7 +23,7 @@ from kueuelib.simulator.agenda import Agenda
 from kueuelib.simulator.changes import Change
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.following import Following
-from kueuelib.simulator.listener import Listener
+from kueuelib.simulator.listener import Audience, Listener
 from kueuelib.simulator.live import Live
 from kueuelib.simulator.lives import Lives
 from kueuelib.simulator.timing import Timing
@@ -68,13 +68,13 @@ class Driver:
         life: LifeSettings | None = None,
         timing: Timing | None = None,
     ) -> None:
-        self._listeners = tuple(listeners)
+        self._audience = Audience(listeners)
         self._changes = deque(changes)
         self._timing = timing or Timing()
         self._agenda = Agenda()
         self._lives = Lives(
             cluster,
-            self._listeners,
+            self._audience,
             self._agenda,
             life or LifeSettings(),
             self._timing,
@@ -134,7 +134,7 @@ class Driver:
             soonest = min(planned, arrival, change)
             if soonest >= END_OF_TIME:
                 soonest = math.inf
-            if soonest > self.now:
+            if soonest > self._agenda.now:
                 cycle = self._cycle_at()
                 if cycle < min(soonest, END_OF_TIME):
                     self._move(cycle)
@@ -154,14 +154,13 @@ class Driver:
                 self._following.submit(coming)
                 coming = next(arrivals, None)
             self._lives.settle_down()
-        for listener in self._listeners:
-            listener.rested(self.now, math.inf)
+        self._audience.rested(self.now, math.inf)
 
     def _move(self, to: float) -> None:
-        if to > self.now:
-            if self.now > -math.inf:
-                for listener in self._listeners:
-                    listener.rested(self.now, to)
+        now = self._agenda.now
+        if to > now:
+            if now > -math.inf:
+                self._audience.rested(now, to)
             self._agenda.now = to
             self._fruitless = 0
 
@@ -169,13 +168,14 @@ class Driver:
 
     def _cycle_at(self) -> float:
         """When the next cycle begins, infinite when there is nothing to decide."""
-        if self.engine.has_work(self.now):
-            at = self.now
+        now = self._agenda.now
+        if self.engine.has_work(now):
+            at = now
         else:
             deadline = self.engine.next_deadline()
             if deadline is None or self._idle > IDLE_LOOKS:
                 return math.inf
-            at = max(deadline, self.now)
+            at = max(deadline, now)
         at = max(at, self._not_before)
         every = self._timing.cycle_seconds
         return math.ceil(at / every) * every if every else at
@@ -183,15 +183,16 @@ class Driver:
     def _cycle(self) -> None:
         self._idle += 1
         self._fruitless += 1
-        self._not_before = self.now + self._timing.cycle_seconds
-        found = self.engine.next_cycle(self.now)
+        now = self._agenda.now
+        self._not_before = now + self._timing.cycle_seconds
+        found = self.engine.next_cycle(now)
         if found is not None:
             self.cycles += 1
-            settled = self.engine.settle(decide(found, self.now), self.now)
+            settled = self.engine.settle(decide(found, now), now)
             if settled.admissions or settled.preemptions:
                 self._fruitless = self._idle = 0
             self._lives.carry_out(settled)
             self._lives.settle_down()
         if self._fruitless > STALL_AFTER + len(self.live):
             self.stalls += 1
-            self._not_before = self.now + STALL_SECONDS
+            self._not_before = now + STALL_SECONDS

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.simulator.cluster import Cluster
@@ -40,3 +44,20 @@ class Listener:
 
     def rested(self, now: float, until: float) -> None:
         """Nothing is left to do at `now`; nothing happens before `until`."""
+
+
+class Audience(Listener):
+    """Several listeners as one: each hears what it takes, in their order."""
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        members = tuple(listeners)
+        for name, nothing in vars(Listener).items():
+            if not name.startswith("_"):
+                hear = [getattr(one, name) for one in members]
+                takers = [one for one in hear if getattr(one, "__func__", None) is not nothing]
+                setattr(self, name, partial(_tell, takers))
+
+
+def _tell(takers: Iterable[Callable[..., None]], *what: Any) -> None:
+    for take in takers:
+        take(*what)

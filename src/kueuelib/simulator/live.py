@@ -38,6 +38,7 @@ class Live:
         asked: the checks that were asked since it got quota.
         usage: the quota that it holds, or held last.
         cluster_queue: where it holds quota, or held it last.
+        key: of its Workload.
     """
 
     job: Job
@@ -57,11 +58,10 @@ class Live:
     asked: set[str] = attrs.field(factory=set)
     usage: Amounts = attrs.field(factory=dict)
     cluster_queue: str = ""
+    key: ObjectKey = attrs.field(init=False)
 
-    @property
-    def key(self) -> ObjectKey:
-        """Of its Workload."""
-        return self.workload.key
+    def __attrs_post_init__(self) -> None:
+        self.key = self.workload.key
 
     def set_raw(self, raw: Obj) -> None:
         """Takes over a new state of the Workload."""

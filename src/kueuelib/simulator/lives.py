@@ -6,7 +6,7 @@ eviction  -> stops           stopped -> its quota is free
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -47,7 +47,7 @@ class Lives:
 
     Args:
         cluster: the queues and settings at first.
-        listeners: hear what happens, in this order.
+        audience: hears what happens.
         agenda: the time, and where ends are planned.
         life: what the configuration says about time.
         timing: how long things take.
@@ -61,14 +61,14 @@ class Lives:
     def __init__(
         self,
         cluster: Cluster,
-        listeners: Sequence[Listener],
+        audience: Listener,
         agenda: Agenda,
         life: LifeSettings,
         timing: Timing,
         over: Callable[[ObjectKey], None],
     ) -> None:
         self._cluster = cluster
-        self._listeners = listeners
+        self._audience = audience
         self._agenda = agenda
         self._life = life
         self._timing = timing
@@ -102,7 +102,9 @@ class Lives:
         self._spread(settled.effects)
 
     def _spread(self, effects: Effects) -> None:
-        self._due.update(dict.fromkeys(key for key in effects.workloads if key in self.live))
+        for key in effects.workloads:
+            if key in self.live:
+                self._due[key] = None
 
     def _reserve(self, admit: Admit) -> None:
         live = self.live[admit.key]
@@ -114,14 +116,12 @@ class Lives:
         holder = self.engine.cache.holder(live.key)
         assert holder is not None, "what was admitted is charged"
         live.holds, live.usage, live.cluster_queue = True, holder.usage, holder.cluster_queue
-        for listener in self._listeners:
-            listener.reserved(live, admit, self._now)
+        self._audience.reserved(live, admit, self._now)
 
     def _preempt(self, victim: Victim, preemption: Preemption) -> None:
         live = self.live[victim.key]
         live.preemptions += 1
-        for listener in self._listeners:
-            listener.preempted(live, preemption, self._now)
+        self._audience.preempted(live, preemption, self._now)
         message = preemption.message(victim)
         self._store(live, states.preempt(live.raw, victim.path.value, message, self._now))
 
@@ -131,8 +131,7 @@ class Lives:
         self._objects = _Objects(change.cluster)
         for event in difference(before, change.cluster.world):
             self._observe(event)
-        for listener in self._listeners:
-            listener.cluster_changed(change.cluster, self._now)
+        self._audience.cluster_changed(change.cluster, self._now)
         for live in [*self.live.values()]:
             lost = sorted(change.lost & {pair.flavor for pair in live.usage})
             if lost and live.holds and states.phase_of(live.raw) is not Phase.EVICTING:
@@ -184,7 +183,7 @@ class Lives:
             self._store(live, step.workload)
         elif step.look_again is not None:
             self._later(max(step.look_again, self._now + 0.001), live, self._due_again)
-        if states.phase_of(live.raw) is Phase.RESERVED:
+        if states.check_states(live.raw) and states.phase_of(live.raw) is Phase.RESERVED:
             self._ask_checks(live)
 
     def _later(self, at: float, live: Live, act: Callable[[Live], None]) -> None:
@@ -218,8 +217,7 @@ class Lives:
 
     def _start(self, live: Live) -> None:
         seconds = live.start(self._now)
-        for listener in self._listeners:
-            listener.started(live, self._now)
+        self._audience.started(live, self._now)
         self._later(self._now + seconds, live, self._done)
         if self._life.pods_ready is not None:
             self._later(self._now + self._timing.ready_seconds, live, self._ready)
@@ -249,8 +247,7 @@ class Lives:
             live.stop(self._now)
         live.stopping = False
         live.asked.clear()
-        for listener in self._listeners:
-            listener.released(live, self._now)
+        self._audience.released(live, self._now)
         live.holds = False
 
     # --- the life of a job
@@ -266,8 +263,7 @@ class Lives:
             raise ConfigError(f"job {key}", "two jobs have this name", "give each its own name")
         self._number += 1
         live = self.live[key] = arriving(job, self._number, self._now)
-        for listener in self._listeners:
-            listener.arrived(live, self._now)
+        self._audience.arrived(live, self._now)
         self._observe(events.WorkloadSet(live.workload))
         self._due[key] = None
         if states.has_quota(live.raw):
@@ -278,16 +274,14 @@ class Lives:
     def _done(self, live: Live) -> None:
         live.turn += 1
         self._observe(events.WorkloadGone(live.key))
-        for listener in self._listeners:
-            listener.released(live, self._now)
+        self._audience.released(live, self._now)
         self._end(live, live.job.end)
 
     def _end(self, live: Live, end: str) -> None:
         del self.live[live.key]
         if end == DEACTIVATED:
             self._observe(events.WorkloadGone(live.key))
-        for listener in self._listeners:
-            listener.ended(live, end, self._now)
+        self._audience.ended(live, end, self._now)
         self._over(live.key)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import time
@@ -34,6 +35,8 @@ from kueuelib.simulator.work import Job
 
 FORMAT = 1
 """The version of `result.json`."""
+GC_THRESHOLDS = (50_000, 20, 100)
+"""What a simulation makes is freed by its last reference: looking for cycles rarely is enough."""
 
 
 @attrs.frozen
@@ -86,6 +89,7 @@ def run(options: Options) -> int:
     Raises:
         ConfigError: what was given cannot work.
     """
+    gc.set_threshold(*GC_THRESHOLDS)
     faults, source = Faults(strict=options.strict), Source()
     timing = Timing(options.stop_seconds, options.ready_seconds, _checks(options.checks))
     questions = tuple(map(_question, options.explain))
