@@ -62,6 +62,13 @@ def laws(session: nox.Session) -> None:
 
 
 @nox.session
+def scenarios(session: nox.Session) -> None:
+    """All recorded scenarios, also in the simulator; takes minutes."""
+    env = {"SIMULATED_SAMPLE": "1"}
+    session.run("pytest", *WORKERS, "tests/scenarios", *session.posargs, env=env)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Small faults in the decision engine, each of which has to make a test fail; takes minutes."""
     session.run("python", "tests/mutants/run_mutants.py", *session.posargs)
