@@ -10,7 +10,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.reasons import condition_reason
+from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.simulator.changes import Change
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.driver import Driver
@@ -37,6 +37,7 @@ class Policy:
         life: what the administrator chose about time.
         changes: what happens to the cluster in the course of time.
         adds: kinds and names of the objects that a policy does not replace but adds.
+        derived: raw objects that were made for the trace.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Policy:
     life: LifeSettings = attrs.field(factory=LifeSettings)
     changes: tuple[Change, ...] = ()
     adds: tuple[str, ...] = ()
+    derived: tuple[Obj, ...] = ()
 
 
 @attrs.frozen
@@ -155,19 +157,26 @@ def play(
         "jobs_without_their_predecessor": driver.orphans,
         "jobs_not_submitted": trace.count - meter.total.jobs,
         "unfinished": len(driver.live),
-        "unfinished_because": _why(driver),
+        **_why(driver),
     }
     waits = meter.total.wait.steps()
     return Played(figures, historian.history(), waits, tuple(asker.answers))
 
 
 def _why(driver: Driver) -> Obj:
-    """How many jobs have not ended, by the reason."""
+    """How many jobs have not ended, by the reason, and what the first of each is told."""
     found: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     for key, live in driver.live.items():
         reason = driver.engine.standing(key).reason
         if live.started is not None:
             found["Running"] += 1
+        elif reason is None:
+            found["Unknown"] += 1
         else:
-            found["Unknown" if reason is None else condition_reason(reason)] += 1
-    return dict(sorted(found.items()))
+            found[condition_reason(reason)] += 1
+            examples.setdefault(condition_reason(reason), f"{key}: {render(reason)}")
+    return {
+        "unfinished_because": dict(sorted(found.items())),
+        "unfinished_for_example": dict(sorted(examples.items())),
+    }

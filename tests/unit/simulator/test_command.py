@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from kueuelib.cli.root import app
 from kueuelib.cli.simulate import command
-from kueuelib.cli.simulate.earlier import TABLES
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.readers.formats import FORMATS
 
@@ -49,6 +48,32 @@ def test_time_ends_before_the_calendar_does(write: Write, tmp_path: Path) -> Non
     found = orjson.loads((tmp_path / "result.json").read_bytes())["runs"]["baseline"]
     assert found["simulation"]["unfinished_because"] == {"Running": 1}
     assert found["total"]["ended"] == {"completed": 1}
+
+
+def test_derived_queues_are_written_so_that_a_policy_can_change_them(
+    write: Write, tmp_path: Path
+) -> None:
+    trace = write("a.csv", HEAD + "a,0,10,3,q\nb,1,5,1,r\nc,2,5,4,r\n")
+    assert "Queues derived from the trace" in simulate(tmp_path / "x", trace).output
+    derived = tmp_path / "x/baseline/cluster.yaml"
+    assert simulate(tmp_path / "y", trace, "--cluster", derived).exit_code == 0
+    decided = [
+        orjson.loads((tmp_path / name / "result.json").read_bytes())["runs"]["baseline"]
+        for name in ("x", "y")
+    ]
+    assert decided[0]["decisions"] == decided[1]["decisions"]
+    assert not (tmp_path / "y/baseline/cluster.yaml").exists()
+    assert simulate(tmp_path / "x", trace, "--cluster", derived).exit_code == 0
+    assert not derived.exists()
+
+
+def test_the_first_job_that_waits_for_ever_says_why(write: Write, tmp_path: Path) -> None:
+    trace = write("a.csv", HEAD + "a,0,10,3,team-a\nb,1,5,3,team-a\n")
+    queues = (EXAMPLE / "cluster.yaml").read_text().replace("namespaceSelector: {}", "")
+    said = simulate(tmp_path / "x", trace, "--cluster", write("queues.yaml", queues)).output
+    assert "2 jobs did not end: 2 Misconfigured" in said
+    assert "  default/a: workload namespace doesn't match ClusterQueue selector\n" in said
+    assert "default/b:" not in said
 
 
 def test_numbers_of_jobs_in_several_files_do_not_collide(write: Write, tmp_path: Path) -> None:
@@ -149,7 +174,8 @@ def test_what_an_earlier_simulation_wrote_is_removed_and_nothing_else(
     write("results/notes/jobs.csv", "kept")
     assert simulate(output, *given, "--policy", policies[0]).exit_code == 0
     files = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
-    runs = {f"{run}/{name}" for run in ("baseline", "no-reclaim") for name in TABLES}
+    tables = ("jobs.csv", "queues.csv")
+    runs = {f"{run}/{name}" for run in ("baseline", "no-reclaim") for name in tables}
     assert files == {"result.json", "report.html", "other/mine.txt", "notes/jobs.csv", *runs}
     assert not (output / "old").exists()
 

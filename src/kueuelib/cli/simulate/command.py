@@ -12,10 +12,11 @@ from pathlib import Path
 
 import attrs
 import orjson
+import yaml
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.cli.simulate import live
-from kueuelib.cli.simulate.earlier import REPORT, RESULT, remove_earlier
+from kueuelib.cli.simulate.earlier import CLUSTER, REPORT, RESULT, remove_earlier
 from kueuelib.cli.simulate.policies import Given, policies
 from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
@@ -173,6 +174,8 @@ def _play(
     before = signal.getsignal(signal.SIGINT)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if policy.derived:
+            (folder / CLUSTER).write_text(yaml.safe_dump_all(policy.derived, sort_keys=False))
         with Progress(policy.name, trace) as progress:
             began = time.perf_counter()
             played = play(

@@ -10,13 +10,14 @@ from kueuelib.errors import ConfigError
 
 RESULT = "result.json"
 REPORT = "report.html"
-TABLES = ("jobs.csv", "queues.csv")
+CLUSTER = "cluster.yaml"
+FILES = ("jobs.csv", "queues.csv", CLUSTER)
 
 
 def remove_earlier(folder: Path) -> None:
     """Removes the runs of an earlier simulation: those that its own `result.json` names.
 
-    In each of them the tables go, and the folder if nothing else is in it.
+    In each of them the files of a run go, and the folder if nothing else is in it.
 
     Args:
         folder: for the results; it need not exist.
@@ -32,8 +33,8 @@ def remove_earlier(folder: Path) -> None:
             run = folder / name
             if run.is_symlink() or not run.is_dir() or run.resolve().parent != folder.resolve():
                 continue
-            for table in TABLES:
-                (run / table).unlink(missing_ok=True)
+            for file in FILES:
+                (run / file).unlink(missing_ok=True)
             if not any(run.iterdir()):
                 run.rmdir()
         (folder / REPORT).unlink(missing_ok=True)

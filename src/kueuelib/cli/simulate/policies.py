@@ -53,6 +53,7 @@ def policies(
     Raises:
         ConfigError: a file cannot be read, is empty, or an object in it is wrong.
     """
+    derived: tuple[Obj, ...] = ()
     objects, configuration = source.objects, load_configuration(config)
     check(objects, "the trace")
     if cluster is not None:
@@ -61,8 +62,9 @@ def policies(
     if not any(obj.get("kind") == "ClusterQueue" for obj in objects):
         if cluster is not None:
             raise ConfigError(cluster.source, "has no ClusterQueue", "give a file with queues")
-        objects = [*objects, *default_cluster(trace, source.machines)]
-    found = [_policy(BASELINE, objects, configuration)]
+        derived = default_cluster(trace, source.machines)
+        objects = [*objects, *derived]
+    found = [attrs.evolve(_policy(BASELINE, objects, configuration), derived=derived)]
     for path in overlays:
         name = path.name.split(".")[0]
         if name in {policy.name for policy in found}:

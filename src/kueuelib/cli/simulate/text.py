@@ -11,9 +11,10 @@ from rich.table import Table
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.text import show as show_explanations
+from kueuelib.cli.simulate.earlier import CLUSTER
 from kueuelib.cli.simulate.plots import plots
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.simulator.play import Question
+from kueuelib.simulator.play import BASELINE, Question
 from kueuelib.simulator.report import words
 from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.run import Run
@@ -49,6 +50,9 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path) -> None:
     _summary(console, runs)
     files = f"Files: {folder}/report.html, result.json and, per run, jobs.csv and queues.csv"
     console.print(files)
+    if (folder / BASELINE / CLUSTER).exists():
+        text = f"Queues derived from the trace: {folder / BASELINE / CLUSTER}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _notes(console: Console, trace: Obj, runs: Obj) -> None:
@@ -70,6 +74,8 @@ def _notes(console: Console, trace: Obj, runs: Obj) -> None:
             )
             text = f"{name}: {words.jobs(found['unfinished'])} did not end: {why}"
             console.print(text, highlight=False, markup=False, soft_wrap=True)
+            for example in found["unfinished_for_example"].values():
+                console.print(f"  {example}", highlight=False, markup=False, soft_wrap=True)
         if found["jobs_not_submitted"]:
             text = f"{name}: {words.jobs(found['jobs_not_submitted'])} not submitted"
             console.print(text, highlight=False)
