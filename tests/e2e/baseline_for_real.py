@@ -3,6 +3,9 @@
 For real means: the embedded API server, its Job controller and its kubelets, and the whole manager,
 with a client that creates batch Jobs. They live on a clock of their own, so that a busy machine
 does not change what happens.
+
+It is simulated twice: by itself, and once more with the instants at which jobs came, left and ended
+for real. What is decided then is the same, so who loses a race is all that the first one lacks.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import itertools
 import json
 import sys
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -23,11 +28,13 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, is_true
 from kueuelib.embedded import identity
 from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.simulator import driver
 from kueuelib.simulator.cluster import cluster_of
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.faults import Faults
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
+from kueuelib.simulator.lives import Lives
 from kueuelib.simulator.readers.generator import read
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.timing import Timing
@@ -83,10 +90,14 @@ class Seen:
     Attributes:
         admissions: times and jobs as `NAMESPACE/NAME`, each as often as it got quota.
         first: when each was admitted for the first time.
+        created: when each got its Workload.
+        gone: when each was stopped or had ended, so that its quota was free.
     """
 
     admissions: list[tuple[float, str]] = attrs.field(factory=list)
     first: dict[str, float] = attrs.field(factory=dict)
+    created: dict[str, float] = attrs.field(factory=dict)
+    gone: dict[str, list[float]] = attrs.field(factory=lambda: defaultdict(list))
 
     def admit(self, job: str, now: float) -> None:
         """A job got quota."""
@@ -132,6 +143,22 @@ def simulated(objects: list[Obj], jobs: list[Job]) -> Seen:
     return watching.seen
 
 
+def simulated_again(objects: list[Obj], jobs: list[Job], happened: Seen) -> Seen:
+    """The same with the instants of the real run, so that races end as they did."""
+
+    class Told(Lives):
+        def _later(self, at: float, live: Live, act: Callable[[Live], None]) -> None:
+            # A turn begins with a start, ends with a stop, and nothing else is planned.
+            gone = happened.gone[str(live.key)]
+            super()._later(gone[(live.turn - 1) // 2], live, act)
+
+    driver.Lives = Told  # type: ignore[misc]
+    coming = (
+        attrs.evolve(job, arrival=happened.created[f"{job.namespace}/{job.name}"]) for job in jobs
+    )
+    return simulated(objects, sorted(coming, key=lambda job: job.arrival))
+
+
 # --- for real
 
 
@@ -172,10 +199,16 @@ class Cluster:
         new, old = commit.new, commit.old
         if commit.resource != WORKLOADS or new is None:
             return
-        name = new["metadata"]["ownerReferences"][0]["name"]
-        if is_true(new, "QuotaReserved") and not (old and is_true(old, "QuotaReserved")):
-            self.seen.admit(f"{commit.namespace}/{name}", self.world.now - self.begun)
-        if is_true(new, "Finished") and not (old and is_true(old, "Finished")):
+        name = f"{commit.namespace}/{new['metadata']['ownerReferences'][0]['name']}"
+        now = self.world.now - self.begun
+        has, had = (one is not None and is_true(one, "QuotaReserved") for one in (new, old))
+        ends = is_true(new, "Finished") and not (old and is_true(old, "Finished"))
+        self.seen.created.setdefault(name, now)
+        if has and not had:
+            self.seen.admit(name, now)
+        if ends or (had and not has):
+            self.seen.gone[name].append(now)
+        if ends:
             self.left -= 1
             if not self.left:
                 self.over.set()
@@ -226,6 +259,7 @@ def main() -> None:
         "arrivals": arrivals,
         "simulated": attrs.asdict(forecast),
         "real": attrs.asdict(happened),
+        "again": attrs.asdict(simulated_again(objects, jobs, happened)),
     }
     sys.stdout.write(json.dumps(answer))
 

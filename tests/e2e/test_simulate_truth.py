@@ -7,7 +7,8 @@ import math
 import subprocess
 import sys
 from collections import defaultdict
-from itertools import combinations
+from itertools import combinations, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def test_jobs_are_admitted_in_the_same_order(played: Any) -> None:
     ]
     assert len(apart) > 0.8 * math.comb(len(simulated), 2)
     assert [(one, other) for one, other in apart if real[one] > real[other]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_with_the_real_instants_all_admissions_have_the_same_order(played: Any) -> None:
+    """What one instant decides is written in any order."""
+    real = iter([job for _, job in played["real"]["admissions"]])
+    for now, decided in groupby(played["again"]["admissions"], key=itemgetter(0)):
+        jobs = {job for _, job in decided}
+        assert set(islice(real, len(jobs))) == jobs, now
+    assert [*real] == []
 
 
 @pytest.mark.slow
