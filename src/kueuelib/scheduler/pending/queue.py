@@ -124,7 +124,7 @@ class PendingQueue:
             self.heap.push(first)
 
     def use_slot(self) -> Pending | None:
-        """The head to be tried, in flight from now on; None if a turn passes, or nobody has one.
+        """The head to be tried, in flight from now on; None if a turn is skipped or nobody has one.
 
         After a change all that is parked gets a turn, as long as anybody here is worth a try.
         """

@@ -1,7 +1,7 @@
 """Where a Workload goes when it comes, changes or was refused (spec/scheduling 3, 4.7, 9.3).
 
 A pending Workload is in the heap of its ClusterQueue, parked as inadmissible, or in flight (a head
-of the cycle that runs).
+of the cycle that runs). A parked one is in the heap as well while it has a turn.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Queues:
     # --- waking
 
     def blocked_by_usage(self) -> list[PendingQueue]:
-        """Where somebody waits behind a StrictFIFO head that past usage put first."""
+        """StrictFIFO ClusterQueues with Workloads, where past usage may bring another head."""
         queues = [queue for queue in self.cluster_queues.values() if queue.items]
         return [queue for queue in queues if queue.spec.strict and queue.can_be_overtaken]
 
@@ -220,7 +220,10 @@ class Queues:
     # --- cycles
 
     def has_work(self, now: float) -> bool:
-        """Whether a cycle could find a head, or a verdict is to be reported."""
+        """Whether a cycle could find a head or a verdict is due to be reported.
+
+        Back-offs that are over end first, and scopes at rest begin a round.
+        """
         while (item := self._back_offs.first(self._find_back_off)) is not None:
             if item.back_off is None or item.back_off > now:
                 break
@@ -232,7 +235,7 @@ class Queues:
     def pop_heads(self) -> tuple[Pending, ...] | None:
         """The heads of the next cycle, one per ClusterQueue; None when there is nothing to do.
 
-        There may be none in a cycle in which turns passed, or only known verdicts are to be told.
+        There may be none in a cycle that only skips turns or reports known verdicts.
         Scopes that are due take part with all their queues: a blocked head of a StrictFIFO queue
         keeps others of its cohort from borrowing what is its own.
         """

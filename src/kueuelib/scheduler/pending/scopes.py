@@ -1,4 +1,4 @@
-"""Scopes: the ClusterQueues that can influence each other, and when they get a cycle.
+"""Scopes: ClusterQueues that can influence each other, what happened there, rounds at rest.
 
 A scope is due when something happened in it since its last cycle. When nobody is left to be tried
 it is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.pending.queues import Queues
 
 ROUNDS = ("doubtful", "all", "doubtful")
-"""Which parked shapes the rounds requeue that may follow a change of quotas or usage."""
+"""Which parked shapes each round at rest unparks, after a change of quotas or usage."""
 
 Root = tuple[str, str]
-"""What names a scope: its topmost cohort, or the ClusterQueue that is in none."""
+"""What names a scope: its topmost cohort and "", or "" and the ClusterQueue in none."""
 
 
 @attrs.define(eq=False)
@@ -36,12 +36,12 @@ class Scope:
         news: what happened in it.
         members: its ClusterQueues.
         waiting: those of them in which anybody waits.
-        touched: when anything happened that a head may notice.
+        touched: the instant of the last event of any kind.
         turns_owed: whether parked shapes have yet to get the turn that follows a change.
-        doubtful_head: whether a head went back to its heap with something left to try.
+        doubtful_head: whether a head went back to its heap with a doubtful verdict.
         rounds: how many rounds at rest there were since quotas or usage changed.
-        preempted: how often each workload made others leave since quota moved from outside, which
-            is for another cause than a preemption.
+        preempted: how often each Workload preempted others since the last change or release that a
+            preemption did not cause.
     """
 
     root: Root
@@ -65,7 +65,7 @@ class Scope:
             self.waiting[queue.name] = queue
 
     def remove(self, queue: PendingQueue) -> None:
-        """A ClusterQueue does not belong to this scope any more: the others have what it shared."""
+        """A ClusterQueue leaves this scope; what the others could borrow may differ now."""
         del self.members[queue.name]
         self.waiting.pop(queue.name, None)
         self.note_changed()
@@ -91,7 +91,10 @@ class Scope:
         self.rounds = 0
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
-        """A Workload holds less than before; what is `freed` may be nothing that counts."""
+        """A Workload holds less than before: `freed` names what.
+
+        If that is nothing, turns are owed, but no verdict is due.
+        """
         self.turns_owed = True
         if from_outside:
             self.preempted.clear()
@@ -109,7 +112,7 @@ class Scope:
             self.news.borrowed[borrower, pair] = now, lowest_priority
 
     def begin_round(self) -> None:
-        """Unparks the doubtful shapes, because nothing else is left to try.
+        """Begins a round at rest if a verdict is doubtful, because nothing else is left to try.
 
         If some remain doubtful, because heads kept meeting at the same flavors, the scope does what
         a new engine would do: it unparks all shapes, and then the doubtful ones once more.

@@ -19,7 +19,7 @@ from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import NoFlavors, Reason, waits_alone
 
 Available = Callable[[str, FlavorResource], int]
-"""What a ClusterQueue could use more of a flavor and resource, now."""
+"""How much more of a flavor and resource a ClusterQueue could use now."""
 
 
 @attrs.define(eq=False)
@@ -32,8 +32,8 @@ class News:
         freed: when some of a flavor and resource became free, since `changed`.
         charged: when a ClusterQueue used more than before.
         borrowed: when a ClusterQueue was charged and borrowed then, since `changed`, by its name
-            and by what it borrowed, with the lowest priority that held quota there. None stands for
-            whatever others ask for.
+            and by what it borrowed, with the lowest priority of all that held quota there. None
+            stands for whatever others ask for.
     """
 
     changed: int = 0
@@ -42,21 +42,21 @@ class News:
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
 
     def changed_or_freed_since(self, instant: int) -> bool:
-        """Whether anything happened that may help a Workload without a charge."""
+        """Whether anything other than a charge happened that may help a Workload."""
         return self.changed > instant or max(self.freed.values(), default=0) > instant
 
 
 @attrs.frozen
 class Verdict:
-    """What trying a Workload came to, for all of its shape in its ClusterQueue.
+    """Why a Workload and all others of its shape in its ClusterQueue are parked.
 
     Attributes:
         info: the Workload.
         reason: why it was refused.
         began: the instant at which its pass over the flavors began.
         tried: the instant at which the last try of that pass began.
-        complete: whether that pass refused every flavor: none was lost to another head, and nothing
-            became free in the course of it.
+        complete: whether that pass refused every flavor: it went to its end, none was lost to
+            another head, and meanwhile nothing became free or changed.
         least: per resource the least that any pod set asks for.
     """
 
@@ -94,7 +94,10 @@ class Verdict:
         )
 
     def keeps_quota(self, queue: QueueSpec, available: Available) -> bool:
-        """Whether another try keeps quota of its ClusterQueue free for a Workload behind it."""
+        """Whether a try keeps free quota from other ClusterQueues in that cycle.
+
+        The next Workload of its own ClusterQueue can have that then.
+        """
         return (
             isinstance(self.reason, NoFlavors)
             and self.reason.keeps_quota(queue.preemption)
@@ -121,7 +124,7 @@ class Verdict:
         )
 
     def lasts(self, news: News, queue: QueueSpec) -> bool:
-        """Whether it is not doubtful, and no admission of another Workload can make it so."""
+        """Whether no cycle alone can make it doubtful, as of one that is not about quota."""
         reclaims = queue.preemption.reclaim_within_cohort != NEVER
         doubtful = reclaims or self._chooses(queue) or self.is_doubtful(news, queue)
         return not (self.is_about_quota and doubtful)
