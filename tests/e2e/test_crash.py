@@ -62,7 +62,8 @@ def are_converted(rest: Rest) -> bool:
 def test_a_manager_killed_at_random_moments_loses_nothing(cluster: LocalCluster) -> None:
     """50 Jobs flow through a quota of 8 CPUs while the manager is killed 20 times.
 
-    Somebody reads the old version all the while, which the manager converts as long as it lives.
+    The old version, which the manager converts, is read after every kill, which may fail, and once
+    the manager stays alive, which may not.
     """
     chance = random.Random(4)
     with Rest(cluster.kubeconfig) as rest:

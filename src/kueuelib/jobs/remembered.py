@@ -13,7 +13,7 @@ from kueuelib.runtime.logs import get_logger
 
 PATIENCE = 3.0
 """Seconds that an answer may take."""
-_PASSING = frozenset({401, 429})
+_PASSING = frozenset({401, 408, 429})
 """Refusals that say nothing about the object."""
 
 K = TypeVar("K", bound=Hashable)
@@ -63,7 +63,8 @@ class Remembered(Generic[K]):
         except (ApiError, TransportError, TimeoutError) as error:
             if not isinstance(error, ApiError) or error.code in _PASSING or error.code >= 500:
                 raise Unavailable(f"{name} cannot be read now; try again") from error
-            self._log.info("it cannot be read and counts as absent", object=name, error=str(error))
+            if known is None or known[1] is not None:
+                self._log.info("an object counts as absent", object=name, error=str(error))
             found = None
         self._known.pop(key, None)
         if len(self._known) >= self._limit:

@@ -49,13 +49,13 @@ integrations: {{frameworks: [{frameworks}]{integrations}}}
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody uses at this moment.
 
-    It is below those that systems give to connections, which come and go before it is used.
+    It is below the ports that Linux and macOS give to connections by default, which come and go.
 
     Raises:
         OSError: none was found.
     """
     for port in random.SystemRandom().sample(PORTS, 100):
-        with contextlib.suppress(OSError), socket.socket() as found:
+        with socket.socket() as found, contextlib.suppress(OSError):
             found.bind(("127.0.0.1", port))
             return port
     raise OSError(f"no free port found from {PORTS.start} to {PORTS.stop - 1}")

@@ -12,6 +12,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
+from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -103,6 +104,47 @@ def test_the_same_room_is_promised_once() -> None:
         settled = submit(engine, name, priority=priority)
         assert settled.admissions == ()
         assert settled.preemptions == ()
+
+
+@pytest.mark.parametrize("exceeds", [False, True])
+def test_room_of_victims_that_may_stay_is_never_given_away(exceeds: bool) -> None:
+    """Each of the borrowers fits beside the victim; nobody asks the victim to leave."""
+    engine = Engine(Settings(exceeds_quota=exceeds))
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    holding = {"clusterQueue": "a", "podSetAssignments": [make_assignment({"gpu": 6}, "f")]}
+    conditions = [make_condition("QuotaReserved"), make_condition("Admitted")]
+    for event in (
+        events.FlavorSet(make_flavor("f")),
+        events.CheckSet(make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")),
+        events.NamespaceSet("ns", {}),
+        *(
+            events.ClusterQueueSet(
+                make_cluster_queue(name, {"f": {"gpu": quota}}, cohort="c", **more)
+            )
+            for name, quota, more in (
+                ("a", 10, {"checks": ["late"], "preemption": preemption}),
+                ("b", 0, {}),
+                ("d", 0, {}),
+            )
+        ),
+        *(events.LocalQueueSet(make_local_queue(name, name)) for name in "abd"),
+        events.WorkloadSet(
+            make_workload(
+                "victim", "a", {"gpu": 6}, status={"admission": holding}, conditions=conditions
+            )
+        ),
+        events.WorkloadSet(
+            make_workload("p", "a", {"gpu": 5}, priority=5, status={"admissionChecks": [entry()]})
+        ),
+        events.WorkloadSet(make_workload("b1", "b", {"gpu": 2})),
+        events.WorkloadSet(make_workload("d1", "d", {"gpu": 3})),
+    ):
+        engine.observe(event, NOW)
+    found = engine.next_cycle(NOW)
+    assert found is not None
+    settled = engine.settle(decide(found, NOW), NOW)
+    assert [each.key.name for each in settled.admissions] == ["p"]
+    assert settled.preemptions == ()
 
 
 def test_two_fit_together_when_there_is_room_for_two() -> None:

@@ -62,6 +62,7 @@ class Turns:
         self._all_ready = found.all_ready
         self._now = now
         self._judge = judge
+        self._may_exceed = found.settings.exceeds_quota
         self._victims: dict[ObjectKey, Victim] = {}
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
@@ -94,7 +95,7 @@ class Turns:
             self._preempt(entry)
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
-        elif self._victims and not self._fits_beside_victims(entry):
+        elif self._victims and not self._may_exceed and not self._fits_beside_victims(entry):
             self._charge(entry, assignment.usage)
             reason = FitsAfterPreemptions(tuple(sorted(self._victims)))
             self._wait(entry, reason, Requeue.PENDING_PREEMPTION)
@@ -142,10 +143,8 @@ class Turns:
         """Whether a head fits while the victims of all heads are still there.
 
         What heads merely wait for does not count, so this is a state of its own; before anybody is
-        a victim, who fits at all fits here. It is not asked for if quota may be exceeded that long.
+        a victim, who fits at all fits here.
         """
-        if self._settings.exceeds_quota:
-            return True
         if self._held is None:
             self._held = Snapshot(self._frozen)
         for given in self._given:
@@ -165,8 +164,10 @@ class Turns:
     def _reserve_early(self, entry: Entry) -> None:
         """Gives quota on the assumption that the victims will have left when it is needed.
 
-        They keep what they have, and all of it counts: nobody else is let in on the same room.
+        They keep what they have, and all of it counts: nobody else is let in on the same room, also
+        where quota may be exceeded until victims leave, because these may never have to.
         """
+        self._may_exceed = False
         self._claim(entry)
         self._admit(entry)
 

@@ -49,8 +49,10 @@ class Silence:
         self._since.setdefault(key, now)
 
     def refused(self, group: Group, now: float) -> None:
-        """Those that were parked together are told the verdict, as `tell` does; at rest also those
-        that were told otherwise, if what no usage changes is another now.
+        """Reports the verdict of a group that was just parked.
+
+        Workloads without a report are reported at once. If there is a new blocker that no change of
+        usage removes, the others are reported at rest.
         """
         reason = None if group.verdict is None else group.verdict.reason
         if isinstance(reason, NoFlavors):
@@ -64,7 +66,7 @@ class Silence:
         self.tell(group)
 
     def tell(self, group: Group) -> None:
-        """Those that are parked and were told nothing yet are told the verdict at once."""
+        """Reports the verdict of a parked group at once, for its Workloads without a report."""
         if group.verdict is None:
             return
         for key in group.untold:
