@@ -164,7 +164,7 @@ def play(
 
 
 def _why(driver: Driver) -> Obj:
-    """How many jobs have not ended, by the reason, and what the first of each is told."""
+    """How many jobs have not ended, by reason, and the message of the first of each."""
     found: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for key, live in driver.live.items():

@@ -63,8 +63,57 @@ def test_derived_queues_are_written_so_that_a_policy_can_change_them(
     ]
     assert decided[0]["decisions"] == decided[1]["decisions"]
     assert not (tmp_path / "y/baseline/cluster.yaml").exists()
-    assert simulate(tmp_path / "x", trace, "--cluster", derived).exit_code == 0
-    assert not derived.exists()
+
+
+def test_derived_queues_are_named_by_the_run_that_derived_them(
+    write: Write, tmp_path: Path
+) -> None:
+    trace = write("a.csv", HEAD + "a,0,10,3,team-a\n")
+    mine = write("x/baseline/cluster.yaml", (EXAMPLE / "cluster.yaml").read_text())
+    said = simulate(tmp_path / "x", trace, "--cluster", mine)
+    assert said.exit_code == 0
+    assert "Queues derived" not in said.output
+    assert mine.exists()
+    said = simulate(tmp_path / "x", trace)
+    assert f"Queues derived from the trace: {mine}\n" in said.output
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "linked"),
+    [
+        ("--cluster", "baseline/cluster.yaml", False),
+        ("--cluster", "baseline/cluster.yaml", True),
+        ("--policy", "baseline/cluster.yaml", False),
+        ("", "baseline/jobs.csv", False),
+    ],
+)
+def test_a_file_that_was_given_is_not_removed(
+    write: Write, tmp_path: Path, option: str, name: str, linked: bool
+) -> None:
+    trace, output = write("a.csv", HEAD + "a,0,10,3,q\n"), tmp_path / "x"
+    assert simulate(output, trace).exit_code == 0
+    given = output / name
+    if name.endswith(".csv"):
+        given.write_text(trace.read_text())
+    if linked:
+        given = tmp_path / "link.yaml"
+        given.symlink_to(output / name)
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    done = simulate(output, *((trace, option) if option else ()), given)
+    assert isinstance(done.exception, ConfigError)
+    problem = "would be removed with the results of the earlier simulation"
+    assert str(done.exception).startswith(f"{given}: {problem}; copy the file")
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+
+
+def test_derived_queues_of_an_earlier_simulation_are_removed(write: Write, tmp_path: Path) -> None:
+    trace, output = write("a.csv", HEAD + "a,0,10,3,q\n"), tmp_path / "x"
+    assert simulate(output, trace, "--policy", write("other.yaml", QUEUE)).exit_code == 0
+    mine = write("x/other/cluster.yaml", "kept")
+    copy = write("copy.yaml", (output / "baseline/cluster.yaml").read_text())
+    assert simulate(output, trace, "--cluster", copy).exit_code == 0
+    assert not (output / "baseline/cluster.yaml").exists()
+    assert mine.read_text() == "kept"
 
 
 def test_the_first_job_that_waits_for_ever_says_why(write: Write, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def run(options: Options) -> int:
         chosen = policies(given, options.policies, options.config, source, trace)
         _check_names(timing, questions, chosen, source)
         source.names.clear()
-        remove_earlier(options.output)
+        remove_earlier(options.output, _given(options))
         for policy in chosen:
             played = _play(trace, policy, options, timing, questions)
             runs[policy.name] = played.figures
@@ -122,7 +122,7 @@ def run(options: Options) -> int:
     target = options.output / RESULT
     target.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     (options.output / REPORT).write_text(page(result, shown), "utf-8")
-    show(result, shown, options.output)
+    show(result, shown, options.output, derived=bool(chosen[0].derived))
     interrupted = any(found["simulation"]["interrupted"] for found in runs.values())
     return 130 if interrupted else 0
 
@@ -222,6 +222,12 @@ def _about(options: Options, trace: Trace, faults: Faults) -> Obj:
         "bad_lines_shown": [str(line) for line in faults.shown],
         "dropped": dict(sorted(faults.dropped.items())),
     }
+
+
+def _given(options: Options) -> list[Path]:
+    """The files that were named on the command line."""
+    single = (options.cluster, options.config)
+    return [*options.traces, *options.policies, *(path for path in single if path is not None)]
 
 
 def _names(options: Options) -> str:

@@ -2,46 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import orjson
 
 from kueuelib.errors import ConfigError
+from kueuelib.simulator.play import BASELINE
 
 RESULT = "result.json"
 REPORT = "report.html"
 CLUSTER = "cluster.yaml"
-FILES = ("jobs.csv", "queues.csv", CLUSTER)
+TABLES = ("jobs.csv", "queues.csv")
 
 
-def remove_earlier(folder: Path) -> None:
+def remove_earlier(folder: Path, given: Iterable[Path]) -> None:
     """Removes the runs of an earlier simulation: those that its own `result.json` names.
 
     In each of them the files of a run go, and the folder if nothing else is in it.
 
     Args:
         folder: for the results; it need not exist.
+        given: files that the user gave; none of them is removed.
 
     Raises:
-        ConfigError: its `result.json` is none of ours, or something cannot be removed.
+        ConfigError: its `result.json` is none of ours, one of the given files would be removed
+            (then nothing is), or something cannot be removed.
     """
     path = folder / RESULT
     try:
         if not path.exists():
             return
-        for name in _runs(path):
-            run = folder / name
-            if run.is_symlink() or not run.is_dir() or run.resolve().parent != folder.resolve():
-                continue
-            for file in FILES:
-                (run / file).unlink(missing_ok=True)
+        runs = [*_folders(folder, _runs(path))]
+        files = [run / name for run in runs for name in _files(run)]
+        files += [folder / REPORT, path]
+        _refuse(given, files)
+        for file in files:
+            file.unlink(missing_ok=True)
+        for run in runs:
             if not any(run.iterdir()):
                 run.rmdir()
-        (folder / REPORT).unlink(missing_ok=True)
-        path.unlink()
     except OSError as error:
         problem = error.strerror or str(error)
         raise ConfigError(str(folder), problem, "give a folder that can be written") from error
+
+
+def _folders(folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    """The runs that are folders in this folder, and not links to others."""
+    for name in names:
+        run = folder / name
+        if run.is_dir() and not run.is_symlink() and run.resolve().parent == folder.resolve():
+            yield run
+
+
+def _files(run: Path) -> tuple[str, ...]:
+    """What a simulation writes there: derived queues are those of the run without a policy."""
+    return (*TABLES, CLUSTER) if run.name == BASELINE else TABLES
+
+
+def _refuse(given: Iterable[Path], files: Iterable[Path]) -> None:
+    """Refuses to remove what was given, itself or through a link."""
+    removed = {_place(file) for file in files}
+    for path in given:
+        if _place(path) in removed or path.resolve() in removed:
+            problem = "would be removed with the results of the earlier simulation"
+            raise ConfigError(str(path), problem, "copy the file, or give another --output")
+
+
+def _place(path: Path) -> Path:
+    """Where the file itself is, which may be a link: that is what is removed."""
+    return path.parent.resolve() / path.name
 
 
 def _runs(path: Path) -> list[str]:

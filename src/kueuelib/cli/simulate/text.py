@@ -24,13 +24,14 @@ WIDTH = 120
 MOST_QUEUES = 40
 
 
-def show(result: Obj, pictures: Sequence[Run], folder: Path) -> None:
+def show(result: Obj, pictures: Sequence[Run], folder: Path, *, derived: bool) -> None:
     """Prints the figures of all runs to standard output.
 
     Args:
         result: what is in `result.json`.
         pictures: the same runs with their histories.
         folder: where the files are.
+        derived: whether the queues were derived from the trace, and written.
     """
     console = Console()
     if not console.is_terminal:
@@ -50,7 +51,7 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path) -> None:
     _summary(console, runs)
     files = f"Files: {folder}/report.html, result.json and, per run, jobs.csv and queues.csv"
     console.print(files)
-    if (folder / BASELINE / CLUSTER).exists():
+    if derived:
         text = f"Queues derived from the trace: {folder / BASELINE / CLUSTER}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
