@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from kueuelib.api.meta import Obj, Resource
-from kueuelib.jobs.generic_job import GenericJob, JobEnd, PodSet
-from kueuelib.jobs.podset_info import PodSetInfo, check_count, merge, restore
+from kueuelib.jobs import GenericJob, JobEnd, PodSet, PodSetInfo, check_count, merge, restore
 
 
 class Training(GenericJob):

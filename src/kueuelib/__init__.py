@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kueuelib.jobs.following import JobGone, JobHandle, submit, wait, watch
-    from kueuelib.jobs.progress import Progress, State, Why
+    from kueuelib.jobs.client.following import JobGone, JobHandle, submit, wait, watch
+    from kueuelib.jobs.client.progress import Progress, State, Why
 
 __version__ = "0.1.0"
 
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "JobGone": "kueuelib.jobs.following",
-    "JobHandle": "kueuelib.jobs.following",
-    "Progress": "kueuelib.jobs.progress",
-    "State": "kueuelib.jobs.progress",
-    "Why": "kueuelib.jobs.progress",
-    "submit": "kueuelib.jobs.following",
-    "wait": "kueuelib.jobs.following",
-    "watch": "kueuelib.jobs.following",
+    "JobGone": "kueuelib.jobs.client.following",
+    "JobHandle": "kueuelib.jobs.client.following",
+    "Progress": "kueuelib.jobs.client.progress",
+    "State": "kueuelib.jobs.client.progress",
+    "Why": "kueuelib.jobs.client.progress",
+    "submit": "kueuelib.jobs.client.following",
+    "wait": "kueuelib.jobs.client.following",
+    "watch": "kueuelib.jobs.client.following",
 }
 
 

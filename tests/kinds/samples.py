@@ -10,8 +10,8 @@ import attrs
 import yaml
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.registry import REFERRED, Integration
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.registry import REFERRED, Integration
 
 Obj = dict[str, Any]
 TIME = "2024-01-01T00:00:00Z"

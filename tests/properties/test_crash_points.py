@@ -25,13 +25,13 @@ from test_pod_groups_life import (
     crashing,
 )
 
-from kueuelib.jobs.batch_job import BatchJob
-from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.commands import Count, Emit, Wait
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.commands import Count, Emit, Wait
 from kueuelib.jobs.pods.plan import plan_pod
 from kueuelib.jobs.pods.reading import Stage
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.testing.job_world import JobWorld
 from kueuelib.workload import states
 

@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kueuelib.api.meta import ObjectKey, format_time, key_of
 from kueuelib.api.patch import merge_patch
-from kueuelib.jobs.batch_job import BatchJob
-from kueuelib.jobs.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
-from kueuelib.jobs.matching import by_age, owned_by
-from kueuelib.jobs.plan import plan
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 from kueuelib.workload.patches import BUNDLE
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kueuelib.errors import InvalidPodSetUpdate
-from kueuelib.jobs.podset_info import PodSetInfo, combine, from_pod_set, merge, restore
+from kueuelib.jobs.contract.podset_info import PodSetInfo, combine, from_pod_set, merge, restore
 
 KEYS = st.sampled_from(["a", "b", "c"])
 MAPS = st.dictionaries(KEYS, st.sampled_from(["1", "2"]), max_size=3)

@@ -18,9 +18,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import format_time
 from kueuelib.api.patch import merge_patch
-from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
-from kueuelib.jobs.commands import Wait as Later
-from kueuelib.jobs.lanes import stretches
+from kueuelib.jobs.contract.commands import (
+    Change,
+    Count,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+)
+from kueuelib.jobs.contract.commands import Wait as Later
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.declaration import parse
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
@@ -31,8 +39,8 @@ from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_managed, stage_o
 from kueuelib.jobs.pods.role_hash import role_of
 from kueuelib.jobs.pods.roles import role_by_name
 from kueuelib.jobs.pods.rules import validate_pod
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.reconcile.lanes import stretches
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 from kueuelib.workload.patches import BUNDLE
 

@@ -24,11 +24,11 @@ from kueuelib.api.names import (
 from kueuelib.api.validation import RULES
 from kueuelib.controllers.webhooks import queueing_entries
 from kueuelib.embedded.cel.conditions import compile_conditions, fulfilled
-from kueuelib.jobs.builtin import BATCH_JOB
-from kueuelib.jobs.manifests import webhook_entries
+from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.webhook import validate_job
+from kueuelib.jobs.webhooks.manifests import webhook_entries
+from kueuelib.jobs.webhooks.rules import validate_job
 
 CONDITIONS = {
     each.entry["name"]: compile_conditions(each.entry["matchConditions"])

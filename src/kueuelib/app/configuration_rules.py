@@ -10,8 +10,8 @@ from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualif
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
 from kueuelib.app.preemption import check_preemption
 from kueuelib.errors import ConfigError, InvalidSelector
-from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.plugins import installed
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.catalog.plugins import installed
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.machinery.selectors import from_label_selector
 

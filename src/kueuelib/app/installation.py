@@ -34,11 +34,11 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.builtin import BATCH_JOB, builtin_registry
-from kueuelib.jobs.manifests import rbac_rules, shared_rbac_rules, webhook_entries
+from kueuelib.jobs.catalog.builtin import BATCH_JOB, builtin_registry
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
+from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock

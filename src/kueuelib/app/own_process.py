@@ -24,9 +24,9 @@ from kueuelib.app.wiring import (
 )
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import sparing
-from kueuelib.jobs.manifests import webhook_entries
-from kueuelib.jobs.registry import Integration, Registry
+from kueuelib.jobs.contract.registry import Integration, Registry
 from kueuelib.jobs.setup import setup
+from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.importing import loaded
+from kueuelib.runtime.importing import loaded
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 
 GROUP = "kueuelib.preemption"

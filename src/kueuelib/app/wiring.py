@@ -29,10 +29,10 @@ from kueuelib.controllers.webhooks import (
     sparing,
 )
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.manifests import webhook_entries
-from kueuelib.jobs.plugins import registry_for
-from kueuelib.jobs.settings import JobSettings, PodSettings, system_excluded
+from kueuelib.jobs.catalog.plugins import registry_for
+from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.setup import setup as setup_jobs
+from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.cache import Cache

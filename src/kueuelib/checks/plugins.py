@@ -13,7 +13,7 @@ from types import ModuleType
 
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.importing import loaded, module_at, name_in
+from kueuelib.runtime.importing import loaded, module_at, name_in
 
 GROUP = "kueuelib.checks"
 

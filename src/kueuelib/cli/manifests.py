@@ -9,7 +9,7 @@ from kueuelib.app.installation import checked_url
 from kueuelib.app.own_manifests import plugin_manifests, process_manifests
 from kueuelib.checks.plugins import load as load_checks
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.plugins import load
+from kueuelib.jobs.catalog.plugins import load
 
 
 def run(

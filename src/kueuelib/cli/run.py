@@ -13,7 +13,7 @@ from kueuelib.app.wiring import run_manager
 from kueuelib.checks import serve
 from kueuelib.checks.plugins import load as load_checks
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.plugins import load
+from kueuelib.jobs.catalog.plugins import load
 from kueuelib.runtime import logs
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import parse_address

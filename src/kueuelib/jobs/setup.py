@@ -16,22 +16,18 @@ from kueuelib.api.kinds import (
     spoken,
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.foreign import ForeignOwners
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.registry import Integration, Registry, Webhook
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.abandoned import AbandonedWorkloads
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import is_lasting
 from kueuelib.jobs.kinds.standing import KindMetrics, Turn
 from kueuelib.jobs.kinds.turns import KindController
-from kueuelib.jobs.metrics import JobMetrics
-from kueuelib.jobs.owners import Owners
-from kueuelib.jobs.parts import Parts
-from kueuelib.jobs.reconciler import JobReconciler
-from kueuelib.jobs.referred import Referred
-from kueuelib.jobs.registry import Integration, Registry, Webhook
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.stores import (
+from kueuelib.jobs.lookups.foreign import ForeignOwners
+from kueuelib.jobs.lookups.owners import Owners
+from kueuelib.jobs.lookups.referred import Referred
+from kueuelib.jobs.lookups.stores import (
     CONTROLLER_UID,
     OWNER_NAME,
     OWNER_UID,
@@ -42,7 +38,11 @@ from kueuelib.jobs.stores import (
     owner_uids,
     prebuilt_name,
 )
-from kueuelib.jobs.webhook_serving import JobWebhook
+from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.metrics import JobMetrics
+from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.reconcile.reconciler import JobReconciler
+from kueuelib.jobs.webhooks.serving import JobWebhook
 from kueuelib.machinery.store import Delta, Store
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

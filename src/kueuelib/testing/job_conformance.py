@@ -30,13 +30,13 @@ from kueuelib.api.names import (
     is_dns1123_label,
 )
 from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate
-from kueuelib.jobs.capabilities import ComposableJob, JobWithReclaimablePods
-from kueuelib.jobs.generic_job import GenericJob
-from kueuelib.jobs.manifests import rbac_rules, webhook_entries
-from kueuelib.jobs.podset_info import PodSetInfo, infos_for_restore
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.webhook import default_job, validate_job
+from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithReclaimablePods
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.podset_info import PodSetInfo, infos_for_restore
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
+from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.testing.job_world import NAMESPACE, QUEUE, JobWorld
 from kueuelib.workload import states
 

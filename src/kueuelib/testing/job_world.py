@@ -16,7 +16,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time, key_of
 from kueuelib.api.names import ADMISSION_MANAGER
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import KueuelibError
-from kueuelib.jobs.commands import (
+from kueuelib.jobs.contract.commands import (
     Change,
     Command,
     Create,
@@ -26,11 +26,11 @@ from kueuelib.jobs.commands import (
     PatchStatus,
     Wait,
 )
-from kueuelib.jobs.matching import by_age, owned_by
-from kueuelib.jobs.plan import plan
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 from kueuelib.workload.patches import BUNDLE
 

@@ -24,7 +24,7 @@ from kueuelib.app.wiring import engine_settings, job_settings
 from kueuelib.cli.explain.data import answer_data, to_json
 from kueuelib.cli.explain.text import show
 from kueuelib.errors import ConfigError, Forbidden, NotFound
-from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.policy import Protected

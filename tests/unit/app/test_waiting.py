@@ -19,7 +19,7 @@ from kueuelib.app.explaining.waiting import (
 )
 from kueuelib.app.explaining.words import word_of, word_of_condition
 from kueuelib.cli.pending.command import to_data, to_text
-from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.found import Found
 from kueuelib.scheduler.explain.trial import Outcome, Verdict

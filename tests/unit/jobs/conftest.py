@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kueuelib.jobs.batch_job import BatchJob
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.reconcile.situation import Situation
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from kueuelib.jobs.builtin import BATCH_JOB
-from kueuelib.jobs.plugins import load
+from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.plugins import load
 from kueuelib.testing.job_conformance import JobAdapter, JobConformance
 
 Obj = dict[str, Any]

@@ -20,7 +20,7 @@ from kueuelib.app.explaining.subject import (
 )
 from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain

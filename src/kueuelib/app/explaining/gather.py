@@ -21,7 +21,7 @@ from kueuelib.errors import (
     NotFound,
     TransportError,
 )
-from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec

@@ -17,14 +17,14 @@ from kueuelib.api.validation import validate_workload
 from kueuelib.api.validation.fields import each
 from kueuelib.app.explaining.amounts import negative_amounts, negative_counts
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
-from kueuelib.jobs.batch_job import BatchJob
-from kueuelib.jobs.generic_job import GenericJob
-from kueuelib.jobs.matching import by_age, owned_by
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.pods.compose import compose
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.priority import PriorityClasses, resolve
-from kueuelib.jobs.workload_build import build_workload
+from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
+from kueuelib.jobs.reconcile.workload_build import build_workload
 from kueuelib.workload.states import is_finished
 
 _KINDS: Mapping[str, Resource] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, labels_of
 from kueuelib.api.names import MANAGED_LABEL, NAMESPACE_NAME_LABEL, QUEUE_LABEL
-from kueuelib.jobs.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.builtin import BATCH_JOB
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.integration import NAME as POD_FRAMEWORK
 from kueuelib.jobs.pods.reading import queue_of
 from kueuelib.jobs.pods.selection import is_selected
-from kueuelib.jobs.settings import JobSettings
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.world import World
 

@@ -15,7 +15,7 @@ from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.provisioning.plan import Decision, Wanted, decide
 from kueuelib.checks.verdicts import Pending, Verdict
 from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
-from kueuelib.jobs.podset_info import FlavorNotFound, from_assignment, merge
+from kueuelib.jobs.contract.podset_info import FlavorNotFound, from_assignment, merge
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.workload import states
 

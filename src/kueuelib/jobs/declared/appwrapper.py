@@ -15,8 +15,11 @@ import attrs
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs import podset_info
-from kueuelib.jobs.declarative import (
+from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.paths import elements, value
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.declared.declarative import (
     AtMost,
     Condition,
     Declaration,
@@ -26,13 +29,10 @@ from kueuelib.jobs.declarative import (
 )
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import PYTORCH_JOB
+from kueuelib.jobs.declared.pod_counts import number_at
+from kueuelib.jobs.declared.pod_slots import Slot, slots_of
 from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
-from kueuelib.jobs.paths import elements, value
-from kueuelib.jobs.pod_counts import number_at
-from kueuelib.jobs.pod_slots import Slot, slots_of
-from kueuelib.jobs.podset_info import PodSetInfo
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.signs import shows
+from kueuelib.jobs.declared.signs import shows
 
 _KIND = Resource("workload.codeflare.dev", "v1beta2", "appwrappers", "AppWrapper", namespaced=True)
 _REPLICATED = (Pods("main", "spec.template", "spec.replicas"),)

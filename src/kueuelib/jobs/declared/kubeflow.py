@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.declarative import Condition, Pods, declare
-from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.declared.declarative import Condition, Pods, declare
 
 GROUP = "kubeflow.org"
 

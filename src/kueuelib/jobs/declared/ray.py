@@ -7,9 +7,17 @@ from collections.abc import Sequence
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import FieldError, InvalidJob
-from kueuelib.jobs.declarative import Condition, Pods, declare, differs, equals, every, never
-from kueuelib.jobs.field_rules import invalid
-from kueuelib.jobs.paths import value
+from kueuelib.jobs.contract.field_rules import invalid
+from kueuelib.jobs.contract.paths import value
+from kueuelib.jobs.declared.declarative import (
+    Condition,
+    Pods,
+    declare,
+    differs,
+    equals,
+    every,
+    never,
+)
 
 _STATUS = "status.jobDeploymentStatus"
 _SUBMITTER = "ray-job-submitter"

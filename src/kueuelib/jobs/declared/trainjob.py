@@ -15,10 +15,14 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs import podset_info
-from kueuelib.jobs.capabilities import JobWithCustomStop, Stop, StopReason
-from kueuelib.jobs.commands import Command
-from kueuelib.jobs.declarative import (
+from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Stop, StopReason
+from kueuelib.jobs.contract.commands import Command
+from kueuelib.jobs.contract.paths import elements, value
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.registry import REFERRED, Integration, Reference
+from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
+from kueuelib.jobs.declared.declarative import (
     Condition,
     Declaration,
     Pods,
@@ -26,12 +30,8 @@ from kueuelib.jobs.declarative import (
     enough,
     every,
 )
-from kueuelib.jobs.paths import elements, value
-from kueuelib.jobs.pod_counts import number_at
-from kueuelib.jobs.pod_slots import Slot, lowered
-from kueuelib.jobs.podset_info import PodSetInfo
-from kueuelib.jobs.registry import REFERRED, Integration, Reference
-from kueuelib.jobs.stopping import begin_stop, end_stop, is_stop_begun
+from kueuelib.jobs.declared.pod_counts import number_at
+from kueuelib.jobs.declared.pod_slots import Slot, lowered
 
 GROUP = "trainer.kubeflow.org"
 MANAGER = "kueue.x-k8s.io/manager"

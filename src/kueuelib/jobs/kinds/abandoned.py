@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import ObjectKey, controller_of
-from kueuelib.jobs.commands import Delete
-from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.steps import Commands, release
-from kueuelib.jobs.stores import JobStores
+from kueuelib.jobs.contract.commands import Delete
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.lookups.stores import JobStores
+from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.steps import Commands, release
 from kueuelib.runtime.controller import DONE, Result
 
 

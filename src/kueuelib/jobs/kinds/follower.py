@@ -17,6 +17,7 @@ import attrs
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
+from kueuelib.jobs.contract.registry import Integration
 from kueuelib.jobs.kinds.presence import (
     Gone,
     Served,
@@ -34,8 +35,12 @@ from kueuelib.jobs.kinds.standing import (
     Turn,
     turn_without_objects,
 )
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.stores import CONTROLLER_UID, PREBUILT_NAME, controller_uid, prebuilt_name
+from kueuelib.jobs.lookups.stores import (
+    CONTROLLER_UID,
+    PREBUILT_NAME,
+    controller_uid,
+    prebuilt_name,
+)
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.cache import Cache

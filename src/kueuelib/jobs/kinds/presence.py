@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
 from kueuelib.errors import Forbidden, NotFound
-from kueuelib.jobs.registry import Integration
+from kueuelib.jobs.contract.registry import Integration
 from kueuelib.runtime.client import Client
 
 

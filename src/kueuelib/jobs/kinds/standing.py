@@ -7,8 +7,13 @@ import enum
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.jobs.registry import Integration
-from kueuelib.jobs.stores import CONTROLLER_UID, PREBUILT_NAME, controller_uid, prebuilt_name
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.lookups.stores import (
+    CONTROLLER_UID,
+    PREBUILT_NAME,
+    controller_uid,
+    prebuilt_name,
+)
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from kueuelib.api.kinds import CRDS
-from kueuelib.jobs.commands import NORMAL, WARNING
+from kueuelib.jobs.contract.commands import NORMAL, WARNING
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.kinds.standing import HELD_BACK, Standing, State, Turn

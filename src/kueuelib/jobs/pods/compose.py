@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import GROUP_SETS_DIGEST, GROUP_TOTAL_COUNT, IS_GROUP_WORKLOAD
-from kueuelib.jobs.generic_job import PodSet
+from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.declaration import Declaration
 from kueuelib.jobs.pods.reading import (

@@ -19,7 +19,7 @@ from kueuelib.api.names import GROUP_SETS, is_dns1123_label
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.validation import fields
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity, KueuelibError
-from kueuelib.jobs.field_rules import annotation_path
+from kueuelib.jobs.contract.field_rules import annotation_path
 from kueuelib.jobs.pods import plain_yaml
 from kueuelib.jobs.pods.template_fields import CONTAINER_FIELDS, POD_SPEC_FIELDS
 

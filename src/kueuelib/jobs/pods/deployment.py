@@ -13,15 +13,15 @@ from kueuelib.api.kinds import DEPLOYMENTS
 from kueuelib.api.meta import Obj, Resource, labels_of
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL, is_dns1123_subdomain
 from kueuelib.errors import FieldError
-from kueuelib.jobs.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid, label_path
-from kueuelib.jobs.generic_job import GenericJob
-from kueuelib.jobs.manifests import JUDGED_METADATA, WebhookEntry, webhook_path
-from kueuelib.jobs.parts import Parts
-from kueuelib.jobs.paths import value
+from kueuelib.jobs.contract.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid, label_path
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.paths import value
+from kueuelib.jobs.contract.registry import Integration, Wired
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.registry import Integration, Wired
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.webhook_serving import knowing_owners
+from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WebhookEntry, webhook_path
+from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
 from kueuelib.runtime.webhook.server import WebhookServer

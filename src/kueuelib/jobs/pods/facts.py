@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
 from kueuelib.jobs.pods.shapes import NO_SHAPES, Shapes
-from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
 WARN = "Warn"

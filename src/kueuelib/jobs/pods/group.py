@@ -9,7 +9,7 @@ from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, labels_of
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.errors import InvalidPodSetInfo
-from kueuelib.jobs.capabilities import (
+from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithFinalize,
     JobWithReclaimablePods,
@@ -17,8 +17,9 @@ from kueuelib.jobs.capabilities import (
     Matching,
     StopReason,
 )
-from kueuelib.jobs.commands import WARNING, Change, Command, Emit, Wait
-from kueuelib.jobs.generic_job import GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.commands import WARNING, Change, Command, Emit, Wait
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import compose, owner_references
 from kueuelib.jobs.pods.facts import GroupFacts
@@ -27,9 +28,8 @@ from kueuelib.jobs.pods.reading import Stage, created_at, is_unretriable, queue_
 from kueuelib.jobs.pods.roles import Roles, role_by_shape
 from kueuelib.jobs.pods.roster import Member, Roster, members_of
 from kueuelib.jobs.pods.single import stop_reason
-from kueuelib.jobs.podset_info import PodSetInfo
-from kueuelib.jobs.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.steps import COMPOSE_ERROR, MISSING_RETRY, STARTED
+from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, MISSING_RETRY, STARTED
 from kueuelib.workload import states
 
 PATIENCE = 5.0

@@ -17,9 +17,9 @@ from kueuelib.api.names import (
     MANAGED,
     QUEUE_LABEL,
 )
-from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.manifests import JUDGED_METADATA, WATCH, WebhookEntry, webhook_path
-from kueuelib.jobs.parts import Parts
+from kueuelib.jobs.contract.registry import Integration, Wired
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
 from kueuelib.jobs.pods.reading import group_key, work_key
@@ -29,9 +29,9 @@ from kueuelib.jobs.pods.shapes import Shapes, shapes_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed
 from kueuelib.jobs.pods.webhook import PodWebhook
-from kueuelib.jobs.registry import Integration, Wired
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.stores import ByName
+from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, WebhookEntry, webhook_path
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.webhook.conditions import condition, new_or_changed

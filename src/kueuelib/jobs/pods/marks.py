@@ -16,8 +16,9 @@ from kueuelib.api.names import (
     ROLE_HASH,
     TERMINATION_TARGET,
 )
-from kueuelib.jobs import podset_info
-from kueuelib.jobs.commands import Command, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.commands import Command, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
@@ -30,7 +31,6 @@ from kueuelib.jobs.pods.reading import (
     was_stopped,
 )
 from kueuelib.jobs.pods.role_hash import role_hash
-from kueuelib.jobs.podset_info import PodSetInfo
 
 STOPPED = "Stopped"
 MESSAGE_LIMIT = 32768

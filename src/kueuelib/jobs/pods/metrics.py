@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.jobs.metrics import JobMetrics
 from kueuelib.jobs.pods.plan import REJECTED, UNGATED
+from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
 

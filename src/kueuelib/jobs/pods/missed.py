@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.jobs.commands import MISSED, WARNING, Change, Command, Count, Emit
-from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.metrics import LEFT_ALONE, REPAIRED
-from kueuelib.jobs.parts import Parts
+from kueuelib.jobs.contract.commands import MISSED, WARNING, Change, Command, Count, Emit
 from kueuelib.jobs.pods.marks import labelled, marked_as_ours
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, stage_of
 from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.pods.webhook import is_child, namespace_labels
+from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.metrics import LEFT_ALONE, REPAIRED
+from kueuelib.jobs.reconcile.parts import Parts
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.controller import DONE, Result
 

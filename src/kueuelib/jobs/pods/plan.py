@@ -1,7 +1,7 @@
 """What to do about one pod or one group now: pure, in front of the plan of every job.
 
 What only pods need comes first: pods that must go, finalizers, owner references, Workloads that
-have to be written anew or kept out of their queue. The rest is `kueuelib.jobs.plan`.
+have to be written anew or kept out of their queue. The rest is `kueuelib.jobs.reconcile.plan`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import attrs
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import POD_FINALIZER, REASON_FAILED, REASON_SUCCEEDED
-from kueuelib.jobs import reports
-from kueuelib.jobs.capabilities import StopReason
-from kueuelib.jobs.commands import (
+from kueuelib.jobs.contract.capabilities import StopReason
+from kueuelib.jobs.contract.commands import (
     MISSED,
     WARNING,
     Change,
@@ -26,17 +25,18 @@ from kueuelib.jobs.commands import (
     Emit,
     PatchStatus,
 )
-from kueuelib.jobs.metrics import REPAIRED
-from kueuelib.jobs.plan import plan
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import compose, owner_references
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, stage_of
 from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.situation import Situation
-from kueuelib.jobs.steps import UPDATED_WORKLOAD, Commands, release
+from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.metrics import REPAIRED
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.steps import UPDATED_WORKLOAD, Commands, release
 from kueuelib.workload import states
 from kueuelib.workload.states import Phase
 

@@ -8,10 +8,7 @@ import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
-from kueuelib.jobs.executor import Executor
-from kueuelib.jobs.matching import by_age, owned_by
-from kueuelib.jobs.parts import Parts
-from kueuelib.jobs.plan import plan
+from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.plan import plan_group, plan_pod, plan_without_pods, situation_of
@@ -19,11 +16,14 @@ from kueuelib.jobs.pods.reading import by_age as pods_by_age
 from kueuelib.jobs.pods.reading import group_of, group_of_key, work_key
 from kueuelib.jobs.pods.shapes import Shapes
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.priority import PriorityClasses
-from kueuelib.jobs.situation import Situation
-from kueuelib.jobs.steps import Commands
-from kueuelib.jobs.stores import ByName
-from kueuelib.jobs.vanished import Again, Vanished
+from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.steps import Commands
+from kueuelib.jobs.reconcile.vanished import Again, Vanished
 from kueuelib.runtime.controller import DONE, Result
 
 BY_GROUP = "pods/group"

@@ -18,7 +18,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.validation import fields
 from kueuelib.errors import FieldError
-from kueuelib.jobs.field_rules import (
+from kueuelib.jobs.contract.field_rules import (
     IMMUTABLE,
     NO_SUBDOMAIN,
     annotation_path,

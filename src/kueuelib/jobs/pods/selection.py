@@ -8,8 +8,8 @@ from typing import Any
 from kueuelib.api.meta import labels_of
 from kueuelib.api.names import NAMESPACE_NAME_LABEL
 from kueuelib.errors import Unavailable
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.reading import queue_of
-from kueuelib.jobs.settings import JobSettings
 from kueuelib.machinery.selectors import from_label_selector
 
 

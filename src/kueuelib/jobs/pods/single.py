@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, Resource, find_condition
 from kueuelib.api.names import EVICTED
-from kueuelib.jobs.capabilities import (
+from kueuelib.jobs.contract.capabilities import (
     JobWithCustomStop,
     JobWithEquivalence,
     JobWithFinalize,
@@ -16,9 +16,9 @@ from kueuelib.jobs.capabilities import (
     Stop,
     StopReason,
 )
-from kueuelib.jobs.commands import Command, Emit
-from kueuelib.jobs.equivalence import same_pod_sets
-from kueuelib.jobs.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.commands import Command, Emit
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.podset_info import PodSetInfo, check_count
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.reading import (
     FAILED,
@@ -30,7 +30,7 @@ from kueuelib.jobs.pods.reading import (
     phase_of,
     stage_of,
 )
-from kueuelib.jobs.podset_info import PodSetInfo, check_count
+from kueuelib.jobs.reconcile.equivalence import same_pod_sets
 
 
 class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWithEquivalence):

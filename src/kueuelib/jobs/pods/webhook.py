@@ -9,16 +9,16 @@ import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, labels_of
-from kueuelib.jobs.manifests import webhook_path
-from kueuelib.jobs.parts import Parts
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.reading import group_of, is_managed
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.selection import is_selected
-from kueuelib.jobs.webhook import validate_job
-from kueuelib.jobs.webhook_serving import knowing_owners
+from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.webhooks.manifests import webhook_path
+from kueuelib.jobs.webhooks.rules import validate_job
+from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
 from kueuelib.runtime.webhook.server import WebhookServer
 

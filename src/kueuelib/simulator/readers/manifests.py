@@ -23,8 +23,8 @@ from kueuelib.api.core import PodTemplateSpec
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, key_of, parse_time
 from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
-from kueuelib.jobs.batch_job import BatchJob
-from kueuelib.jobs.priority import PriorityClasses, PriorityClassNotFound, resolve
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.faults import BadValue, Faults
 from kueuelib.simulator.readers.source import Source, whole_text

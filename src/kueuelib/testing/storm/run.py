@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kueuelib.checks.reconciler import LAST_PAUSE
-from kueuelib.jobs.plan import INVALID_RETRY
+from kueuelib.jobs.reconcile.plan import INVALID_RETRY
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 

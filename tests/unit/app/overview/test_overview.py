@@ -16,7 +16,7 @@ from kueuelib.app.overview.evictions import evictions_of
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.trees import load_told
 from kueuelib.app.overview.values import Overview, Place, Running, Threat, Use
-from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.settings import DEFAULTS, FairSharing

@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.app.explaining.gather import Cluster
 from kueuelib.app.overview.gathering import Facts
-from kueuelib.jobs.priority import PriorityClasses
+from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import DEFAULTS
 from kueuelib.testing.builders import (

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import pytest
 
 from kueuelib.api.meta import format_time
-from kueuelib.jobs.commands import Create
+from kueuelib.jobs.contract.commands import Create
+from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated, ungated
 from kueuelib.jobs.pods.plan import plan_group, situation_of
-from kueuelib.jobs.podset_info import PodSetInfo
-from kueuelib.jobs.situation import Situation
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

@@ -7,8 +7,16 @@ import json
 import pytest
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
-from kueuelib.jobs.commands import Wait as Later
+from kueuelib.jobs.contract.commands import (
+    Change,
+    Count,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+)
+from kueuelib.jobs.contract.commands import Wait as Later
 from kueuelib.jobs.pods.declaration import LONGEST, Unreadable, parse
 from kueuelib.jobs.pods.facts import WARN
 from kueuelib.jobs.pods.reading import is_gated

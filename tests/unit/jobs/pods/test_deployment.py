@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kueuelib.jobs.builtin import builtin_registry
-from kueuelib.jobs.manifests import rbac_rules, webhook_entries
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, validate_deployment, with_labels
-from kueuelib.jobs.settings import JobSettings
+from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.machinery.selectors import from_label_selector
 
 Obj = dict[str, Any]

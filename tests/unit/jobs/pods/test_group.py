@@ -8,15 +8,23 @@ import pytest
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import is_true
-from kueuelib.jobs.capabilities import Matching
-from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
-from kueuelib.jobs.commands import Wait as Later
-from kueuelib.jobs.phases import Case
+from kueuelib.jobs.contract.capabilities import Matching
+from kueuelib.jobs.contract.commands import (
+    Change,
+    Count,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+)
+from kueuelib.jobs.contract.commands import Wait as Later
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.plan import plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.jobs.settings import JobSettings
-from kueuelib.jobs.situation import Situation
-from kueuelib.jobs.steps import expiry
+from kueuelib.jobs.reconcile.phases import Case
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.steps import expiry
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

@@ -7,12 +7,20 @@ import copy
 import pytest
 
 from kueuelib.api.kinds import PODS
-from kueuelib.jobs.commands import Change, Count, Create, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.contract.commands import (
+    Change,
+    Count,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+)
 from kueuelib.jobs.pods.plan import plan_pod
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed
-from kueuelib.jobs.situation import Ancestor, Situation
+from kueuelib.jobs.reconcile.situation import Ancestor, Situation
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from kueuelib.errors import Unavailable
-from kueuelib.jobs.manifests import webhook_entries
+from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.pods import integration
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.marks import gated
@@ -17,8 +17,8 @@ from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.role_hash import role_hash
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.selection import is_selected
-from kueuelib.jobs.settings import JobSettings, PodSettings
-from kueuelib.jobs.webhook import validate_job
+from kueuelib.jobs.webhooks.manifests import webhook_entries
+from kueuelib.jobs.webhooks.rules import validate_job
 from kueuelib.machinery.selectors import from_label_selector
 
 KUEUE = "kueue.x-k8s.io"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
-from kueuelib.jobs.builtin import BATCH_JOB
+from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.pods.integration import POD
 
 

@@ -1,0 +1,221 @@
+"""The integration of `batch/v1` Job (spec/jobs 3, KEP-369)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from kueuelib.api.kinds import JOBS
+from kueuelib.api.meta import Obj, Resource, annotations_of
+from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS, is_go_bool
+from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.capabilities import (
+    JobWithCustomStop,
+    JobWithReclaimablePods,
+    Stop,
+    StopReason,
+)
+from kueuelib.jobs.contract.commands import Change, Command
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
+
+CONTROLLER_LABELS = frozenset(
+    {
+        "controller-uid",
+        "job-name",
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+    }
+)
+"""Labels that the Job controller puts into the template."""
+
+
+class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
+    """A `batch/v1` Job.
+
+    Stopping takes up to three writes, for the API server lets the template of a Job change only
+    while it is suspended and has no start time: suspend, forget the start time, restore. The
+    first write leaves the annotation `kueue.x-k8s.io/stopping`, the last one takes it away, so
+    that a stop which was cut short is completed.
+    """
+
+    resource: ClassVar[Resource] = JOBS
+
+    def is_suspended(self) -> bool:
+        """Whether `spec.suspend` is set and nothing is left to do of the last stop."""
+        return self._suspend_set and not self.is_stopping()
+
+    def is_stopping(self) -> bool:
+        """Whether the Job is suspended, but an earlier stop or start time is left over."""
+        if not self._suspend_set:
+            return False
+        return is_stop_begun(self.object) or bool(self.start_time)
+
+    def suspend(self) -> None:
+        """Set `spec.suspend`."""
+        self._spec["suspend"] = True
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Unsuspend; with a minimal parallelism, run as many pods as were admitted."""
+        podset_info.check_count("Job", infos, 1)
+        (info,) = infos
+        podset_info.merge(self._template, info)
+        self._spec["suspend"] = False
+        if self._min_count is not None:
+            self._set_parallelism(info.count)
+
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        """Put the template back, keeping the labels of the Job controller."""
+        if not infos:
+            return False
+        before = copy.deepcopy(self._spec)
+        info = infos[0]
+        if self._min_count is not None:
+            self._set_parallelism(info.count)
+        kept = {
+            key: value
+            for key, value in ((self._template.get("metadata") or {}).get("labels") or {}).items()
+            if key in CONTROLLER_LABELS
+        }
+        podset_info.restore(
+            self._template,
+            PodSetInfo(
+                info.name,
+                info.count,
+                annotations=info.annotations,
+                labels={**info.labels, **kept},
+                node_selector=info.node_selector,
+                tolerations=info.tolerations,
+            ),
+        )
+        return self._spec != before
+
+    def finished(self) -> JobEnd | None:
+        """Told by the conditions Complete and Failed."""
+        for condition in self._status.get("conditions") or ():
+            if condition.get("status") != "True":
+                continue
+            if condition.get("type") == "Complete":
+                return JobEnd(True, condition.get("message") or "Job finished successfully")
+            if condition.get("type") == "Failed":
+                return JobEnd(False, condition.get("message") or "Job failed")
+        return None
+
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """One, with the smaller of parallelism and completions."""
+        template = dict(self._template)
+        if template.get("spec"):
+            template["spec"] = dict(template["spec"])  # a start replaces fields, and nothing deeper
+        meta = template.get("metadata") or {}
+        labels = {
+            key: value
+            for key, value in (meta.get("labels") or {}).items()
+            if key not in CONTROLLER_LABELS
+        }
+        kept = {"labels": labels, "annotations": meta.get("annotations")}
+        template["metadata"] = {key: value for key, value in kept.items() if value}
+        return (PodSet(DEFAULT_POD_SET, self._pods_count, template, self._min_count),)
+
+    def is_active(self) -> bool:
+        """Whether pods run, wait, or are still terminating."""
+        return bool(self._status.get("active")) or bool(self._status.get("terminating"))
+
+    def pods_ready(self) -> bool:
+        """Whether as many pods are ready or have succeeded as run at a time."""
+        ready = (self._status.get("ready") or 0) + (self._status.get("succeeded") or 0)
+        return bool(ready >= self._pods_count)
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """How many fewer pods will run than at first, once few completions are left."""
+        succeeded = self._status.get("succeeded") or 0
+        completions = self._spec.get("completions")
+        remaining = (self._parallelism if completions is None else completions) - succeeded
+        if not succeeded or self._parallelism == 1:
+            return {}
+        spare = self._pods_count - max(0, remaining)
+        return {DEFAULT_POD_SET: spare} if spare > 0 else {}
+
+    def stop(
+        self, infos: Sequence[PodSetInfo], reason: StopReason, message: str, now: float
+    ) -> Stop:
+        """The writes that are left of: suspend, forget the start time, restore.
+
+        The template is restored once the Job controller counts no active pods: Kubernetes (from
+        1.36 on) keeps the template of a suspended Job as it is until then.
+        """
+        del reason, message, now
+        commands: list[Command] = []
+        state = self.copy()
+        stops_now = not self._suspend_set
+        if stops_now:
+            commands.append(begin_stop(state))
+        if state.start_time:
+            before = copy.deepcopy(state.object)
+            state.object["status"]["startTime"] = None
+            after = copy.deepcopy(state.object)
+            commands.append(Change(JOBS, before, after, subresource="status", versioned=False))
+            del state.object["status"]["startTime"]
+        if not self._status.get("active"):
+            commands += end_stop(state, infos)
+        return Stop(tuple(commands), stops_now)
+
+    # ---- reading
+
+    @property
+    def _spec(self) -> Obj:
+        return self.object["spec"]  # type: ignore[no-any-return]
+
+    @property
+    def _template(self) -> Obj:
+        return self._spec["template"]  # type: ignore[no-any-return]
+
+    @property
+    def _status(self) -> Mapping[str, Any]:
+        return self.object.get("status") or {}
+
+    @property
+    def _suspend_set(self) -> bool:
+        return self._spec.get("suspend") is True
+
+    @property
+    def start_time(self) -> str:
+        """When the Job controller began to count, as text; empty while it has not."""
+        return str(self._status.get("startTime") or "")
+
+    @property
+    def _parallelism(self) -> int:
+        found = self._spec.get("parallelism")
+        return 1 if found is None else int(found)
+
+    @property
+    def _pods_count(self) -> int:
+        return pods_count(self._spec)
+
+    @property
+    def _min_count(self) -> int | None:
+        return min_parallelism(self.object)
+
+    def _set_parallelism(self, count: int) -> None:
+        self._spec["parallelism"] = count
+        if is_go_bool(annotations_of(self.object).get(SYNC_COMPLETIONS, "")):
+            self._spec["completions"] = count
+
+
+def pods_count(spec: Mapping[str, Any]) -> int:
+    """How many pods of a Job run at the same time."""
+    parallelism, completions = spec.get("parallelism"), spec.get("completions")
+    count = 1 if parallelism is None else int(parallelism)
+    return count if completions is None else min(count, int(completions))
+
+
+def min_parallelism(obj: Mapping[str, Any]) -> int | None:
+    """What the annotation allows a Job to run with; None without it or when it is no number."""
+    text = annotations_of(obj).get(MIN_PARALLELISM)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return None

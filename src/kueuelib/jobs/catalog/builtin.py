@@ -1,0 +1,31 @@
+"""The integrations that come with kueuelib."""
+
+from __future__ import annotations
+
+import functools
+
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch.rules import JUDGED, validate_batch_job
+from kueuelib.jobs.contract.registry import Integration, Registry
+from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
+from kueuelib.jobs.declared.jobset import JOB_SET
+from kueuelib.jobs.declared.kubeflow import TRAINING_JOBS
+from kueuelib.jobs.declared.mpi import MPI_JOB
+from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
+from kueuelib.jobs.declared.trainjob import TRAIN_JOB
+from kueuelib.jobs.pods.deployment import DEPLOYMENT
+from kueuelib.jobs.pods.integration import POD
+
+BATCH_JOB = Integration(
+    "batch/job", BatchJob, validate_batch_job, judged=JUDGED, allows_prebuilt=True
+)
+DECLARED = (JOB_SET, MPI_JOB, *TRAINING_JOBS, TRAIN_JOB, RAY_JOB, RAY_CLUSTER, APP_WRAPPER)
+"""The kinds of other projects, named as in Kueue's `integrations.frameworks`.
+
+None of them needs its CRD to be installed.
+"""
+
+
+def builtin_registry() -> Registry:
+    """A registry of what comes with kueuelib."""
+    return functools.reduce(Registry.register, (BATCH_JOB, POD, DEPLOYMENT, *DECLARED), Registry())

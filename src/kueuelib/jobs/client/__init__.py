@@ -1,0 +1,1 @@
+"""What a program does with jobs: submit them, watch them, and wait for their end."""

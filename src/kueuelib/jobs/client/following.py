@@ -1,0 +1,301 @@
+"""Submitting a job, watching it and waiting for it, against any cluster with either manager.
+
+    handle = await kueuelib.submit(job, queue="team")
+    async for progress in kueuelib.watch(handle):
+        print(progress.state, progress.why)
+    end = await kueuelib.wait(handle, timeout=3600)
+
+A pod of a group stands for the group: its handle follows the group's Workload and all its pods.
+Without a `client` each call connects by kubectl's rules. Nothing is installed in the cluster, and
+the caller needs no more rights than to create its jobs and to read them and Workloads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL
+from kueuelib.errors import ConfigError, KueuelibError
+from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.client.given import existing, queued
+from kueuelib.jobs.client.progress import Progress, State, progress_of
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.lookups.stores import internal
+from kueuelib.jobs.pods.compose import compose
+from kueuelib.jobs.pods.facts import GroupFacts
+from kueuelib.jobs.pods.group import PodGroup
+from kueuelib.jobs.pods.reading import group_of
+from kueuelib.jobs.reconcile.matching import by_age
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connect import connect
+from kueuelib.runtime.informer import Informer
+from kueuelib.workload.served import queueing_version
+
+
+class JobGone(KueuelibError):
+    """The job was deleted before it reached the state that was waited for."""
+
+
+@attrs.frozen
+class JobHandle:
+    """A job in a cluster.
+
+    Attributes:
+        resource: its kind.
+        key: its namespace and name.
+        uid: its UID.
+        object: the raw object as it was stored.
+    """
+
+    resource: Resource
+    key: ObjectKey
+    uid: str
+    object: Obj
+
+
+async def submit(
+    job: Mapping[str, Any] | GenericJob,
+    *,
+    queue: str,
+    namespace: str = "",
+    priority_class: str = "",
+    client: Client | None = None,
+    kubeconfig: str | None = None,
+) -> JobHandle:
+    """Creates a job in a queue.
+
+    Args:
+        job: a raw object or a `GenericJob`; it is left alone.
+        queue: the LocalQueue, in the job's namespace.
+        namespace: where, when the job does not say; `default` without either.
+        priority_class: a WorkloadPriorityClass; empty for none.
+        client: speaks to the API server; one is made when there is none.
+        kubeconfig: for that one.
+
+    Raises:
+        ConfigError: there is no usable kubeconfig, the server does not serve the kind, or the job
+            is no object; the field is named.
+        ApiError: the server refuses the job.
+        TransportError: no answer; the job may have been created.
+    """
+    obj = queued(job, queue, namespace, priority_class)
+    async with _client(client, kubeconfig) as used:
+        resource = await _resource(used, obj)
+        created = await used.create(resource, obj)
+    return JobHandle(resource, key_of(created), created["metadata"]["uid"], created)
+
+
+async def watch(
+    job: JobHandle | Mapping[str, Any] | GenericJob,
+    *,
+    integration: Integration | None = None,
+    client: Client | None = None,
+    kubeconfig: str | None = None,
+) -> AsyncGenerator[Progress, None]:
+    """Tells how far a job has come, now and whenever that changes, until its end.
+
+    Args:
+        job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in
+            `default`, one without a UID the one of that name.
+        integration: of a kind that does not come with kueuelib; without it, such a job counts as
+            running once it is admitted and not suspended.
+        client: speaks to the API server; one is made when there is none.
+        kubeconfig: for that one.
+
+    Raises:
+        JobGone: the job was deleted.
+        NotFound: there is no job of that name.
+        ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or it
+            cannot be told which job is meant.
+    """
+    async with _client(client, kubeconfig) as used:
+        handle = job if isinstance(job, JobHandle) else await _handle(used, job)
+        watcher = _Watcher(used, handle, integration or _integration(job, handle.resource))
+        last: Progress | None = None
+        async with contextlib.aclosing(watcher.moments(await queueing_version(used))) as moments:
+            async for found in moments:
+                if found != last:
+                    yield found
+                if found.state.is_end:
+                    return
+                last = found
+
+
+async def wait(
+    job: JobHandle | Mapping[str, Any] | GenericJob,
+    until: State = State.FINISHED,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
+    integration: Integration | None = None,
+    client: Client | None = None,
+    kubeconfig: str | None = None,
+) -> Progress:
+    """Waits until a job reaches a state, or its end; look at the state of what it gives.
+
+    Args:
+        job: what `submit` gave, a raw object or a `GenericJob`; one without a namespace is in
+            `default`, one without a UID the one of that name.
+        until: the state; a job that runs counts as admitted too.
+        timeout: seconds; None: as long as it takes.
+        integration: as for `watch`.
+        client: as for `watch`.
+        kubeconfig: as for `watch`.
+
+    Raises:
+        TimeoutError: it did not come in time; the message says how far the job was, and why.
+        JobGone: the job was deleted.
+        ConfigError: as `watch`.
+    """
+    try:
+        until = State(until)
+    except ValueError:
+        fix = f"give one of {', '.join(State)}"
+        raise ConfigError("until", f"{until!r} is no state", fix) from None
+    last: Progress | None = None
+    wanted = {until, State.RUNNING} if until is State.ADMITTED else {until}
+    found = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
+    try:
+        async with asyncio.timeout(timeout):
+            async for progress in found:
+                last = progress
+                if progress.state in wanted or progress.state.is_end:
+                    return progress
+    except TimeoutError as error:
+        if timeout is None:
+            raise  # not ours: the server did not answer
+        where = "nothing is known of it" if last is None else f"it is {last.state}: {last.why}"
+        raise TimeoutError(f"the job is not {until} after {timeout:g} s; {where}") from error
+    finally:
+        await found.aclose()
+    raise JobGone("the watch ended before the job did")
+
+
+class _Watcher:
+    """The job and its Workloads, as two small watches show them."""
+
+    def __init__(self, client: Client, handle: JobHandle, integration: Integration | None) -> None:
+        self._client = client
+        self._handle = handle
+        self._integration = integration
+        is_pod = handle.resource.group_kind == PODS.group_kind
+        self._group = group_of(handle.object) if is_pod else ""
+        self._changed = asyncio.Event()
+
+    async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
+        """The present state, and again after every change; some may be equal."""
+        key = self._handle.key
+        group = self._group
+        jobs = Informer(
+            self._client,
+            self._handle.resource,
+            namespace=key.namespace,
+            label_selector=f"{GROUP_LABEL}={group}" if group else "",
+            field_selector="" if group else f"metadata.name={key.name}",
+        )
+        workloads = Informer(
+            self._client,
+            WORKLOADS.at(version),
+            namespace=key.namespace,
+            label_selector="" if group else f"{JOB_UID_LABEL}={self._handle.uid}",
+            field_selector=f"metadata.name={group}" if group else "",
+        )
+        tasks = []
+        for informer in (jobs, workloads):
+            informer.add_handler(lambda _: self._changed.set())
+            tasks.append(asyncio.create_task(informer.run()))
+        try:
+            for informer in (jobs, workloads):
+                await informer.wait_synced(SYNC_TIMEOUT)
+            while True:
+                self._changed.clear()
+                yield (self._group_now if self._group else self._now)(jobs, workloads)
+                await self._changed.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _now(self, jobs: Informer, workloads: Informer) -> Progress:
+        obj = jobs.store.get(self._handle.key)
+        if obj is not None and obj["metadata"]["uid"] != self._handle.uid:
+            obj = None
+        found = by_age(workloads.store.items())
+        workload = found[-1] if found else None
+        kind = self._integration
+        job = None if kind is None or obj is None else kind.job_type(obj)
+        progress = progress_of(job, obj, workload)
+        if obj is None and not progress.state.is_end:
+            raise JobGone(f"{self._handle.resource.kind} {self._handle.key} is deleted")
+        return progress
+
+    def _group_now(self, jobs: Informer, workloads: Informer) -> Progress:
+        found = next(iter(workloads.store.items()), None)
+        pods = tuple(jobs.store.items())
+        facts = GroupFacts(
+            self._handle.key.namespace,
+            self._group,
+            pods,
+            None if found is None else internal(found),
+        )
+        group = PodGroup(facts) if pods else None
+        problem = compose(pods).problem
+        progress = progress_of(
+            group,
+            None if group is None else group.object,
+            facts.own,
+            "" if problem is None else problem.message,
+        )
+        if group is None and not progress.state.is_end:
+            raise JobGone(f"all pods of the group {self._group} are deleted")
+        return progress
+
+
+SYNC_TIMEOUT = 30.0
+"""Seconds that the first answers may take."""
+
+
+@contextlib.asynccontextmanager
+async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator[Client]:
+    if given is not None:
+        yield given
+        return
+    try:
+        async with await connect(kubeconfig, field_manager="kueuelib-submit") as made:
+            yield made
+    finally:
+        await asyncio.sleep(0.01)  # sockets under TLS close a moment after their session
+
+
+async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
+    version, kind = obj["apiVersion"], obj["kind"]
+    found = await client.find_resource(version, kind)
+    if found is None:
+        raise ConfigError(f"{version} {kind}", "is not served by the cluster", "install its CRD")
+    if not found.namespaced:
+        raise ConfigError(f"{version} {kind}", "is no kind of jobs", "give one in a namespace")
+    return found
+
+
+async def _handle(client: Client, job: Mapping[str, Any] | GenericJob) -> JobHandle:
+    raw = existing(job)
+    resource = await _resource(client, raw)
+    if not raw["metadata"].get("uid"):
+        raw = await client.get(resource, key_of(raw))
+    return JobHandle(resource, key_of(raw), raw["metadata"]["uid"], raw)
+
+
+def _integration(job: object, resource: Resource) -> Integration | None:
+    if isinstance(job, GenericJob):
+        return Integration.of(type(job))
+    for found in builtin_registry().integrations:
+        if found.watches and found.resource.group_kind == resource.group_kind:
+            return found
+    return None

@@ -1,0 +1,117 @@
+"""What callers give as a job, checked before anything is sent: each mistake names its field."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import (
+    DEFAULT_NAMESPACE,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    is_dns1123_subdomain,
+)
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.contract.generic_job import GenericJob
+
+_TEXTS = ("name", "generateName", "namespace", "uid")
+_MAPS = ("labels", "annotations")
+
+
+def queued(
+    job: Mapping[str, Any] | GenericJob, queue: str, namespace: str, priority_class: str
+) -> Obj:
+    """A copy of a job as it is created in a queue.
+
+    Args:
+        job: a raw object or a `GenericJob`.
+        queue: the LocalQueue.
+        namespace: where, when the job does not say.
+        priority_class: a WorkloadPriorityClass; empty for none.
+
+    Raises:
+        ConfigError: the job is no object that could be created, or a name is none.
+    """
+    _check_name("queue", queue)
+    if priority_class:
+        _check_name("priority_class", priority_class)
+    obj = placed(job, namespace)
+    meta = obj["metadata"]
+    if not meta.get("name") and not meta.get("generateName"):
+        raise ConfigError("metadata.name", "is missing", "give the job a name or a generateName")
+    labels = meta["labels"] = {**(meta.get("labels") or {}), QUEUE_LABEL: queue}
+    if priority_class:
+        labels[PRIORITY_CLASS_LABEL] = priority_class
+    try:
+        orjson.dumps(obj)
+    except TypeError as error:
+        raise ConfigError("the job", f"is no JSON: {error}", "give plain values") from error
+    return obj
+
+
+def existing(job: Mapping[str, Any] | GenericJob) -> Obj:
+    """A copy of a job that is there already.
+
+    Raises:
+        ConfigError: it cannot be told which.
+    """
+    obj = placed(job, "")
+    if not obj["metadata"].get("name"):
+        raise ConfigError("metadata.name", "is missing", "name the job, or give what submit gave")
+    return obj
+
+
+def placed(job: Mapping[str, Any] | GenericJob, namespace: str) -> Obj:
+    """A copy of a raw job that has a kind and a namespace.
+
+    Raises:
+        ConfigError: a field has a wrong type, or the kind is missing.
+    """
+    raw: Any = job.object if isinstance(job, GenericJob) else job
+    if not isinstance(raw, Mapping):
+        fix = "give a raw object, a GenericJob, or what submit gave"
+        raise ConfigError("the job", f"is a {type(raw).__name__}", fix)
+    obj = copy.deepcopy(dict(raw))
+    if isinstance(job, GenericJob):
+        kind = {"apiVersion": job.resource.api_version, "kind": job.resource.kind}
+        obj = kind | {name: value for name, value in obj.items() if value or name not in kind}
+    for field in ("apiVersion", "kind"):
+        if not isinstance(obj.get(field), str) or not obj[field]:
+            raise ConfigError(field, f"is {_shown(obj.get(field))}", "write it as in a manifest")
+    obj["metadata"] = meta = _mapping("metadata", obj.get("metadata"))
+    for field in _TEXTS:
+        if not isinstance(meta.get(field) or "", str):
+            raise ConfigError(f"metadata.{field}", f"is {_shown(meta[field])}", "write a text")
+    for field in _MAPS:
+        if field in meta:
+            meta[field] = _texts(f"metadata.{field}", meta[field])
+    meta["namespace"] = meta.get("namespace") or namespace or DEFAULT_NAMESPACE
+    return obj
+
+
+def _mapping(field: str, value: Any) -> Obj:
+    if not isinstance(value or {}, Mapping):
+        raise ConfigError(field, f"is {_shown(value)}", "write a mapping")
+    return dict(value or {})
+
+
+def _texts(field: str, value: Any) -> Obj:
+    found = _mapping(field, value)
+    for key, each in found.items():
+        if not isinstance(key, str) or not isinstance(each, str):
+            raise ConfigError(f"{field}[{key}]", f"is {_shown(each)}", "write a text")
+    return found
+
+
+def _check_name(argument: str, value: Any) -> None:
+    if not isinstance(value, str) or not is_dns1123_subdomain(value):
+        fix = "give a name of lower-case letters, digits, - and ."
+        raise ConfigError(argument, f"{_shown(value)} is no name that an object can have", fix)
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else repr(value)

@@ -1,0 +1,185 @@
+"""What a kind of job has to tell and to do so that it can be queued (KEP-369, spec/jobs 1.1).
+
+A `GenericJob` wraps one object as raw JSON. Whatever a method changes, it changes in memory only:
+the framework works on a copy, compares it with the original and sends the difference as one merge
+patch, so that fields nobody here knows survive.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, labels_of
+from kueuelib.api.names import (
+    MAX_EXECUTION_LABEL,
+    PREBUILT_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+)
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+
+DEFAULT_POD_SET = "main"
+"""The name of the pod set of jobs that have one."""
+
+
+@attrs.frozen
+class PodSet:
+    """Pods of one shape that a job wants to run.
+
+    Attributes:
+        name: a DNS label, unique within the job.
+        count: how many pods run at the same time at most.
+        template: the raw `PodTemplateSpec`, a copy that is free to be kept.
+        min_count: the job can also run with as few pods as this; None when it cannot.
+    """
+
+    name: str
+    count: int
+    template: Obj
+    min_count: int | None = None
+
+    def raw(self) -> Obj:
+        """The entry of `spec.podSets` of a Workload."""
+        found: Obj = {"name": self.name, "count": self.count, "template": self.template}
+        if self.min_count is not None:
+            found["minCount"] = self.min_count
+        return found
+
+
+@attrs.frozen
+class JobEnd:
+    """How a job ended.
+
+    Attributes:
+        succeeded: whether it did what it was made for.
+        message: a sentence for people.
+    """
+
+    succeeded: bool
+    message: str
+
+
+class GenericJob(abc.ABC):
+    """One job of a kind that can be queued.
+
+    A subclass names its `resource` and implements the abstract methods; what it can do beyond that
+    it says with the classes of `kueuelib.jobs.contract.capabilities`. All methods are pure: they
+    read and change `self.object` and nothing else.
+
+    Args:
+        obj: the object as the API server sent it; treat it as read-only unless it is a `copy`.
+    """
+
+    resource: ClassVar[Resource]
+    """The kind, at the version that is read and written."""
+    other_versions: ClassVar[tuple[str, ...]] = ()
+    """Versions with the same fields, read when that of `resource` is not served; the first that is
+    served counts."""
+
+    def __init__(self, obj: Obj) -> None:
+        self.object = obj
+
+    def copy(self) -> Self:
+        """The same job with an object of its own, which may be changed."""
+        return type(self)(copy.deepcopy(self.object))
+
+    # ---- what the framework knows of every object
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return key_of(self.object)
+
+    @property
+    def uid(self) -> str:
+        """The UID of the object."""
+        return str(self.object["metadata"]["uid"])
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the object is being deleted."""
+        return bool(self.object["metadata"].get("deletionTimestamp"))
+
+    @property
+    def queue_name(self) -> str:
+        """The LocalQueue that the label names, or the deprecated annotation; empty for none."""
+        return labels_of(self.object).get(QUEUE_LABEL) or annotations_of(self.object).get(
+            QUEUE_LABEL, ""
+        )
+
+    @property
+    def prebuilt_workload(self) -> str | None:
+        """The Workload that the job wants to use instead of one made for it; None for none."""
+        return labels_of(self.object).get(PREBUILT_LABEL)
+
+    @property
+    def workload_priority_class(self) -> str:
+        """The WorkloadPriorityClass that the label names; empty for none."""
+        return labels_of(self.object).get(PRIORITY_CLASS_LABEL, "")
+
+    @property
+    def maximum_execution_seconds(self) -> int | None:
+        """How long the job may be admitted, by its label or annotation; None: any time."""
+        text = labels_of(self.object).get(MAX_EXECUTION_LABEL) or annotations_of(self.object).get(
+            MAX_EXECUTION_LABEL, ""
+        )
+        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+    # ---- what the kind has to say
+
+    @abc.abstractmethod
+    def is_suspended(self) -> bool:
+        """Whether the spec lets no pod run, and the last stop is complete."""
+
+    @abc.abstractmethod
+    def suspend(self) -> None:
+        """Let no pod run any more."""
+
+    @abc.abstractmethod
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Let pods run, with what admission adds to each template.
+
+        Args:
+            infos: one per pod set, in the order of `pod_sets`; `count` differs from the pod set's
+                when fewer pods were admitted.
+
+        Raises:
+            InvalidPodSetInfo: there are not as many infos as pod sets.
+            InvalidPodSetUpdate: an info contradicts the template.
+        """
+
+    @abc.abstractmethod
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        """Put templates and counts back as they were before the start.
+
+        Args:
+            infos: what the Workload remembers of each pod set; empty: nothing is known.
+
+        Returns:
+            Whether anything changed.
+        """
+
+    @abc.abstractmethod
+    def finished(self) -> JobEnd | None:
+        """How the job ended; None while it has not."""
+
+    @abc.abstractmethod
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """The pods it wants, always in the same order, without labels that a controller adds.
+
+        Raises:
+            InvalidJob: the object says none that could be queued; an event tells its author.
+        """
+
+    @abc.abstractmethod
+    def is_active(self) -> bool:
+        """Whether any pod still uses what was reserved for it."""
+
+    @abc.abstractmethod
+    def pods_ready(self) -> bool:
+        """Whether as many pods as expected are ready or have succeeded."""

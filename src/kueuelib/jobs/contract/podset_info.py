@@ -1,0 +1,274 @@
+"""What admission adds to the pods of a job, and how it is taken away again (spec/jobs 2).
+
+Templates are raw `PodTemplateSpec`s; tolerations are raw too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
+
+_MAPS = ("annotations", "labels", "nodeSelector")
+
+
+class FlavorNotFound(KueuelibError):
+    """A flavor of an admission is not known (yet): worth another try."""
+
+
+@attrs.frozen
+class PodSetInfo:
+    """What is added to, or put back into, the pods of one pod set.
+
+    Attributes:
+        name: of the pod set.
+        count: how many pods may run.
+        annotations: of the template.
+        labels: of the template.
+        node_selector: of the pods.
+        tolerations: of the pods, raw.
+        sources: who wants a value, by field and key, as `nodeSelector[zone]`; for people.
+    """
+
+    name: str
+    count: int = 0
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    node_selector: Mapping[str, str] = attrs.field(factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    sources: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
+
+
+def from_assignment(
+    assignment: Mapping[str, Any], default_count: int, flavors: Mapping[str, Mapping[str, Any]]
+) -> PodSetInfo:
+    """What one entry of `status.admission.podSetAssignments` means for the pods.
+
+    The flavors are looked at once each, in the order of the names of their resources; of two that
+    set the same node label the first one wins.
+
+    Args:
+        assignment: the raw entry.
+        default_count: the count when the entry has none.
+        flavors: the raw ResourceFlavors by name.
+
+    Raises:
+        FlavorNotFound: a flavor is missing.
+    """
+    names = dict.fromkeys(name for _, name in sorted((assignment.get("flavors") or {}).items()))
+    selector: dict[str, str] = {}
+    tolerations: list[Mapping[str, Any]] = []
+    sources: dict[str, str] = {}
+    for name in names:
+        flavor = flavors.get(name)
+        if flavor is None:
+            raise FlavorNotFound(f'ResourceFlavor "{name}" is not found')
+        spec = flavor.get("spec") or {}
+        labels = spec.get("nodeLabels") or {}
+        sources = {**_sources(f'flavor "{name}"', "nodeSelector", labels), **sources}
+        selector = {**labels, **selector}
+        tolerations = _union(tolerations, spec.get("tolerations") or ())
+    count = assignment.get("count")
+    return PodSetInfo(
+        name=assignment.get("name", ""),
+        count=default_count if count is None else count,
+        node_selector=selector,
+        tolerations=tuple(tolerations),
+        sources=sources,
+    )
+
+
+def from_update(update: Mapping[str, Any], check: str = "") -> PodSetInfo:
+    """What one entry of a check's `podSetUpdates` adds; its count means nothing."""
+    sources: dict[str, str] = {}
+    for field in _MAPS:
+        sources |= _sources(f'check "{check}"', field, update.get(field) or {})
+    return PodSetInfo(
+        name=update.get("name", ""),
+        annotations=update.get("annotations") or {},
+        labels=update.get("labels") or {},
+        node_selector=update.get("nodeSelector") or {},
+        tolerations=tuple(update.get("tolerations") or ()),
+        sources=sources,
+    )
+
+
+def from_pod_set(pod_set: Mapping[str, Any]) -> PodSetInfo:
+    """What a raw entry of `spec.podSets` remembers of the template, for `restore`."""
+    template = pod_set.get("template") or {}
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    return PodSetInfo(
+        name=pod_set["name"],
+        count=pod_set.get("count", 1),
+        annotations=meta.get("annotations") or {},
+        labels=meta.get("labels") or {},
+        node_selector=spec.get("nodeSelector") or {},
+        tolerations=tuple(spec.get("tolerations") or ()),
+    )
+
+
+def infos_for_start(
+    workload: Mapping[str, Any], flavors: Mapping[str, Mapping[str, Any]]
+) -> tuple[PodSetInfo, ...]:
+    """One info per pod set of an admitted Workload, in their order: flavors, then checks.
+
+    Raises:
+        FlavorNotFound: a flavor is missing.
+        InvalidPodSetInfo: the admission does not name the pod sets of the Workload.
+        InvalidPodSetUpdate: flavors and checks contradict each other.
+    """
+    status = workload.get("status") or {}
+    assignments = {
+        entry.get("name"): entry
+        for entry in (status.get("admission") or {}).get("podSetAssignments") or ()
+    }
+    pod_sets = workload["spec"]["podSets"]
+    if assignments.keys() != {entry["name"] for entry in pod_sets}:
+        raise InvalidPodSetInfo(
+            f"the admission assigns flavors to the pod sets {sorted(map(str, assignments))}, "
+            f"the workload has {[entry['name'] for entry in pod_sets]}"
+        )
+    found = []
+    for pod_set in pod_sets:
+        name = pod_set["name"]
+        info = from_assignment(assignments[name], pod_set.get("count", 1), flavors)
+        for check in status.get("admissionChecks") or ():
+            for update in check.get("podSetUpdates") or ():
+                if update.get("name") == name:
+                    info = combine(info, from_update(update, check.get("name", "")))
+        found.append(info)
+    return tuple(found)
+
+
+def infos_for_restore(workload: Mapping[str, Any] | None) -> tuple[PodSetInfo, ...]:
+    """What a Workload remembers of its job's templates; empty without a Workload."""
+    if workload is None:
+        return ()
+    return tuple(from_pod_set(entry) for entry in workload["spec"]["podSets"])
+
+
+def combine(first: PodSetInfo, second: PodSetInfo) -> PodSetInfo:
+    """Both together; equal tolerations are kept once.
+
+    Raises:
+        InvalidPodSetUpdate: they give one key different values.
+    """
+    return attrs.evolve(
+        first,
+        annotations=_agree("annotations", first.annotations, second, second.annotations, first),
+        labels=_agree("labels", first.labels, second, second.labels, first),
+        node_selector=_agree(
+            "nodeSelector", first.node_selector, second, second.node_selector, first
+        ),
+        tolerations=tuple(_union(first.tolerations, second.tolerations)),
+        sources={**second.sources, **first.sources},
+    )
+
+
+def merge(template: Obj, info: PodSetInfo) -> None:
+    """Add what an info brings to a template, in place.
+
+    Raises:
+        InvalidPodSetUpdate: the template gives a key another value; it is left as it was.
+    """
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    annotations = _agree("annotations", meta.get("annotations") or {}, info, info.annotations)
+    labels = _agree("labels", meta.get("labels") or {}, info, info.labels)
+    selector = _agree("nodeSelector", spec.get("nodeSelector") or {}, info, info.node_selector)
+    tolerations = _union(spec.get("tolerations") or (), info.tolerations)
+    _put(template, annotations, labels, selector, tolerations)
+
+
+def restore(template: Obj, info: PodSetInfo) -> bool:
+    """Put the four parts of a template back as an info remembers them, in place.
+
+    Returns:
+        Whether anything changed; absent and empty are the same.
+    """
+    before = _parts(template)
+    wanted = (
+        dict(info.annotations),
+        dict(info.labels),
+        dict(info.node_selector),
+        [dict(entry) for entry in info.tolerations],
+    )
+    if before == wanted:
+        return False
+    _put(template, *wanted)
+    return True
+
+
+def check_count(kind: str, infos: Sequence[PodSetInfo], wanted: int) -> None:
+    """Complain when there are not as many infos as pod sets.
+
+    Raises:
+        InvalidPodSetInfo: the numbers differ.
+    """
+    if len(infos) != wanted:
+        raise InvalidPodSetInfo(f"{kind}: expected {wanted} pod sets, got {len(infos)}")
+
+
+def _parts(template: Mapping[str, Any]) -> tuple[Obj, Obj, Obj, list[Any]]:
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    return (
+        dict(meta.get("annotations") or {}),
+        dict(meta.get("labels") or {}),
+        dict(spec.get("nodeSelector") or {}),
+        [dict(entry) for entry in spec.get("tolerations") or ()],
+    )
+
+
+def _put(
+    template: Obj,
+    annotations: Mapping[str, str],
+    labels: Mapping[str, str],
+    selector: Mapping[str, str],
+    tolerations: Sequence[Mapping[str, Any]],
+) -> None:
+    for section, field, value in (
+        ("metadata", "annotations", dict(annotations)),
+        ("metadata", "labels", dict(labels)),
+        ("spec", "nodeSelector", dict(selector)),
+        ("spec", "tolerations", copy.deepcopy(list(tolerations))),
+    ):
+        found = template.get(section) or {}
+        if value:
+            template[section] = found
+            found[field] = value
+        elif found.get(field):
+            del found[field]
+
+
+def _agree(
+    field: str,
+    found: Mapping[str, str],
+    info: PodSetInfo,
+    added: Mapping[str, str],
+    owner: PodSetInfo | None = None,
+) -> dict[str, str]:
+    """Both together; `found` belongs to the pod template when it has no owner."""
+    for key, value in added.items():
+        if found.get(key, value) != value:
+            where = f"{field}[{key}]"
+            template = "the pod template" if owner is None else "another source"
+            before = (owner.sources if owner else {}).get(where, template)
+            raise InvalidPodSetUpdate(
+                f'pod set "{info.name}": {where} is "{found[key]}" by {before} '
+                f'and "{value}" by {info.sources.get(where, "what admission adds")}'
+            )
+    return {**found, **added}
+
+
+def _sources(who: str, field: str, values: Mapping[str, str]) -> dict[str, str]:
+    return {f"{field}[{key}]": who for key in values}
+
+
+def _union(
+    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    return [*first, *(entry for entry in second if entry not in first)]

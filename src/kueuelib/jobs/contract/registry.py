@@ -1,0 +1,204 @@
+"""The kinds of jobs that can be queued, and which of them are (spec/jobs 1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.errors import ConfigError, FieldError
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.runtime.informer import Transform, strip
+
+if TYPE_CHECKING:
+    from kueuelib.jobs.contract.settings import JobSettings
+    from kueuelib.jobs.reconcile.parts import Parts
+    from kueuelib.jobs.webhooks.manifests import WebhookEntry
+    from kueuelib.runtime.controller import Controller
+    from kueuelib.runtime.webhook.server import WebhookServer
+
+Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
+"""Rules of one kind on a raw object and, on an update, the one it replaces."""
+
+
+REFERRED = "referred"
+"""Where the object that a job refers to is put beside its spec; it is never written."""
+
+
+@attrs.frozen
+class Reference:
+    """An object that a job refers to, and without which nobody knows what it wants.
+
+    Attributes:
+        resource: its kind.
+        key: namespace and name.
+    """
+
+    resource: Resource
+    key: ObjectKey
+
+
+def no_rules(_new: Obj, _old: Obj | None) -> Sequence[FieldError]:
+    """No rules beyond those of every kind."""
+    return ()
+
+
+@attrs.frozen
+class Wired:
+    """What an integration with a reconciler of its own has to run.
+
+    Attributes:
+        controllers: its controllers.
+        webhook: answers about its objects.
+    """
+
+    controllers: tuple[Controller, ...]
+    webhook: Webhook
+
+
+class Webhook(Protocol):
+    """The webhooks of one kind."""
+
+    @property
+    def mutate_path(self) -> str:
+        """Where the webhook server answers on creation."""
+        ...
+
+    @property
+    def validate_path(self) -> str:
+        """Where it answers on creation and update."""
+        ...
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+        ...
+
+
+@attrs.frozen
+class Integration:
+    """One kind of jobs.
+
+    Attributes:
+        name: as in the configuration, for example `batch/job`.
+        job_type: the class of its jobs.
+        validate: rules beyond those of every kind.
+        judged: the fields that `validate` looks at besides labels, annotations and owners, for
+            example `spec.parallelism`; None: it may look at any.
+        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+        watched: the label selector of the objects that are watched; empty for all.
+        transform: what of them is stored.
+        makes_pods: whether its objects make pods of their own, which are left alone then.
+        watches: whether its objects are watched and changed; one that is not has webhooks only.
+        refers: names the object that says the rest of what a raw job wants; it is read before the
+            job is looked at, and comes with it as `REFERRED`; None when there is none.
+        implies: the names of integrations that are enabled with it.
+        wire: builds controllers and webhook where the ones of every kind do not do; only for kinds
+            that every API server serves.
+        entries: the entries of the webhook configurations, in the same case.
+        rules: permissions beyond those of every kind.
+    """
+
+    name: str
+    job_type: type[GenericJob]
+    validate: Validate = no_rules
+    judged: Sequence[str] | None = None
+    allows_prebuilt: bool = False
+    watched: str = ""
+    transform: Transform = strip
+    makes_pods: bool = True
+    watches: bool = True
+    refers: Callable[[Obj], Reference | None] | None = None
+    implies: tuple[str, ...] = ()
+    wire: Callable[[Parts], Wired] | None = None
+    entries: Callable[[JobSettings], Sequence[WebhookEntry]] | None = None
+    rules: Callable[[], Sequence[Obj]] | None = None
+
+    @classmethod
+    def of(
+        cls, job_type: type[GenericJob], name: str = "", validate: Validate = no_rules
+    ) -> Integration:
+        """The integration of a class of jobs, named after group and kind unless it has a name."""
+        resource = job_type.resource
+        return cls(name or f"{resource.group}/{resource.kind.lower()}", job_type, validate)
+
+    @property
+    def resource(self) -> Resource:
+        """The kind, at the version that is read and written."""
+        return self.job_type.resource
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions that it reads, its favourite first."""
+        return (self.resource.version, *self.job_type.other_versions)
+
+    def at(self, version: str) -> Integration:
+        """The same integration for a cluster that serves another version."""
+        if version == self.resource.version:
+            return self
+        base = self.job_type
+        moved = type(base.__name__, (base,), {"resource": base.resource.at(version)})
+        return attrs.evolve(self, job_type=moved)
+
+    @property
+    def component(self) -> str:
+        """Who reports events about its jobs (spec/api 2.9)."""
+        return f"{self.name}-kueue-controller"
+
+    def is_owner(self, ref: Mapping[str, Any]) -> bool:
+        """Whether an owner reference points to an object of this kind, in whatever version."""
+        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+        found = (group if slash else "", ref.get("kind"))
+        return found == self.resource.group_kind
+
+
+@attrs.frozen
+class Registry:
+    """All known integrations, in the order in which they were registered."""
+
+    integrations: tuple[Integration, ...] = ()
+
+    def register(self, integration: Integration) -> Registry:
+        """A registry that knows one more.
+
+        Raises:
+            ConfigError: the name or the kind is taken.
+        """
+        for known in self.integrations:
+            if known.name == integration.name:
+                raise ConfigError(
+                    f'integration "{integration.name}"',
+                    "is registered already",
+                    "give it another name",
+                )
+            if known.resource.group_kind == integration.resource.group_kind:
+                raise ConfigError(
+                    f'integration "{integration.name}"',
+                    f'its kind is that of the integration "{known.name}"',
+                    "let one integration manage a kind",
+                )
+        return attrs.evolve(self, integrations=(*self.integrations, integration))
+
+    def names(self) -> tuple[str, ...]:
+        """The known names, sorted."""
+        return tuple(sorted(known.name for known in self.integrations))
+
+    def enabled(self, frameworks: Iterable[str]) -> tuple[Integration, ...]:
+        """The integrations that the configuration names, and what they imply, as registered.
+
+        Raises:
+            ConfigError: a name is not known.
+        """
+        wanted = set(frameworks)
+        unknown = sorted(wanted - {known.name for known in self.integrations})
+        if unknown:
+            raise ConfigError(
+                "integrations.frameworks",
+                f"unknown names: {', '.join(unknown)}",
+                f"use some of: {', '.join(self.names())}",
+            )
+        wanted |= {
+            name for known in self.integrations if known.name in wanted for name in known.implies
+        }
+        return tuple(known for known in self.integrations if known.name in wanted)

@@ -1,0 +1,42 @@
+"""Stops a job in more than one write: the first suspends and marks it, the last restores it.
+
+The mark tells whoever comes after a crash that the later writes are still to come.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import annotations_of
+from kueuelib.jobs.contract.commands import Change
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+
+STOPPING_ANNOTATION = f"{KUEUE}/stopping"
+
+
+def is_stop_begun(obj: Mapping[str, Any]) -> bool:
+    """Whether the mark of a stop is on a raw object."""
+    return annotations_of(obj).get(STOPPING_ANNOTATION) == "true"
+
+
+def begin_stop(job: GenericJob) -> Change:
+    """Suspend and mark a job, which is changed; the write for it."""
+    before = copy.deepcopy(job.object)
+    job.suspend()
+    annotations = {**annotations_of(job.object), STOPPING_ANNOTATION: "true"}
+    job.object["metadata"]["annotations"] = annotations
+    return Change(job.resource, before, copy.deepcopy(job.object))
+
+
+def end_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> tuple[Change, ...]:
+    """Restore a job and take the mark away; the write for it, if anything changes."""
+    before, begun = copy.deepcopy(job.object), is_stop_begun(job.object)
+    if begun:
+        del job.object["metadata"]["annotations"][STOPPING_ANNOTATION]
+    if job.restore_podsets_info(infos) or begun:
+        return (Change(job.resource, before, job.object),)
+    return ()

@@ -1,0 +1,302 @@
+"""Kinds of jobs that are declared by paths: the usual case of `GenericJob` (KEP-369).
+
+    integration = declare(
+        Resource("ml.example.com", "v1", "trainings", "Training", namespaced=True),
+        pods=[
+            Pods("launcher", template="spec.launcher.template"),
+            Pods("workers", template="spec.workers.template", count="spec.workers.replicas"),
+        ],
+        active="status.active",
+        ready=enough("status.ready"),
+        succeeded=equals("status.phase", "Succeeded"),
+        failed=equals("status.phase", "Failed"),
+        message="status.message",
+    )
+
+What cannot be said in this way is said by a subclass of `GenericJob`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import attrs
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.capabilities import (
+    JobWithPriorityClass,
+    JobWithReclaimablePods,
+    JobWithSkip,
+)
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.paths import check_path, put, value
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.registry import Integration, Validate, no_rules
+from kueuelib.jobs.declared.declaration_rules import (
+    check_resource,
+    check_rest,
+    check_shapes,
+    check_versions,
+)
+from kueuelib.jobs.declared.pod_counts import AtMost, Done
+from kueuelib.jobs.declared.pod_slots import Pods, Slot, slots_of
+from kueuelib.jobs.declared.signs import (
+    Condition,
+    Differs,
+    Enough,
+    Equals,
+    Every,
+    Sign,
+    check_sign,
+    differs,
+    enough,
+    equals,
+    every,
+    message_of,
+    never,
+    shows,
+)
+from kueuelib.jobs.reconcile.priority import first_of_templates
+
+__all__ = [
+    "AtMost",
+    "Condition",
+    "Declaration",
+    "Differs",
+    "Done",
+    "Enough",
+    "Equals",
+    "Every",
+    "Pods",
+    "declare",
+    "differs",
+    "enough",
+    "equals",
+    "every",
+    "never",
+]
+
+_NEVER_ENOUGH = 2**31
+
+
+@attrs.frozen
+class Declaration:
+    """All that there is to know about a kind of jobs; see `declare`."""
+
+    resource: Resource
+    pods: tuple[Pods, ...]
+    active: Sign | Sequence[Sign]
+    ready: Sign | Sequence[Sign]
+    succeeded: Sign | Sequence[Sign]
+    failed: Sign | Sequence[Sign]
+    suspend: str = "spec.suspend"
+    message: str = ""
+    priority_class: str = ""
+    skip: Sign | Sequence[Sign] = never
+
+
+class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
+    """A job whose kind was declared; its classes are made by `declare`."""
+
+    declaration: ClassVar[Declaration]
+
+    def is_suspended(self) -> bool:
+        """Whether the field that suspends is true."""
+        return value(self.object, self.declaration.suspend) is True
+
+    def suspend(self) -> None:
+        """Set the field that suspends."""
+        put(self.object, self.declaration.suspend, True)
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Add the infos to the templates and clear the field that suspends."""
+        slots = self.slots()
+        podset_info.check_count(self.resource.kind, infos, len(slots))
+        for slot, info in zip(slots, infos, strict=True):
+            slot.merge(info)
+            slot.set_count(info.count)
+        put(self.object, self.declaration.suspend, False)
+
+    def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
+        """Put templates and counts back."""
+        before = copy.deepcopy(self.object)
+        for slot, info in zip(self.slots(), infos, strict=False):
+            slot.restore(info)
+            slot.set_count(info.count)
+        return self.object != before
+
+    def finished(self) -> JobEnd | None:
+        """Told by the signs of success and failure."""
+        count = self._count()
+        for succeeded, sign in (
+            (True, self.declaration.succeeded),
+            (False, self.declaration.failed),
+        ):
+            if shows(self.object, sign, count):
+                return JobEnd(succeeded, self._message(sign, succeeded=succeeded))
+        return None
+
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """One per shape of pods.
+
+        Raises:
+            InvalidJob: there are none, two of them have one name, or a field has a wrong type.
+        """
+        slots = self.slots()
+        if not slots:
+            places = [
+                ".*.".join(filter(None, (each.each, each.template)))
+                for each in self.declaration.pods
+            ]
+            raise InvalidJob(" or ".join(places), "there is no pod template to queue")
+        names = [slot.name for slot in slots]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            pods = next(slot.pods for slot in slots if slot.name == twice)
+            problem = f'two pod sets have the name "{twice}" (upper and lower case are one)'
+            raise InvalidJob(".*.".join(filter(None, (pods.each, pods.name))), problem)
+        return tuple(
+            PodSet(slot.name, slot.count, _template(slot), slot.min_count) for slot in slots
+        )
+
+    def is_active(self) -> bool:
+        """Told by its sign."""
+        return shows(self.object, self.declaration.active, self._count())
+
+    def pods_ready(self) -> bool:
+        """Told by its sign."""
+        return shows(self.object, self.declaration.ready, self._count())
+
+    def skip(self) -> bool:
+        """Told by its sign."""
+        return shows(self.object, self.declaration.skip, 0)
+
+    def priority_class(self) -> str:
+        """What its own field says, else the first of its templates that names one."""
+        path = self.declaration.priority_class
+        found = value(self.object, path) if path else None
+        return str(found) if found else first_of_templates(self.pod_sets())
+
+    def _message(self, sign: Sign | Sequence[Sign], *, succeeded: bool) -> str:
+        path = self.declaration.message
+        found = value(self.object, path) if path else message_of(self.object, sign)
+        default = f"{self.resource.kind} {'finished successfully' if succeeded else 'failed'}"
+        return str(found or default)
+
+    def _count(self) -> int:
+        """How many pods there are; when that cannot be told, none are ever enough."""
+        try:
+            return sum(slot.count for slot in self.slots())
+        except InvalidJob:
+            return _NEVER_ENOUGH
+
+    def slots(self) -> tuple[Slot, ...]:
+        """Where its pod templates are, one for each pod set.
+
+        Raises:
+            InvalidJob: a name is missing, or cannot be that of a pod set.
+        """
+        return tuple(slot for pods in self.declaration.pods for slot in slots_of(self.object, pods))
+
+
+class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
+    """A declared job that tells how many of its pods are done."""
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """How many pods of each shape are done."""
+        return {slot.name: slot.succeeded for slot in self.slots() if slot.succeeded}
+
+
+def _template(slot: Slot) -> Obj:
+    template = copy.deepcopy(slot.template)
+    if slot.added:
+        containers = template["spec"].get("containers") or []
+        template["spec"]["containers"] = [*containers, *copy.deepcopy([*slot.added])]
+    return template
+
+
+def declare(
+    resource: Resource,
+    *,
+    pods: Sequence[Pods],
+    active: Sign | Sequence[Sign],
+    ready: Sign | Sequence[Sign],
+    succeeded: Sign | Sequence[Sign],
+    failed: Sign | Sequence[Sign],
+    suspend: str = "spec.suspend",
+    message: str = "",
+    priority_class: str = "",
+    skip: Sign | Sequence[Sign] = never,
+    name: str = "",
+    validate: Validate = no_rules,
+    allows_prebuilt: bool = False,
+    other_versions: Sequence[str] = (),
+) -> Integration:
+    """The integration of a kind that says by its fields all that there is to know.
+
+    Args:
+        resource: the kind, at the version that is read and written.
+        pods: where the pod templates are, always in the same order.
+        active: shown while any pod still uses what was reserved for it.
+        ready: shown when as many pods as expected are ready or have succeeded.
+        succeeded: shown once the job did what it was made for.
+        failed: shown once it failed for good.
+        suspend: the path of the boolean that lets no pod run.
+        message: the path of a sentence about the end; without it, the message of the condition
+            that shows the end, or a general one.
+        priority_class: the path of the name of a PriorityClass; where nothing is there, the first
+            pod template that names one counts.
+        skip: shown by objects of the kind that are left alone whatever their labels say.
+        name: of the integration in configurations; by default group and kind in lower case.
+        validate: rules for objects of the kind beyond those for all.
+        allows_prebuilt: whether its jobs may use a Workload that was made beforehand.
+        other_versions: versions with the same fields, read when that of `resource` is not served.
+
+    Raises:
+        ValueError: something here cannot be, or contradicts the rest; the argument is named.
+    """
+    check_resource(resource)
+    signs = {
+        "active": active,
+        "ready": ready,
+        "succeeded": succeeded,
+        "failed": failed,
+        "skip": skip,
+    }
+    try:
+        check_shapes(pods, Pods)
+        for argument, sign in signs.items():
+            check_sign(argument, sign)
+        check_path("suspend", suspend)
+        if message:
+            check_path("message", message, many=True)
+        if priority_class:
+            check_path("priority_class", priority_class)
+        check_rest(name, validate)
+        check_versions(resource, other_versions)
+    except ValueError as error:
+        raise ValueError(f"{resource.kind}: {error}") from None
+    declaration = Declaration(
+        resource,
+        tuple(pods),
+        active,
+        ready,
+        succeeded,
+        failed,
+        suspend,
+        message,
+        priority_class,
+        skip,
+    )
+    base = ReclaimingDeclaredJob if any(each.succeeded for each in pods) else DeclaredJob
+    parts = {
+        "resource": resource,
+        "other_versions": tuple(other_versions),
+        "declaration": declaration,
+    }
+    made = type(resource.kind, (base,), parts)
+    return attrs.evolve(Integration.of(made, name, validate), allows_prebuilt=allows_prebuilt)

@@ -1,0 +1,76 @@
+"""How many pods a declared kind of jobs makes, and how many of them are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract.paths import value
+
+
+@attrs.frozen
+class AtMost:
+    """A number that another one limits.
+
+    Attributes:
+        path: of the number; what is absent counts as 1.
+        limit: the path of the limit; what is absent limits nothing.
+    """
+
+    path: str
+    limit: str
+
+
+Factor = str | AtMost
+"""A number of a shape of pods: its path, or a number with a limit."""
+
+
+@attrs.frozen
+class Done:
+    """How many pods of a shape have succeeded, when another part of the object says so.
+
+    Attributes:
+        each: the path, from the object on, of a list whose elements are about one pod set each.
+        count: the path within the element of the number of units that have succeeded.
+        name: the path within the element of the name of the pod set.
+        pods: how many pods a unit has, within the element that has the template.
+    """
+
+    each: str
+    count: str = "succeeded"
+    name: str = "name"
+    pods: tuple[Factor, ...] = ()
+
+
+def product_of(place: Obj, factors: Sequence[Factor]) -> int:
+    """All of the numbers multiplied; 1 when there are none.
+
+    Raises:
+        InvalidJob: one of them is not a whole number.
+    """
+    product = 1
+    for factor in factors:
+        path = factor.path if isinstance(factor, AtMost) else factor
+        number = number_at(place, path)
+        number = 1 if number is None else number
+        limit = number_at(place, factor.limit) if isinstance(factor, AtMost) else None
+        product *= number if limit is None else min(number, limit)
+    return product
+
+
+def number_at(place: Obj, path: str) -> int | None:
+    """A number from 0 on, None when it is absent.
+
+    Raises:
+        InvalidJob: something else is there.
+    """
+    found = value(place, path)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise InvalidJob(path, f"{json.dumps(found)} is no whole number from 0 on")
+    return found

@@ -1,0 +1,188 @@
+"""Where a declared kind of jobs keeps its pod templates, and how many pods each of them makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import is_dns1123_label
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
+from kueuelib.jobs.contract.paths import drop, elements, put, value
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.declared.declaration_rules import check_pods
+from kueuelib.jobs.declared.pod_counts import Done, Factor, number_at, product_of
+from kueuelib.jobs.declared.signs import Sign, shows
+
+
+@attrs.frozen
+class Pods:
+    """Where a kind keeps pods of one shape, or, with `each`, of several shapes.
+
+    Attributes:
+        name: of the pod set, a DNS label; with `each`, a path within the element, or empty for the
+            element's key in lower case.
+        template: the path of the pod template; what has no template there has no pods.
+        count: how many pods: a number, the path of one, or several paths (or limited numbers)
+            that are multiplied. What is absent counts as 1.
+        min_count: the path of the fewest pods that the job can run with; then `count` must be one
+            path, and is changed when fewer pods are admitted.
+        succeeded: how many of the pods are done and need no quota any more: a path, or `Done`.
+        each: the path of a list or mapping whose elements have a shape of pods each; the other
+            paths are then within the element.
+        order: the keys of the mapping at `each` that come first; others follow by name.
+        when: a sign that the object has to show to have these pods.
+        default: makes, from the object, the template that its controller uses when there is none;
+            a start writes it down.
+        adds: makes, from the object, the containers that its controller adds to these pods; they
+            need quota, and are not written.
+
+    Raises:
+        ValueError: one of these cannot be, or two contradict each other; it is named.
+    """
+
+    name: str = DEFAULT_POD_SET
+    template: str = "spec.template"
+    count: int | Factor | tuple[Factor, ...] = 1
+    min_count: str = ""
+    succeeded: str | Done = ""
+    each: str = ""
+    order: tuple[str, ...] = ()
+    when: Sign | Sequence[Sign] | None = None
+    default: Callable[[Obj], Obj] | None = None
+    adds: Callable[[Obj], Sequence[Obj]] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_pods(self)
+
+
+@attrs.frozen
+class Slot:
+    """One pod set of one object; `place` and its template are parts of the object.
+
+    Attributes:
+        name: of the pod set.
+        root: the raw object.
+        place: the part of it that has the template.
+        pods: what is declared.
+    """
+
+    name: str
+    root: Obj
+    place: Obj
+    pods: Pods
+
+    @property
+    def template(self) -> Obj:
+        """The template, or the one that is used when there is none."""
+        found = value(self.place, self.pods.template)
+        if found is None and self.pods.default is not None:
+            found = self.pods.default(self.root)
+        if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
+            raise InvalidJob(self.pods.template, f"the pod set {self.name} needs a pod template")
+        if not isinstance(found.get("metadata") or {}, dict):
+            raise InvalidJob(f"{self.pods.template}.metadata", "must be a mapping")
+        return found
+
+    @property
+    def added(self) -> Sequence[Obj]:
+        """The containers that the pods have besides those of the template."""
+        return () if self.pods.adds is None else self.pods.adds(self.root)
+
+    @property
+    def count(self) -> int:
+        """How many pods there are."""
+        given = self.pods.count
+        if isinstance(given, int):
+            return given
+        return product_of(self.place, given if isinstance(given, tuple) else (given,))
+
+    @property
+    def min_count(self) -> int | None:
+        """With how few pods the job can run; None when it needs all."""
+        return number_at(self.place, self.pods.min_count) if self.pods.min_count else None
+
+    @property
+    def succeeded(self) -> int:
+        """How many pods are done."""
+        given = self.pods.succeeded
+        if not given:
+            return 0
+        if isinstance(given, str):
+            return min(number_at(self.place, given) or 0, self.count)
+        for _, element in elements(value(self.root, given.each)):
+            if str(value(element, given.name)).lower() == self.name:
+                units = number_at(element, given.count) or 0
+                return min(units * product_of(self.place, given.pods), self.count)
+        return 0
+
+    def set_count(self, count: int) -> None:
+        """Let fewer pods run, or as many as before."""
+        if self.min_count is not None and count != self.count:
+            assert isinstance(self.pods.count, str)
+            put(self.place, self.pods.count, count)
+
+    def merge(self, info: PodSetInfo) -> None:
+        """Add what admission says.
+
+        Raises:
+            InvalidPodSetUpdate: it contradicts the template.
+        """
+        template = self.template
+        podset_info.merge(template, info)
+        put(self.place, self.pods.template, template)
+
+    def restore(self, info: PodSetInfo) -> None:
+        """Put the template back as an info remembers it."""
+        template = self.template
+        podset_info.restore(template, info)
+        if self.pods.default is not None and template == self.pods.default(self.root):
+            drop(self.place, self.pods.template)
+        else:
+            put(self.place, self.pods.template, template)
+
+
+def slots_of(obj: Obj, pods: Pods) -> Iterator[Slot]:
+    """The pod sets that an object has by one declaration.
+
+    Raises:
+        InvalidJob: a name is missing, or cannot be that of a pod set.
+    """
+    if pods.when is not None and not shows(obj, pods.when, 0):
+        return
+    if not pods.each:
+        if pods.default is not None or value(obj, pods.template) is not None:
+            yield Slot(pods.name, obj, obj, pods)
+        return
+    for key, place in sorted(elements(value(obj, pods.each)), key=lambda item: _rank(pods, item)):
+        if value(place, pods.template) is not None:
+            name = value(place, pods.name) if pods.name else key
+            path = ".".join(filter(None, (f"{pods.each}[{key}]", pods.name)))
+            yield Slot(lowered(name, path), obj, place, pods)
+
+
+def lowered(name: Any, path: str) -> str:
+    """The name of a pod set that its object gives it, in lower case.
+
+    Raises:
+        InvalidJob: there is none, or it cannot be that of a pod set; `path` is named.
+    """
+    if name is None:
+        raise InvalidJob(path, "a name is missing")
+    if not isinstance(name, str) or not is_dns1123_label(name.lower()):
+        raise InvalidJob(path, f"{json.dumps(name)} is no DNS label, not even in lower case")
+    return name.lower()
+
+
+def _rank(pods: Pods, item: tuple[str, Any]) -> tuple[int, str]:
+    """Elements of a list in their order, values of a mapping by the order of their keys."""
+    key, _ = item
+    if key.isdigit():
+        return int(key), ""
+    first = pods.order.index(key) if key in pods.order else len(pods.order)
+    return first, key

@@ -1,0 +1,199 @@
+"""Signs by which a declared kind of jobs shows how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj, find_condition
+from kueuelib.jobs.contract.paths import check_path, value, values
+
+
+@attrs.frozen
+class Condition:
+    """A condition of the object has a status, and one of some reasons if there are any.
+
+    Attributes:
+        type: for example `Complete`.
+        status: `True`, `False` or `Unknown`.
+        reasons: of which the condition has one; empty: whatever its reason.
+        path: where the conditions are.
+    """
+
+    type: str
+    status: str = "True"
+    reasons: tuple[str, ...] = ()
+    path: str = "status.conditions"
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        found = find_condition(value(obj, self.path), self.type)
+        if found.get("status") != self.status:
+            return False
+        return not self.reasons or found.get("reason") in self.reasons
+
+
+@attrs.frozen
+class Equals:
+    """A field has one of some values, at any place that the path leads to."""
+
+    path: str
+    wanted: tuple[Any, ...]
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        return any(found in self.wanted for found in values(obj, self.path))
+
+
+@attrs.frozen
+class Differs:
+    """A field has a value, other than empty, that is none of some values."""
+
+    path: str
+    others: tuple[Any, ...]
+
+    def shown_by(self, obj: Mapping[str, Any], _count: int) -> bool:
+        """Whether the object shows it."""
+        return any(found and found not in self.others for found in values(obj, self.path))
+
+
+@attrs.frozen
+class Enough:
+    """The numbers in some fields are together as many as the job has pods, or other units.
+
+    Attributes:
+        paths: of the numbers.
+        units: the path of how many units each part of the job has, when pods are not what is
+            counted; a part that does not say it has one.
+    """
+
+    paths: tuple[str, ...]
+    units: str = ""
+
+    def shown_by(self, obj: Mapping[str, Any], count: int) -> bool:
+        """Whether the object shows it; `count` is how many pods the job has."""
+        if self.units:
+            parts, _, number = self.units.rpartition(".")
+            wanted = [value(part, number) for part in values(obj, parts)]
+            count = sum(1 if units is None else int(units) for units in wanted)
+        return sum(int(found) for path in self.paths for found in values(obj, path)) >= count
+
+
+@attrs.frozen
+class Every:
+    """All of some signs together."""
+
+    signs: tuple[Sign, ...]
+
+    def shown_by(self, obj: Obj, count: int) -> bool:
+        """Whether the object shows them all."""
+        return all(shows(obj, sign, count) for sign in self.signs)
+
+
+Sign = str | Condition | Equals | Differs | Enough | Every | Callable[[Obj], bool]
+"""A path to something true or greater than zero, a value of the classes above, or a function."""
+
+
+def equals(path: str, *wanted: Any) -> Equals:
+    """Short for `Equals`."""
+    return Equals(path, wanted)
+
+
+def differs(path: str, *others: Any) -> Differs:
+    """Short for `Differs`."""
+    return Differs(path, others)
+
+
+def enough(*paths: str, units: str = "") -> Enough:
+    """Short for `Enough`."""
+    return Enough(paths, units)
+
+
+def every(*signs: Sign) -> Every:
+    """Short for `Every`."""
+    return Every(signs)
+
+
+def never(_obj: Obj) -> bool:
+    """The sign of what does not happen to jobs of a kind."""
+    return False
+
+
+def shows(obj: Obj, sign: Sign | Sequence[Sign], count: int) -> bool:
+    """Whether an object shows a sign, or one of several.
+
+    Args:
+        obj: the raw object.
+        sign: what to look for.
+        count: how many pods the job has.
+    """
+    if isinstance(sign, str):
+        return any(map(bool, values(obj, sign)))
+    if isinstance(sign, Condition | Equals | Differs | Enough | Every):
+        return sign.shown_by(obj, count)
+    if callable(sign):
+        return sign(obj)
+    return any(shows(obj, each, count) for each in sign)
+
+
+def message_of(obj: Obj, sign: Sign | Sequence[Sign]) -> str:
+    """The message of the condition that shows a sign; empty when no condition does."""
+    if isinstance(sign, Condition):
+        found = find_condition(value(obj, sign.path), sign.type)
+        return str(found.get("message") or "") if sign.shown_by(obj, 0) else ""
+    if isinstance(sign, list | tuple):
+        return next(filter(None, (message_of(obj, each) for each in sign)), "")
+    return ""
+
+
+def check_sign(argument: str, sign: Any) -> None:
+    """A declared sign has to be one that an object can show.
+
+    Raises:
+        ValueError: it is not; the argument is named.
+    """
+    if isinstance(sign, list | tuple):
+        if not sign:
+            raise ValueError(f"{argument} is empty: no object could ever show it")
+        for index, each in enumerate(sign):
+            check_sign(f"{argument}[{index}]", each)
+    elif isinstance(sign, str):
+        check_path(argument, sign, many=True)
+    elif isinstance(sign, Condition):
+        _check_condition(argument, sign)
+    elif isinstance(sign, Every):
+        check_sign(argument, sign.signs)
+    elif isinstance(sign, Differs):
+        check_path(argument, sign.path, many=True)
+    elif isinstance(sign, Equals):
+        check_path(argument, sign.path, many=True)
+        if not isinstance(sign.wanted, tuple) or not sign.wanted:
+            raise ValueError(f"{argument}: equals({sign.path!r}, ...) needs the wanted values")
+    elif isinstance(sign, Enough):
+        if not isinstance(sign.paths, tuple) or not sign.paths:
+            raise ValueError(f"{argument}: enough(...) needs the paths of the numbers")
+        for path in sign.paths:
+            check_path(argument, path, many=True)
+        if sign.units:
+            check_path(argument, sign.units, many=True)
+    elif isinstance(sign, type) or not callable(sign):
+        wanted = (
+            "a path, Condition(...), equals(...), differs(...), enough(...), every(...), "
+            "a function, or a list of these"
+        )
+        raise ValueError(f"{argument}={sign!r} is no sign; give {wanted}")  # noqa: TRY004
+
+
+def _check_condition(argument: str, sign: Condition) -> None:
+    check_path(argument, sign.path)
+    if not isinstance(sign.type, str) or not sign.type:
+        raise ValueError(f"{argument}: Condition({sign.type!r}) needs the type of the condition")
+    if sign.status not in ("True", "False", "Unknown"):
+        raise ValueError(
+            f"{argument}: a condition has the status True, False or Unknown, as a text, "
+            f"not {sign.status!r}"
+        )
+    if not isinstance(sign.reasons, list | tuple):
+        raise ValueError(f"{argument}: reasons={sign.reasons!r} is no tuple")  # noqa: TRY004

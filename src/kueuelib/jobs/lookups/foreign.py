@@ -1,0 +1,65 @@
+"""Owners of kinds that no informer holds: read one by one, and remembered for a while.
+
+Between a pod and the job that is queued on its behalf there may be objects of any kind, for example
+a ReplicaSet, and the job itself may be of a kind that another process manages. Only their metadata
+matter. An owner that may not be read ends the way up, as one that is gone does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.jobs.lookups.remembered import Remembered
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+
+REMEMBERED = 30.0
+"""Seconds that an owner is remembered; its queue name may change."""
+LIMIT = 10_000
+"""Owners that are remembered at most."""
+
+
+class ForeignOwners:
+    """Metadata of owners by UID.
+
+    Args:
+        client: reads.
+        clock: the time.
+    """
+
+    def __init__(self, client: Client, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client = client
+        self._known = Remembered[str](REMEMBERED, LIMIT, clock)
+        self._resources: dict[tuple[str, str], Resource] = {}
+
+    def get(self, ref: Mapping[str, Any]) -> Obj | None:
+        """The owner that a reference names, as it was read last; None when it is not known."""
+        return self._known.get(ref["uid"])
+
+    async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
+        """Read the owner that a reference names, unless that was done a moment ago.
+
+        Raises:
+            Unavailable: the API server does not answer.
+        """
+        name = f"the owner {ref['kind']} {namespace}/{ref['name']}"
+        return await self._known.learn(ref["uid"], name, lambda: self._read(ref, namespace))
+
+    async def _read(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
+        kind = (ref["apiVersion"], ref["kind"])
+        resource = self._resources.get(kind)
+        if resource is None:
+            resource = await self._client.find_resource(*kind)
+            if resource is None:
+                return None
+            self._resources[kind] = resource
+        key = ObjectKey(namespace if resource.namespaced else "", ref["name"])
+        found = await self._client.get(resource, key)
+        if found["metadata"]["uid"] != ref["uid"]:
+            return None
+        kept = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
+        return {
+            "metadata": {name: value for name, value in found["metadata"].items() if name in kept}
+        }

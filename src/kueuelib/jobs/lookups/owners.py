@@ -1,0 +1,176 @@
+"""Who is queued on behalf of a job that somebody else made (spec/jobs 1.5, 8.13, 8.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
+from kueuelib.api.names import PARENT_WORKLOAD, QUEUE_LABEL
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.stores import JobStores, owner_uids
+from kueuelib.jobs.reconcile.situation import Ancestor
+from kueuelib.workload import states
+
+DEPTH = 16
+"""Owners further up than this are not looked for."""
+
+
+class Foreign(Protocol):
+    """Owners of kinds that no store holds; see `kueuelib.jobs.lookups.foreign`."""
+
+    def get(self, ref: Mapping[str, Any]) -> Obj | None:
+        """What is known of the owner that a reference names."""
+        ...
+
+    async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
+        """Read it, unless that was done a moment ago."""
+        ...
+
+
+@attrs.frozen
+class _Owner:
+    """One step up.
+
+    Attributes:
+        object: raw, at least its metadata.
+        kind: for people.
+        queueable: whether objects of its kind are queued, here or by another process.
+    """
+
+    object: Mapping[str, Any]
+    kind: str
+    queueable: bool
+
+    @property
+    def queue_name(self) -> str:
+        return labels_of(self.object).get(QUEUE_LABEL) or annotations_of(self.object).get(
+            QUEUE_LABEL, ""
+        )
+
+
+class Owners:
+    """Follows controller references upwards, by UID, through objects of any kind.
+
+    The highest object that is queued counts: one of an enabled kind, or of a kind that another
+    process manages. Owners of kinds that no store holds are known only after `learn`: kinds that
+    are not enabled, and those whose objects are not known at the moment. A job may
+    also name its parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is
+    believed only when the two share an owner, and a Workload that is not there admits nothing: who
+    says so is no child to the webhook, and is told why it waits.
+
+    Args:
+        integrations: the enabled kinds.
+        stores: the caches.
+        settings: the configuration.
+        foreign: knows owners of other kinds; None: the way up ends at them.
+    """
+
+    def __init__(
+        self,
+        integrations: Sequence[Integration],
+        stores: JobStores,
+        settings: JobSettings,
+        foreign: Foreign | None = None,
+    ) -> None:
+        self._integrations = tuple(integrations)
+        self._stores = stores
+        self._settings = settings
+        self._foreign = foreign
+
+    async def learn(self, obj: Mapping[str, Any], namespace: str) -> None:
+        """Read the owners of an object that no store holds, at whatever distance.
+
+        Args:
+            obj: the raw object.
+            namespace: where it is.
+        """
+        current: Mapping[str, Any] | None = obj
+        for _ in range(DEPTH):
+            ref = None if current is None else controller_of(current)
+            if ref is None or self._foreign is None:
+                return
+            integration = self._integration(ref)
+            if integration is None:
+                current = await self._foreign.learn(ref, namespace)
+            else:
+                current = self._stored(integration, ref, namespace)
+
+    def ancestor_of(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
+        """Who is queued on behalf of a raw object; None when it stands for itself.
+
+        Args:
+            obj: the object; one that is being created may lack a namespace.
+            namespace: where it is.
+        """
+        highest: _Owner | None = None
+        current: Mapping[str, Any] = obj
+        for _ in range(DEPTH):
+            above = self._controller(current, namespace)
+            if above is None:
+                break
+            if above.queueable and self._settings.manages(
+                above.queue_name, self._stores.namespace_labels(namespace)
+            ):
+                highest = above
+            current = above.object
+        if highest is not None:
+            meta = highest.object["metadata"]
+            name = f"{highest.kind} {ObjectKey(namespace, meta['name'])}"
+            return Ancestor(name, self._admits(self._stores.workloads_of(meta["uid"])))
+        return self._declared(obj, namespace)
+
+    def is_child(self, obj: Mapping[str, Any], namespace: str) -> bool:
+        """Whether somebody is queued on behalf of a raw object, and that is believed."""
+        found = self.ancestor_of(obj, namespace)
+        return found is not None and not found.doubt
+
+    def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
+        ref = controller_of(obj)
+        if ref is None:
+            return None
+        integration = self._integration(ref)
+        if integration is not None:
+            stored = self._stored(integration, ref, namespace)
+            return None if stored is None else _Owner(stored, ref["kind"], queueable=True)
+        found = None if self._foreign is None else self._foreign.get(ref)
+        if found is None:
+            return None
+        group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
+        external = (group if slash else "", ref["kind"]) in self._settings.external_kinds
+        enabled = any(integration.is_owner(ref) for integration in self._integrations)
+        return _Owner(found, ref["kind"], queueable=external or enabled)
+
+    def _integration(self, ref: Mapping[str, Any]) -> Integration | None:
+        """The enabled kind that a reference names, if its objects are in a store."""
+        for found in self._integrations:
+            if found.is_owner(ref):
+                return found if found.name in self._stores.jobs else None
+        return None
+
+    def _stored(
+        self, integration: Integration, ref: Mapping[str, Any], namespace: str
+    ) -> Obj | None:
+        found = self._stores.jobs[integration.name].get(ObjectKey(namespace, ref["name"]))
+        if found is None or found["metadata"]["uid"] != ref["uid"]:
+            return None
+        return found
+
+    def _declared(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
+        name = annotations_of(obj).get(PARENT_WORKLOAD)
+        if not name:
+            return None
+        found = self._stores.workload(ObjectKey(namespace, name))
+        subject = f"Workload {namespace}/{name}"
+        if found is None:
+            return Ancestor(subject, admitted=False, doubt="which does not exist")
+        if not {*owner_uids(found)} & {*owner_uids(dict(obj))}:
+            return Ancestor(subject, admitted=False, doubt="which has another owner")
+        return Ancestor(subject, self._admits([found]))
+
+    @staticmethod
+    def _admits(workloads: Sequence[Obj | None]) -> bool:
+        return any(states.is_admitted(found) for found in workloads if found is not None)

@@ -1,0 +1,141 @@
+"""Whether a Workload still stands for its job (spec/jobs 1.6.1).
+
+Compared are, pod set by pod set: the count, the minimal count, and of the template the
+tolerations, init containers and containers, by meaning: quantities by their value, absent equals
+empty. Names, labels, node selectors, affinity and priority are not compared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.quantity import Quantity
+from kueuelib.errors import InvalidQuantity, PodSetError
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.podset_info import (
+    FlavorNotFound,
+    PodSetInfo,
+    from_pod_set,
+    infos_for_start,
+    merge,
+)
+
+_COMPARED = ("tolerations", "initContainers", "containers")
+_QUANTITIES = ("requests", "limits")
+
+
+def equivalent(
+    job: GenericJob,
+    pod_sets: Sequence[PodSet],
+    workload: Mapping[str, Any],
+    flavors: Mapping[str, Mapping[str, Any]],
+) -> bool:
+    """Whether the Workload asks for what the job wants, before or after its start.
+
+    Args:
+        job: the job.
+        pod_sets: its pod sets (without minimal counts when partial admission is off).
+        workload: a raw Workload.
+        flavors: the raw ResourceFlavors by name.
+    """
+    stored = workload["spec"]["podSets"]
+    running = _as_admitted(workload, flavors)
+    if running is None:
+        return same_pod_sets(pod_sets, stored)
+    if same_pod_sets(pod_sets, running):
+        return True
+    return job.is_suspended() and same_pod_sets(pod_sets, stored)
+
+
+def looks_started(
+    pod_sets: Sequence[PodSet],
+    workload: Mapping[str, Any],
+    flavors: Mapping[str, Mapping[str, Any]],
+) -> bool:
+    """Whether the pod sets of a job are those of its Workload with what a start adds to them."""
+    running = _as_admitted(workload, flavors)
+    if running is None or not same_pod_sets(pod_sets, running):
+        return False
+    return all(
+        from_pod_set(first.raw()) == from_pod_set(second)
+        for first, second in zip(pod_sets, running, strict=True)
+    )
+
+
+def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether raw pod sets of a Workload are the wanted ones."""
+    return len(wanted) == len(stored) and all(
+        _same(first.raw(), second) for first, second in zip(wanted, stored, strict=True)
+    )
+
+
+def _as_admitted(
+    workload: Mapping[str, Any], flavors: Mapping[str, Mapping[str, Any]]
+) -> list[Mapping[str, Any]] | None:
+    """The pod sets as a started job has them; None when there is no usable admission."""
+    status = workload.get("status") or {}
+    if not status.get("admission"):
+        return None
+    try:
+        infos = infos_for_start(workload, flavors)
+        return [
+            _with_info(entry, info)
+            for entry, info in zip(workload["spec"]["podSets"], infos, strict=True)
+        ]
+    except (PodSetError, FlavorNotFound):
+        return None
+
+
+def _with_info(pod_set: Mapping[str, Any], info: PodSetInfo) -> Mapping[str, Any]:
+    template = {
+        "metadata": copy.deepcopy((pod_set["template"].get("metadata")) or {}),
+        "spec": dict(pod_set["template"].get("spec") or {}),
+    }
+    merge(template, info)
+    changed = {**pod_set, "template": template}
+    if pod_set.get("minCount") is not None:
+        changed["count"] = info.count
+    return changed
+
+
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    if (first.get("count", 1), first.get("minCount")) != (
+        second.get("count", 1),
+        second.get("minCount"),
+    ):
+        return False
+    one, other = _pod_spec(first), _pod_spec(second)
+    return all(
+        one.get(field) == other.get(field)
+        or _canonical(one.get(field)) == _canonical(other.get(field))
+        for field in _COMPARED
+    )
+
+
+def _pod_spec(pod_set: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (pod_set.get("template") or {}).get("spec") or {}
+
+
+def _canonical(value: Any, *, quantities: bool = False) -> Any:
+    """The value without what means nothing; None for what is empty."""
+    if isinstance(value, Mapping):
+        found = {}
+        for key, item in value.items():
+            kept = _canonical(item, quantities=key in _QUANTITIES)
+            if quantities and item is not None:
+                kept = _quantity(item)
+            if kept is not None:
+                found[key] = kept
+        return found or None
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value] or None
+    return None if value == "" else value
+
+
+def _quantity(value: Any) -> Any:
+    try:
+        return Quantity.parse(value)
+    except InvalidQuantity:
+        return value

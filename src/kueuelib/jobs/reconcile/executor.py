@@ -1,0 +1,356 @@
+"""Does what a plan wants done (see `kueuelib.jobs.contract.commands`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from kueuelib.api.conversion import convert
+from kueuelib.api.kinds import KUEUE, spoken
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.patch import diff_merge_patch
+from kueuelib.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from kueuelib.jobs.contract.commands import (
+    WARNING,
+    Change,
+    Command,
+    Count,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+    Recheck,
+    Wait,
+)
+from kueuelib.jobs.reconcile.lanes import Lane, stretches
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.controller import Result
+from kueuelib.runtime.events import EventSink
+from kueuelib.runtime.logs import get_logger
+
+REFUSED_RETRY = 60.0
+"""Seconds until what the server refused for good is tried again, when nothing changes."""
+BEHIND_RETRY = 60.0
+"""The most seconds until a plan made from a stale state is made again; the first time is soon."""
+REFUSED = "Refused"
+LANES = 8
+"""How many pods of one plan are written at a time."""
+
+
+class Knowledge(Protocol):
+    """What the reconcilers read, updated with the answers of the server; see `Cache`."""
+
+    def learn(self, answer: Obj) -> None:
+        """Store the answer to a create or a patch."""
+        ...
+
+    def learn_deleted(self, obj: Obj, answer: Obj) -> None:
+        """Store the answer to a delete."""
+        ...
+
+    def is_overtaken(self, obj: Obj) -> bool:
+        """Whether a newer state of an object is known."""
+        ...
+
+    async def refresh(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        """Read an object from the server and store the answer."""
+        ...
+
+
+@attrs.frozen
+class Outcome:
+    """What became of a plan.
+
+    Attributes:
+        wait: seconds after which to look again although nothing happens, or None.
+        behind: whether the plan was stale, so that the next look comes soon, but each further one
+            later.
+    """
+
+    wait: float | None = None
+    behind: bool = False
+
+    @property
+    def result(self) -> Result:
+        """How the reconciliation ended."""
+        return Result(self.wait, rate_limited=self.behind)
+
+
+class Executor:
+    """Sends the commands of one plan, one after the other, but those about pods in lanes.
+
+    A write that depends on a resource version depends on that of the plan's own last write to the
+    object, if there was one. Each answer is stored before the next command, so the next plan is
+    never made from a state older than a write of this one.
+
+    If a write fails because the plan is stale (a conflict, an object that exists already or no
+    longer), the executor reads the object, drops the rest of the plan and asks for another look.
+    The same without a call, if a newer state came to be known since the plan was made: answers to
+    its first writes may take long. Other failures are raised.
+
+    Args:
+        client: writes.
+        known: stores the answers.
+        recorder: reports events.
+        component: who reports them.
+        version: of the API group `kueue.x-k8s.io` on the wire.
+        count: counts what plans want counted.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        known: Knowledge,
+        recorder: EventSink,
+        component: str,
+        version: str,
+        count: Callable[[str, Sequence[str]], None] = lambda _, __: None,
+    ) -> None:
+        self._client = client
+        self._known = known
+        self._recorder = recorder
+        self._component = component
+        self._version = version
+        self._count = count
+        self._log = get_logger("jobs")
+
+    async def run(self, commands: Sequence[Command], about: Obj | None = None) -> Outcome:
+        """Do all of it, or as much as is still right.
+
+        Args:
+            commands: the plan.
+            about: the job that it is for. A refusal that no retry can mend is told there, and
+                tried again only when something changes, or after a while; without it the refusal
+                is raised.
+        """
+        run = _Run()
+        for lanes in stretches(commands):
+            if len(lanes) == 1:
+                whole = await self._follow(lanes[0], about, run)
+            else:
+                whole = await self._follow_all(lanes, about, run)
+            if not whole:
+                break
+        return Outcome(BEHIND_RETRY if run.behind else run.wait, run.behind)
+
+    async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
+        """Do all lanes, a few at a time; whether each was done to its end.
+
+        The failure of one lane keeps none of the others.
+        """
+        room = asyncio.Semaphore(LANES)
+
+        async def follow(lane: Lane) -> bool:
+            async with room:
+                return await self._follow(lane, about, run)
+
+        done = await asyncio.gather(*map(follow, lanes), return_exceptions=True)
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+        return all(done)
+
+    async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _Run) -> bool:
+        """Do some commands in order; whether all of them were still right."""
+        for command in commands:
+            if self._is_overtaken(command, run):
+                run.behind = True
+                return False
+            try:
+                if not await self._do(command, run):
+                    return False
+            except NotFound:
+                if isinstance(command, Create):
+                    raise  # the kind or the namespace is not there: nothing of ours to wait for
+                await self._look_at(command)
+                if not isinstance(command, Delete | DropFinalizer):
+                    run.behind = True
+                    return False
+            except AlreadyExists:
+                await self._look_at(command)
+                run.behind = True
+                return False
+            except (Conflict, Invalid) as error:
+                if _was_outdated(command, error):
+                    await self._look_at(command)
+                    run.behind = True
+                else:
+                    self._tell(command, error, about, run)
+                return False
+            except (BadRequest, Forbidden) as error:
+                self._tell(command, error, about, run)
+                return False
+        return True
+
+    def _is_overtaken(self, command: Command, run: _Run) -> bool:
+        match command:
+            case Change(_, obj, versioned=True) | PatchStatus(_, obj, versioned=True):
+                return self._known.is_overtaken(run.latest(obj))
+        return False
+
+    async def _look_at(self, command: Command) -> None:
+        """Read the object of a command again."""
+        match command:
+            case Create(resource, obj) | Change(resource, obj) | PatchStatus(resource, obj):
+                pass
+            case Delete(resource, obj) | DropFinalizer(resource, obj):
+                pass
+            case _:
+                return
+        await self._known.refresh(spoken(resource, self._version), key_of(obj))
+
+    def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
+        """Tells a job what the server refused to do for it."""
+        if about is None or isinstance(error, Conflict):
+            raise error
+        made = isinstance(command, Create | Change) and command.resource.group == KUEUE
+        verb = "created" if isinstance(command, Create) else "changed"
+        what = "The workload" if made else "What belongs to it"
+        text = f"{what} could not be {verb}: {error.message}"
+        reason = COMPOSE_ERROR if made else REFUSED
+        self._recorder.event(about, WARNING, reason, text, component=self._component)
+        self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
+        run.wait = REFUSED_RETRY
+
+    async def _do(self, command: Command, run: _Run) -> bool:
+        """Do one command; whether to go on."""
+        match command:
+            case Create(resource, obj):
+                wire = spoken(resource, self._version)
+                self._known.learn(await self._client.create(wire, self._speak(resource, obj)))
+            case Recheck(resource, obj):
+                return await self._exists(resource, obj, run)
+            case Change():
+                await self._change(command, run)
+            case PatchStatus():
+                await self._patch_status(command, run)
+            case Delete(resource, obj):
+                uid = obj["metadata"]["uid"]
+                answer = await self._client.delete(
+                    spoken(resource, self._version), key_of(obj), uid=uid, propagation="Background"
+                )
+                self._known.learn_deleted(self._speak(resource, obj), answer)
+            case DropFinalizer():
+                await self._drop_finalizer(command, run)
+            case Emit(obj, reason, message, type):
+                self._recorder.event(obj, type, reason, message, component=self._component)
+            case Count(what, labels):
+                self._count(what, labels)
+            case Wait(why, seconds):
+                self._log.info("the job has to wait", why=why, seconds=seconds)
+                run.wait = seconds
+                return False
+        return True
+
+    async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
+        """Whether the server still has an object, and nobody deletes it."""
+        found = await self._known.refresh(spoken(resource, self._version), key_of(obj))
+        meta = {} if found is None else found["metadata"]
+        if meta.get("uid") == obj["metadata"]["uid"] and not meta.get("deletionTimestamp"):
+            return True
+        run.behind = True
+        return False
+
+    async def _change(self, command: Change, run: _Run) -> None:
+        old = self._speak(command.resource, command.old)
+        body = diff_merge_patch(old, self._speak(command.resource, command.new))
+        if not body:
+            return
+        identity = {"uid": old["metadata"]["uid"]}
+        if command.versioned:
+            identity["resourceVersion"] = run.version(old)
+        body["metadata"] = {**(body.get("metadata") or {}), **identity}
+        changed = await self._client.patch(
+            spoken(command.resource, self._version),
+            key_of(old),
+            body,
+            PatchType.MERGE,
+            subresource=command.subresource,
+        )
+        self._wrote(command.old, changed, run)
+
+    async def _patch_status(self, command: PatchStatus, run: _Run) -> None:
+        wire, meta = spoken(command.resource, self._version), command.obj["metadata"]
+        identity = {field: meta[field] for field in ("name", "namespace", "uid")}
+        if command.versioned:
+            identity["resourceVersion"] = run.version(command.obj)
+        body = {
+            "apiVersion": command.resource.api_version,
+            "kind": wire.kind,
+            "metadata": identity,
+            "status": command.status,
+        }
+        changed = await self._client.patch(
+            wire,
+            key_of(command.obj),
+            self._speak(command.resource, body),
+            PatchType.APPLY if command.style == "apply" else PatchType.MERGE,
+            subresource="status",
+            field_manager=command.field_manager,
+            force=command.force,
+        )
+        self._wrote(command.obj, changed, run)
+
+    async def _drop_finalizer(self, command: DropFinalizer, run: _Run) -> None:
+        known = run.latest(command.obj)
+        finalizers = known["metadata"].get("finalizers") or ()
+        if command.finalizer not in finalizers:
+            return
+        path = f"/metadata/finalizers/{list(finalizers).index(command.finalizer)}"
+        body = [
+            {"op": "test", "path": "/metadata/uid", "value": known["metadata"]["uid"]},
+            {"op": "test", "path": path, "value": command.finalizer},
+            {"op": "remove", "path": path},
+        ]
+        changed = await self._client.patch(
+            spoken(command.resource, self._version), key_of(known), body, PatchType.JSON
+        )
+        self._wrote(command.obj, changed, run)
+
+    def _wrote(self, before: Obj, answer: Obj, run: _Run) -> None:
+        run.wrote(before, answer)
+        self._known.learn(answer)
+
+    def _speak(self, resource: Resource, obj: Obj) -> Obj:
+        return convert(obj, self._version) if resource.group == KUEUE else obj
+
+
+class _Run:
+    """The state of one plan while it is carried out."""
+
+    def __init__(self) -> None:
+        self.wait: float | None = None
+        self.behind = False
+        self._latest: dict[str, Obj] = {}
+
+    def latest(self, obj: Obj) -> Obj:
+        """The object as our last write left it."""
+        return self._latest.get(obj["metadata"]["uid"], obj)
+
+    def version(self, obj: Obj) -> str:
+        """The resource version that our next write depends on."""
+        return str(self.latest(obj)["metadata"].get("resourceVersion", ""))
+
+    def wrote(self, before: Obj, after: Obj) -> None:
+        """Note what the server answered."""
+        self._latest[before["metadata"]["uid"]] = after
+
+
+def _was_outdated(command: Command, error: Conflict | Invalid) -> bool:
+    """Whether a command was refused because it was made from an old state of the object."""
+    if isinstance(error, Invalid):
+        return isinstance(command, DropFinalizer)  # the finalizer is not where it was
+    return isinstance(command, Change | PatchStatus) and command.versioned

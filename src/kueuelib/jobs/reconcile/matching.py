@@ -1,0 +1,62 @@
+"""Which of a job's Workloads stands for it (spec/jobs 1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kueuelib.api.meta import Obj, controller_of
+from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.reconcile.equivalence import equivalent
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.workload import states
+
+
+def owned_by(workload: Mapping[str, Any], uid: str) -> bool:
+    """Whether an owner reference holds the UID."""
+    refs = workload["metadata"].get("ownerReferences") or ()
+    return any(ref.get("uid") == uid for ref in refs)
+
+
+def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
+    """Oldest first; names decide between those of one second."""
+    return tuple(
+        sorted(
+            workloads,
+            key=lambda wl: (wl["metadata"].get("creationTimestamp", ""), wl["metadata"]["name"]),
+        )
+    )
+
+
+def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
+    """Says of a Workload whether it asks for what the job wants."""
+    if isinstance(job, JobWithEquivalence):
+        return job.is_equivalent
+    pod_sets = situation.pod_sets(job)
+    return lambda workload: equivalent(job, pod_sets, workload, situation.flavors)
+
+
+def match(situation: Situation, job: GenericJob) -> Matching:
+    """The Workload that stands for the job, and those that have to go.
+
+    The oldest equivalent one is chosen. Without one, a Workload that is being deleted is chosen
+    when there is no other, so that its end is waited for; and a finished job keeps the one that
+    holds its quota, whatever it asks for.
+    """
+    if isinstance(job, ComposableJob):
+        return job.match_workloads(situation.workloads, situation.flavors)
+    found = by_age(situation.workloads)
+    live = [wl for wl in found if not states.is_deleted(wl)]
+    chosen = next(filter(is_equivalent(situation, job), live), None)
+    if chosen is None and job.finished():
+        chosen = next(filter(states.has_quota, live), next(iter(live), None))
+    if chosen is None and not live:
+        chosen = next(iter(found), None)
+    return Matching(chosen, tuple(wl for wl in found if wl is not chosen))
+
+
+def is_controlled_by(workload: Mapping[str, Any], job: GenericJob) -> bool:
+    """Whether the controller reference of a Workload holds the job's UID."""
+    ref = controller_of(workload)
+    return ref is not None and ref.get("uid") == job.uid

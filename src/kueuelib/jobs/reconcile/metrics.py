@@ -1,0 +1,36 @@
+"""What is counted about jobs of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kueuelib.jobs.contract.commands import MISSED
+from kueuelib.runtime.telemetry import Telemetry
+
+REPAIRED = "repaired"
+LEFT_ALONE = "left alone"
+
+
+class JobMetrics:
+    """Counters about jobs; all integrations of a process share them.
+
+    Args:
+        telemetry: where they are reported; None: nowhere.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        telemetry = telemetry or Telemetry()
+        self._missed = telemetry.counter(
+            "kueuelib_missed_by_webhook_total",
+            "Jobs that came in past our webhook, by their kind and what became of them.",
+            ("kind", "what"),
+        )
+
+    def missed(self, kind: str, what: str) -> None:
+        """A job came in past the webhook."""
+        self._missed.labels(kind, what).inc()
+
+    def count(self, what: str, labels: Sequence[str]) -> None:
+        """Count what a plan wants counted."""
+        if what == MISSED:
+            self.missed(*labels)

@@ -1,0 +1,71 @@
+"""Where a job that stands for itself and its Workload are (spec/jobs 1.5)."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Matching
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.workload import states
+
+
+class Phase(enum.Enum):
+    """Where a job that stands for itself and its Workload are."""
+
+    WORKLOAD_FINISHED = "the workload is finished"
+    JOB_FINISHED = "the job is finished"
+    WORKLOAD_DELETED = "the workload is being deleted"
+    NO_WORKLOAD = "there is no workload"
+    MISMATCH = "no workload asks for what the job wants"
+    EVICTED = "the workload is evicted and holds quota"
+    STOPPING = "an earlier stop is not complete"
+    STARTING = "the workload is admitted, the job suspended"
+    WAITING = "the workload is not admitted, the job suspended"
+    NOT_ADMITTED = "the job runs without admission"
+    RUNNING = "the job runs"
+
+
+@attrs.frozen
+class Case:
+    """A job with the Workload that stands for it."""
+
+    situation: Situation
+    job: GenericJob
+    matching: Matching
+
+    @property
+    def workload(self) -> Obj:
+        """The Workload, in the phases that have one."""
+        assert self.matching.chosen is not None
+        return self.matching.chosen
+
+    @property
+    def remembered(self) -> Obj | None:
+        """The Workload that knows how the templates were, when there is only one candidate."""
+        if self.matching.chosen is not None:
+            return self.matching.chosen
+        return self.matching.surplus[0] if len(self.matching.surplus) == 1 else None
+
+
+def phase_of(case: Case) -> Phase:
+    """Where the job and its Workload are; the order of the questions is that of spec/jobs 1.5."""
+    job, workload = case.job, case.matching.chosen
+    if workload is not None and states.is_finished(workload):
+        return Phase.WORKLOAD_FINISHED
+    if workload is not None and states.is_deleted(workload):
+        return Phase.WORKLOAD_DELETED
+    if job.finished():
+        return Phase.JOB_FINISHED
+    if workload is None:
+        return Phase.MISMATCH if case.matching.surplus else Phase.NO_WORKLOAD
+    if states.is_evicted(workload) and states.has_quota(workload):
+        return Phase.EVICTED
+    if isinstance(job, JobWithCustomStop) and job.is_stopping():
+        return Phase.STOPPING
+    if job.is_suspended():
+        return Phase.STARTING if states.is_admitted(workload) else Phase.WAITING
+    return Phase.RUNNING if states.is_admitted(workload) else Phase.NOT_ADMITTED

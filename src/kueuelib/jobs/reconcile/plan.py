@@ -1,0 +1,136 @@
+"""What to do about one job now: the generic reconciler as a pure function (spec/jobs 1.5-1.8).
+
+`phase_of` names where a job and its Workload are, `plan` writes one step. Every write of a plan may
+be the last one before the process dies: the next plan starts from what is stored.
+"""
+
+from __future__ import annotations
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj, labels_of
+from kueuelib.api.names import JOB_UID_LABEL, PARENT_WORKLOAD, REASON_OUT_OF_SYNC
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract.capabilities import JobWithSkip, Matching, StopReason
+from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.matching import is_controlled_by, is_equivalent, match
+from kueuelib.jobs.reconcile.phases import Case, phase_of
+from kueuelib.jobs.reconcile.situation import Ancestor, Situation
+from kueuelib.jobs.reconcile.steps import (
+    COMPOSE_ERROR,
+    STEPS,
+    SUSPENDED,
+    Commands,
+    delete_all,
+    finalize,
+    release,
+    stop,
+)
+from kueuelib.jobs.reconcile.workload_build import adopt
+from kueuelib.workload import states
+
+INVALID_RETRY = 300.0
+"""Seconds until a job whose object says no pods is told so again, when nobody changes it."""
+
+
+def plan(situation: Situation) -> Commands:
+    """What to do now, in order; nothing when all is as it should be."""
+    released = tuple(command for workload in situation.orphans for command in release(workload))
+    job = situation.job
+    if job is None:
+        return released
+    return (*released, *_plan_object(situation, job))
+
+
+def _plan_object(situation: Situation, job: GenericJob) -> Commands:
+    if job.is_deleted:
+        gone = tuple(c for workload in situation.workloads for c in release(workload))
+        return (*gone, *finalize(job))
+    if isinstance(job, JobWithSkip) and job.skip():
+        return ()
+    if situation.ancestor is not None:
+        return _plan_child(job, situation.ancestor)
+    if not situation.settings.manages(job.queue_name, situation.namespace_labels):
+        made = tuple(wl for wl in situation.workloads if _made_for(job, wl))
+        if job.is_suspended() or not any(map(states.is_admitted, made)):
+            return delete_all(job, made, "the job is not queued any more")
+    try:
+        return _plan_managed(situation, job)
+    except InvalidJob as error:
+        return _plan_invalid(situation, job, error)
+
+
+def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:
+    """A job that says no pods waits, and its author is told why."""
+    if job.finished():
+        return finalize(job)
+    left: Commands = ()
+    if not job.is_suspended():
+        reason, text = StopReason.NO_MATCHING_WORKLOAD, "It cannot be told what the job wants"
+        left = stop(Case(situation, job, Matching()), reason, text)
+    told = Emit(job.object, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
+    return (*left, told, Wait(str(error), INVALID_RETRY))
+
+
+def _plan_child(job: GenericJob, ancestor: Ancestor) -> Commands:
+    """A child never has a Workload of its own; it may not run before its ancestor is admitted."""
+    if ancestor.admitted or job.finished():
+        return ()
+    doubts: Commands = ()
+    if ancestor.doubt:
+        text = f"The annotation {PARENT_WORKLOAD} names the {ancestor.name}, {ancestor.doubt}"
+        doubts = (Emit(job.object, COMPOSE_ERROR, text, WARNING),)
+    if job.is_suspended():
+        return doubts
+    changed = job.copy()
+    changed.suspend()
+    if changed.object == job.object:
+        return doubts
+    return (
+        *doubts,
+        Change(job.resource, job.object, changed.object),
+        Emit(job.object, SUSPENDED, "The job that owns this one is not admitted"),
+    )
+
+
+def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
+    if job.prebuilt_workload is not None:
+        matching = Matching(situation.prebuilt)
+        first = _join(situation, job)
+        if first is not None:
+            return first
+        if situation.prebuilt is not None and not is_controlled_by(situation.prebuilt, job):
+            matching = Matching()
+    else:
+        matching = match(situation, job)
+        if matching.chosen is not None and matching.surplus:
+            message = "another workload of the job asks for what it wants"
+            return (*matching.commands, *delete_all(job, matching.surplus, message))
+    case = Case(situation, job, matching)
+    phase = phase_of(case)
+    reported = reports.plan_reports(case.situation, job, matching.chosen) if matching.chosen else ()
+    return (*matching.commands, *reported, *STEPS[phase](case))
+
+
+def _join(situation: Situation, job: GenericJob) -> Commands | None:
+    """Makes a prebuilt Workload the job's own, or refuses it; None when it is."""
+    workload = situation.prebuilt
+    if workload is None or states.is_finished(workload) or states.is_deleted(workload):
+        return None
+    if not is_controlled_by(workload, job):
+        refs = workload["metadata"].get("ownerReferences") or ()
+        if any(ref.get("controller") for ref in refs):
+            return None
+        return (Change(WORKLOADS, workload, adopt(job, workload)),)
+    if job.finished() or is_equivalent(situation, job)(workload):
+        return None
+    message = "The prebuilt workload does not ask for what the job wants"
+    left = stop(Case(situation, job, Matching(workload)), StopReason.NO_MATCHING_WORKLOAD, message)
+    if left or job.is_active():
+        return left
+    return (reports.finish(workload, REASON_OUT_OF_SYNC, message, situation.now),)
+
+
+def _made_for(job: GenericJob, workload: Obj) -> bool:
+    return labels_of(workload).get(JOB_UID_LABEL) == job.uid and job.prebuilt_workload is None

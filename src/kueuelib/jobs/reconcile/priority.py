@@ -1,0 +1,96 @@
+"""Which priority a job's Workload gets (spec/jobs 1.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.errors import KueuelibError
+from kueuelib.jobs.contract.capabilities import JobWithPriorityClass
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+
+
+class PriorityClassNotFound(KueuelibError):
+    """A job names a class that does not exist (yet): worth another try."""
+
+
+@attrs.frozen
+class PriorityClasses:
+    """The raw classes that exist, by name.
+
+    Attributes:
+        workload: WorkloadPriorityClasses.
+        pod: PriorityClasses.
+    """
+
+    workload: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    pod: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Priority:
+    """A resolved priority.
+
+    Attributes:
+        value: higher goes first.
+        source: the kind of the class, None when there is no class.
+        name: of the class, empty when there is none.
+    """
+
+    value: int = 0
+    source: Resource | None = None
+    name: str = ""
+
+    def spec(self) -> Obj:
+        """The fields of a Workload's spec."""
+        found: Obj = {"priority": self.value}
+        if self.source is not None:
+            found["priorityClassRef"] = class_ref(self.source, self.name)
+        return found
+
+
+def class_ref(source: Resource, name: str) -> Obj:
+    """A `priorityClassRef`."""
+    return {"group": source.group, "kind": source.kind, "name": name}
+
+
+def resolve(job: GenericJob, pod_sets: Sequence[PodSet], classes: PriorityClasses) -> Priority:
+    """The job's label, else the class of its pods, else the global default, else 0.
+
+    Raises:
+        PriorityClassNotFound: the class that is named does not exist.
+    """
+    if job.workload_priority_class:
+        return _of(WORKLOAD_PRIORITY_CLASSES, job.workload_priority_class, classes.workload)
+    name = pod_priority_class(job, pod_sets)
+    if name:
+        return _of(PRIORITY_CLASSES, name, classes.pod)
+    defaults = [found for found in classes.pod.values() if found.get("globalDefault")]
+    if not defaults:
+        return Priority()
+    chosen = min(defaults, key=lambda found: (found["value"], found["metadata"]["name"]))
+    return Priority(chosen["value"], PRIORITY_CLASSES, chosen["metadata"]["name"])
+
+
+def pod_priority_class(job: GenericJob, pod_sets: Sequence[PodSet]) -> str:
+    """The PriorityClass of the job's pods, empty for none."""
+    if isinstance(job, JobWithPriorityClass):
+        return job.priority_class()
+    return first_of_templates(pod_sets)
+
+
+def first_of_templates(pod_sets: Sequence[PodSet]) -> str:
+    """The first PriorityClass that a pod template names, empty for none."""
+    names = (entry.template.get("spec", {}).get("priorityClassName") for entry in pod_sets)
+    return next((name for name in names if name), "")
+
+
+def _of(source: Resource, name: str, known: Mapping[str, Mapping[str, Any]]) -> Priority:
+    found = known.get(name)
+    if found is None:
+        raise PriorityClassNotFound(f'{source.kind} "{name}" is not found')
+    return Priority(int(found.get("value") or 0), source, name)

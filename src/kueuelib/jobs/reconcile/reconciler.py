@@ -1,0 +1,105 @@
+"""The reconciler of one kind of jobs: reads the caches, plans, acts (KEP-369, spec/jobs 1.5)."""
+
+from __future__ import annotations
+
+from kueuelib.api.meta import Obj, ObjectKey, controller_of
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.owners import Owners
+from kueuelib.jobs.lookups.referred import Referred
+from kueuelib.jobs.lookups.stores import ByName, JobStores
+from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.vanished import Vanished
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import Result
+
+
+class JobReconciler:
+    """Makes jobs of one kind wait, start, stop and end with their Workloads.
+
+    Args:
+        integration: the kind.
+        stores: the caches.
+        owners: finds who is queued on behalf of a job.
+        executor: does what is planned.
+        settings: the configuration.
+        clock: the time.
+        referred: completes jobs with the objects that they refer to; None: there are none.
+    """
+
+    def __init__(
+        self,
+        integration: Integration,
+        stores: JobStores,
+        owners: Owners,
+        executor: Executor,
+        settings: JobSettings,
+        clock: Clock = SYSTEM_CLOCK,
+        referred: Referred | None = None,
+    ) -> None:
+        self._referred = referred
+        self._integration = integration
+        self._stores = stores
+        self._owners = owners
+        self._executor = executor
+        self._settings = settings
+        self._clock = clock
+        self._vanished = Vanished()
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one job and act."""
+        jobs = self._stores.jobs[self._integration.name]
+        found = jobs.get(key)
+        if found is not None:
+            await self._owners.learn(found, key.namespace)
+            found = jobs.get(key)
+        if found is not None and self._referred is not None:
+            found = await self._referred.complete(self._integration, found)
+        outcome = await self._executor.run(plan(self.observe(key, found)), found)
+        return outcome.result
+
+    def observe(self, key: ObjectKey, found: Obj | None) -> Situation:
+        """What the caches know about one job.
+
+        Args:
+            key: its namespace and name.
+            found: the raw job; None when it is gone.
+        """
+        stores, integration = self._stores, self._integration
+        by_name = stores.workloads_of_name(integration.resource, key)
+        classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
+        if found is None:
+            self._vanished.forget(key)
+            orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
+            return Situation(None, self._clock.now(), self._settings, orphans=by_age(orphans))
+        job = integration.job_type(found)
+        prebuilt = job.prebuilt_workload
+        workloads = stores.workloads_of(job.uid)
+        monotonic = self._clock.monotonic()
+        return Situation(
+            job,
+            self._clock.now(),
+            self._settings,
+            workloads=by_age(workloads),
+            orphans=by_age(
+                wl
+                for wl in by_name
+                if not owned_by(wl, job.uid) and _is_controller(integration, key.name, wl)
+            ),
+            prebuilt=stores.workload(ObjectKey(key.namespace, prebuilt)) if prebuilt else None,
+            ancestor=self._owners.ancestor_of(found, key.namespace),
+            namespace_labels=stores.namespace_labels(key.namespace),
+            flavors=ByName(stores.flavors),
+            classes=classes,
+            again=self._vanished.look(key, job.uid, monotonic, present=bool(workloads)),
+        )
+
+
+def _is_controller(integration: Integration, name: str, workload: Obj) -> bool:
+    """Whether the controller of a Workload is of this kind and has this name."""
+    ref = controller_of(workload)
+    return ref is not None and ref["name"] == name and integration.is_owner(ref)

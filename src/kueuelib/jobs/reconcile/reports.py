@@ -1,0 +1,167 @@
+"""What the job's reconciler writes into the status of a Workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
+from kueuelib.api.names import (
+    FINISHED,
+    JOB_MANAGER_PREFIX,
+    PODS_READY,
+    RECLAIMABLE_PODS_MANAGER,
+)
+from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.contract.commands import Command, PatchStatus
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.workload import states
+from kueuelib.workload.life import WAIT_FOR_RECOVERY
+from kueuelib.workload.patches import status_writes
+
+WAIT_FOR_START = "WaitForStart"
+READY_STARTED = "Started"
+READY_RECOVERED = "Recovered"
+_CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
+
+
+def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """What the Workload has to be told about the job's pods (spec/jobs 1.5, steps 4 and 5)."""
+    if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
+        return ()
+    return (*_reclaimable(situation, job, workload), *_pods_ready(situation, job, workload))
+
+
+def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
+    """What turns the status of a Workload into what `transitions` made of it."""
+    return tuple(
+        PatchStatus(
+            WORKLOADS,
+            old,
+            write.style,
+            write.body["status"],
+            write.field_manager,
+            versioned="resourceVersion" in write.body["metadata"],
+            force=write.style == "apply",
+        )
+        for write in status_writes(old, new)
+    )
+
+
+def finish(workload: Obj, reason: str, message: str, now: float) -> Command:
+    """Writes Finished; nobody else's fields are touched."""
+    return _condition(states.finish(workload, reason, message, now), FINISHED)
+
+
+def _condition(changed: Obj, type: str) -> Command:
+    status = {"conditions": [dict(states.condition(changed, type))]}
+    return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{type}")
+
+
+def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """Tells which pods need no quota any more; never fewer while quota is reserved."""
+    if not isinstance(job, JobWithReclaimablePods):
+        return ()
+    entries = states.status_of(workload).get("reclaimablePods") or ()
+    stored = {entry["name"]: entry["count"] for entry in entries}
+    wanted = reclaimable_counts(job.reclaimable_pods(), situation.pod_sets(job), workload)
+    if states.has_quota(workload):
+        wanted = {name: max(wanted.get(name, 0), stored.get(name, 0)) for name in wanted | stored}
+    if wanted == stored:
+        return ()
+    listed = [{"name": name, "count": count} for name, count in sorted(wanted.items())]
+    return (
+        PatchStatus(
+            WORKLOADS, workload, "apply", {"reclaimablePods": listed}, RECLAIMABLE_PODS_MANAGER
+        ),
+    )
+
+
+def reclaimable_counts(
+    spare: Mapping[str, int], pod_sets: Sequence[PodSet], workload: Mapping[str, Any]
+) -> dict[str, int]:
+    """How many pods of each pod set of a Workload need no quota any more.
+
+    What counts is how many are still needed: a job that was admitted with fewer pods than its
+    Workload asks for spares the others as well (spec/scheduling 1.5).
+
+    Args:
+        spare: what the job says of the pods that it wants at present.
+        pod_sets: these pods.
+        workload: the raw Workload.
+    """
+    present = {entry.name: entry.count for entry in pod_sets}
+    asked = {entry["name"]: entry.get("count", 1) for entry in workload["spec"]["podSets"]}
+    return {
+        name: asked[name] - max(0, present[name] - count)
+        for name, count in spare.items()
+        if count > 0
+    }
+
+
+def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    if not situation.settings.wait_for_pods_ready:
+        return ()
+    recovery = situation.settings.pods_ready_recovery
+    old = find_condition(states.status_of(workload).get("conditions"), PODS_READY)
+    status, reason, message = pods_ready_state(
+        old if _is_of_this_turn(workload, old) else {},
+        admitted=states.is_admitted(workload),
+        ready=job.pods_ready(),
+        recovery=recovery,
+    )
+    if (old.get("status"), old.get("reason")) == (status, reason):
+        return ()
+    same = old.get("status") == status
+    transition = old.get("lastTransitionTime") if same else format_time(situation.now)
+    condition = {
+        "type": PODS_READY,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": transition,
+    }
+    return (
+        PatchStatus(
+            WORKLOADS,
+            workload,
+            "apply",
+            {"conditions": [condition]},
+            f"{JOB_MANAGER_PREFIX}{PODS_READY}",
+        ),
+    )
+
+
+def _is_of_this_turn(workload: Obj, condition: Mapping[str, str]) -> bool:
+    """Whether PodsReady was written since the Workload was admitted."""
+    if not condition or not states.is_admitted(workload):
+        return True
+    return parse_time(condition["lastTransitionTime"]) >= states.admitted_since(workload)
+
+
+def pods_ready_state(
+    old: Mapping[str, str], *, admitted: bool, ready: bool, recovery: bool
+) -> tuple[str, str, str]:
+    """Status, reason and message of PodsReady (spec/jobs 1.5, spec/api 7.4).
+
+    Args:
+        old: the raw condition, empty when there is none.
+        admitted: whether the Workload is admitted.
+        ready: whether all pods are ready or have succeeded.
+        recovery: whether True turns False again while the Workload is admitted.
+    """
+    waiting = ("False", WAIT_FOR_START, "Not all pods are ready or have succeeded yet")
+    if not admitted:
+        return waiting
+    was_ready = old.get("status") == "True"
+    if ready or (was_ready and not recovery):
+        if was_ready:
+            return "True", old["reason"], old.get("message", "")
+        back = old.get("reason") in _CAME_BACK
+        reason = READY_RECOVERED if back else READY_STARTED
+        return "True", reason, "All pods are ready or have succeeded"
+    if was_ready or old.get("reason") == WAIT_FOR_RECOVERY:
+        return "False", WAIT_FOR_RECOVERY, "A pod that was ready is not any more"
+    return waiting

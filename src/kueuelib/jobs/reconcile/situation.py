@@ -1,0 +1,67 @@
+"""All that a plan for one job is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.jobs.reconcile.vanished import Again
+
+
+@attrs.frozen
+class Ancestor:
+    """The object further up that is queued on behalf of a child.
+
+    Attributes:
+        name: for people.
+        admitted: whether its Workload is admitted, so that the child may run.
+        doubt: why what the child says about it is not believed; empty when it is.
+    """
+
+    name: str
+    admitted: bool
+    doubt: str = ""
+
+
+@attrs.frozen
+class Situation:
+    """What is known about one job at one moment. Workloads are raw, in the internal version.
+
+    Attributes:
+        job: the job; None when it is gone.
+        now: seconds since the epoch.
+        settings: the configuration.
+        workloads: those whose owner references hold the job's UID, oldest first.
+        orphans: those of an owner of the job's name and kind that is gone.
+        prebuilt: the one that the job's label names, when it exists.
+        ancestor: who is queued instead of the job; None when the job stands for itself.
+        namespace_labels: of the job's namespace.
+        flavors: the raw ResourceFlavors by name.
+        classes: the priority classes by name.
+        again: set if the job had a Workload before and has none now.
+    """
+
+    job: GenericJob | None
+    now: float
+    settings: JobSettings = attrs.field(factory=JobSettings)
+    workloads: tuple[Obj, ...] = ()
+    orphans: tuple[Obj, ...] = ()
+    prebuilt: Obj | None = None
+    ancestor: Ancestor | None = None
+    namespace_labels: Mapping[str, str] = attrs.field(factory=dict)
+    flavors: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    classes: PriorityClasses = attrs.field(factory=PriorityClasses)
+    again: Again | None = None
+
+    def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
+        """The job's pod sets as they may be admitted."""
+        found = job.pod_sets()
+        if self.settings.partial_admission:
+            return found
+        return tuple(attrs.evolve(entry, min_count=None) for entry in found)

@@ -1,0 +1,380 @@
+"""One step per phase of a job, and what steps are made of (spec/jobs 1.5-1.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.names import (
+    EVICTED,
+    FINISHED,
+    IN_USE_FINALIZER,
+    PREBUILT_LABEL,
+    REASON_FAILED,
+    REASON_FAILED_TO_START,
+    REASON_OUT_OF_SYNC,
+    REASON_SUCCEEDED,
+)
+from kueuelib.errors import PodSetError
+from kueuelib.jobs.contract.capabilities import (
+    ComposableJob,
+    JobWithCustomStop,
+    JobWithFinalize,
+    JobWithReplacements,
+    Stop,
+    StopReason,
+)
+from kueuelib.jobs.contract.commands import (
+    MISSED,
+    WARNING,
+    Change,
+    Command,
+    Count,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    Recheck,
+    Wait,
+)
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd
+from kueuelib.jobs.contract.podset_info import (
+    FlavorNotFound,
+    PodSetInfo,
+    infos_for_restore,
+    infos_for_start,
+)
+from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.equivalence import looks_started
+from kueuelib.jobs.reconcile.phases import Case, Phase
+from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
+from kueuelib.jobs.reconcile.workload_build import (
+    build_workload,
+    rebuilt,
+    with_limit,
+    with_priority,
+    with_queue,
+)
+from kueuelib.workload import states
+
+MISSING_RETRY = 5.0
+"""Seconds until something that is missing is looked for again."""
+
+SUSPENDED_JOB = "suspended"
+STARTED = "Started"
+SUSPENDED = "Suspended"
+STOPPED = "Stopped"
+CREATED_WORKLOAD = "CreatedWorkload"
+DELETED_WORKLOAD = "DeletedWorkload"
+UPDATED_WORKLOAD = "UpdatedWorkload"
+FINISHED_WORKLOAD = "FinishedWorkload"
+DELETED = "Deleted"
+COMPOSE_ERROR = "ErrWorkloadCompose"
+
+_LEAVES = (StopReason.WORKLOAD_EVICTED, StopReason.WORKLOAD_DELETED)
+_NEVER_RUN = (REASON_FAILED_TO_START, REASON_OUT_OF_SYNC)
+
+Commands = tuple[Command, ...]
+
+
+# ---- the steps
+
+
+def _workload_finished(case: Case) -> Commands:
+    reason = states.condition(case.workload, FINISHED).get("reason")
+    if reason in _NEVER_RUN and not case.job.is_suspended() and not case.job.finished():
+        message = f"Workload {_name(case.workload)} is finished: the job must not run"
+        left = stop(case, StopReason.NOT_ADMITTED, message)
+        if left:
+            return left
+    ended = finalize(case.job)
+    if not _has_finalizer(case.workload):
+        return ended
+    message = f"Workload {_name(case.workload)} is finished"
+    return (
+        *ended,
+        Emit(case.job.object, FINISHED_WORKLOAD, message),
+        *release(case.workload),
+    )
+
+
+def _job_finished(case: Case) -> Commands:
+    if case.matching.chosen is None:
+        gone = tuple(c for workload in case.matching.surplus for c in release(workload))
+        return (*gone, *finalize(case.job))
+    end = case.job.finished()
+    assert end is not None
+    return (
+        reports.finish(case.workload, _reason(end), end.message, case.situation.now),
+        *_workload_finished(case),
+    )
+
+
+def _workload_deleted(case: Case) -> Commands:
+    if not case.job.finished():
+        message = "The workload is deleted"
+        left = stop(case, StopReason.WORKLOAD_DELETED, message)
+        if left or case.job.is_active():
+            return left
+    return release(case.workload)
+
+
+def _no_workload(case: Case) -> Commands:
+    job, situation = case.job, case.situation
+    if not job.is_suspended():
+        left = stop(case, StopReason.NO_MATCHING_WORKLOAD, "The job has no workload")
+        if not left or job.resource == PODS:
+            return left
+        # The webhook suspends every job that is queued, so this one never met it.
+        return (left[0], Count(MISSED, (job.resource.kind, SUSPENDED_JOB)), *left[1:])
+    if job.is_active():
+        return ()
+    if job.prebuilt_workload is not None:
+        return _missing_prebuilt(case)
+    if isinstance(job, ComposableJob):
+        composed = job.compose_workload()
+        if isinstance(composed, tuple):
+            return composed
+        return _create(case, composed)
+    pod_sets = situation.pod_sets(job)
+    try:
+        priority = resolve(job, pod_sets, situation.classes)
+    except PriorityClassNotFound as error:
+        return _missing(job, error)
+    copied = situation.settings.labels_to_copy
+    return _create(case, build_workload(job, pod_sets, priority, copied))
+
+
+def _missing_prebuilt(case: Case) -> Commands:
+    name, found = case.job.prebuilt_workload, case.situation.prebuilt
+    text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
+    text += "does not exist" if found is None else "belongs to another job"
+    return (Emit(case.job.object, COMPOSE_ERROR, text, WARNING),)
+
+
+def _create(case: Case, workload: Obj) -> Commands:
+    job, meta, again = case.job, workload["metadata"], case.situation.again
+    if again is not None and again.wait:
+        return (Wait("its workload vanished several times", again.wait),)
+    return (
+        *(() if again is None else (Recheck(job.resource, job.object),)),
+        Create(WORKLOADS, workload),
+        Emit(job.object, CREATED_WORKLOAD, f"Created Workload {meta['namespace']}/{meta['name']}"),
+    )
+
+
+def _mismatch(case: Case) -> Commands:
+    job, situation = case.job, case.situation
+    if not job.is_suspended():
+        message = "No workload asks for what the job wants"
+        return stop(case, StopReason.NO_MATCHING_WORKLOAD, message)
+    if job.is_active():
+        return ()
+    first, *others = case.matching.surplus
+    message = "it does not ask for what the job wants"
+    if states.has_quota(first) or states.is_finished(first) or states.is_deleted(first):
+        return delete_all(job, case.matching.surplus, message)
+    try:
+        changed = rebuilt(job, situation.pod_sets(job), first, situation.classes)
+    except PriorityClassNotFound as error:
+        return _missing(job, error)
+    return (
+        *delete_all(job, others, message),
+        Change(WORKLOADS, first, changed),
+        Emit(
+            job.object, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to what the job wants"
+        ),
+    )
+
+
+def _evicted(case: Case) -> Commands:
+    message = states.condition(case.workload, EVICTED).get("message", "")
+    left = stop(case, StopReason.WORKLOAD_EVICTED, message)
+    if left or case.job.is_active():
+        return left
+    released = states.release(case.workload, case.situation.now)
+    if isinstance(case.job, JobWithReplacements):
+        released = case.job.after_release(released, case.situation.now)
+    return reports.status_commands(case.workload, released)
+
+
+def _stopping(case: Case) -> Commands:
+    return stop(case, StopReason.NOT_ADMITTED, "Completing the last stop")
+
+
+def _starting(case: Case) -> Commands:
+    job, workload = case.job, case.workload
+    queue = workload["status"].get("admission", {}).get("clusterQueue", "")
+    message = f"Admitted by clusterQueue {queue}"
+    changed = job.copy()
+    try:
+        infos = infos_for_start(workload, case.situation.flavors)
+        if isinstance(changed, ComposableJob):
+            return changed.run_members(infos, message)
+        changed.run_with_podsets_info(infos)
+    except FlavorNotFound as error:
+        return _missing(job, error)
+    except PodSetError as error:
+        now, text = case.situation.now, str(error)
+        return (
+            reports.finish(workload, REASON_FAILED_TO_START, text, now),
+            Emit(job.object, REASON_FAILED_TO_START, text, WARNING),
+        )
+    return (Change(job.resource, job.object, changed.object), Emit(job.object, STARTED, message))
+
+
+def _waiting(case: Case) -> Commands:
+    """The Workload follows the job's queue, limit of time and priority class."""
+    job, workload = case.job, case.workload
+    expired = expiry(case)
+    if expired:
+        return expired
+    if workload["spec"].get("queueName", "") == job.queue_name:
+        limited = with_limit(job, workload)
+        if limited is not workload and not states.has_quota(workload):
+            message = f"Updated the time limit of Workload {_name(workload)}"
+            return (
+                Change(WORKLOADS, workload, limited),
+                Emit(job.object, UPDATED_WORKLOAD, message),
+            )
+        return _follow_priority(case)
+    if states.has_quota(workload):
+        message = f'The job was moved to the queue "{job.queue_name}"'
+        free = states.cancel(workload, states.PENDING_REASON, message, case.situation.now)
+        return reports.status_commands(workload, free)
+    return (Change(WORKLOADS, workload, with_queue(job, workload)),)
+
+
+def _not_admitted(case: Case) -> Commands:
+    return stop(case, StopReason.NOT_ADMITTED, "The workload is not admitted")
+
+
+def _follow_priority(case: Case) -> Commands:
+    job, workload, situation = case.job, case.workload, case.situation
+    try:
+        changed = with_priority(job, situation.pod_sets(job), workload, situation.classes)
+    except PriorityClassNotFound as error:
+        return _missing(job, error)
+    if changed is workload:
+        return ()
+    message = f"Updated the priority of Workload {_name(workload)}"
+    return (
+        Change(WORKLOADS, workload, changed),
+        Emit(job.object, UPDATED_WORKLOAD, message),
+    )
+
+
+STEPS: dict[Phase, Callable[[Case], Commands]] = {
+    Phase.WORKLOAD_FINISHED: _workload_finished,
+    Phase.JOB_FINISHED: _job_finished,
+    Phase.WORKLOAD_DELETED: _workload_deleted,
+    Phase.NO_WORKLOAD: _no_workload,
+    Phase.MISMATCH: _mismatch,
+    Phase.EVICTED: _evicted,
+    Phase.STOPPING: _stopping,
+    Phase.STARTING: _starting,
+    Phase.WAITING: _waiting,
+    Phase.NOT_ADMITTED: _not_admitted,
+    Phase.RUNNING: _follow_priority,
+}
+
+
+# ---- the parts of a step
+
+
+def stop(case: Case, reason: StopReason, message: str) -> Commands:
+    """What is left to do until the job is stopped and restored, with the event about it."""
+    job = case.job
+    infos = _infos_left(case, reason)
+    if isinstance(job, ComposableJob):
+        return job.stop_members(infos, reason, message, case.situation.now)
+    if isinstance(job, JobWithCustomStop):
+        left = job.stop(infos, reason, message, case.situation.now)
+    else:
+        left = _plain_stop(job, infos)
+    if not left.stops_now:
+        return left.commands
+    return (left.commands[0], Emit(job.object, STOPPED, message), *left.commands[1:])
+
+
+def _infos_left(case: Case, reason: StopReason) -> tuple[PodSetInfo, ...]:
+    """How templates have to be restored; nothing when they are as their user wants them.
+
+    A job may be suspended by anybody. While its Workload still holds quota, what the start put into
+    the templates is there all the same, and would contradict the next flavor.
+    """
+    job, chosen = case.job, case.matching.chosen
+    if not job.is_suspended():
+        return infos_for_restore(case.remembered)
+    if reason not in _LEAVES or chosen is None or isinstance(job, ComposableJob):
+        return ()
+    started = looks_started(case.situation.pod_sets(job), chosen, case.situation.flavors)
+    return infos_for_restore(chosen) if started else ()
+
+
+def _plain_stop(job: GenericJob, infos: Sequence[PodSetInfo]) -> Stop:
+    changed, runs = job.copy(), not job.is_suspended()
+    if runs:
+        changed.suspend()
+    restored = changed.restore_podsets_info(infos) if infos else False
+    if not runs and not restored:
+        return Stop()
+    return Stop((Change(job.resource, job.object, changed.object),), stops_now=runs)
+
+
+def expiry(case: Case) -> Commands:
+    """Deletes a job that we deactivated, once it was kept long enough; nothing otherwise."""
+    after = case.situation.settings.delete_deactivated_after
+    eviction = states.condition(case.workload, EVICTED)
+    by_us = eviction.get("reason", "").startswith(f"{states.DEACTIVATED}DueTo")
+    if after is None or states.is_active(case.workload) or not by_us or case.job.is_active():
+        return ()
+    left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
+    if left > 0:
+        return (Wait("it was deactivated and is kept for a while", left),)
+    message = "Deleted: it was deactivated, and was kept long enough"
+    told = Emit(case.job.object, DELETED, message)
+    if isinstance(case.job, ComposableJob):
+        return (told, *case.job.remove_members())
+    return (told, Delete(case.job.resource, case.job.object))
+
+
+def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
+    """Deletes Workloads that do not stand for the job (any more)."""
+    found: list[Command] = []
+    for workload in workloads:
+        found += release(workload)
+        if not states.is_deleted(workload):
+            message = f"Deleted Workload {_name(workload)}: {why}"
+            found += [Delete(WORKLOADS, workload), Emit(job.object, DELETED_WORKLOAD, message)]
+    return tuple(found)
+
+
+def release(workload: Obj) -> Commands:
+    """Lets a Workload be deleted."""
+    if not _has_finalizer(workload):
+        return ()
+    return (DropFinalizer(WORKLOADS, workload, IN_USE_FINALIZER),)
+
+
+def finalize(job: GenericJob) -> Commands:
+    """Takes the kind's own finalizers away."""
+    return job.finalize() if isinstance(job, JobWithFinalize) else ()
+
+
+def _missing(job: GenericJob, error: Exception) -> Commands:
+    return (Emit(job.object, COMPOSE_ERROR, str(error), WARNING), Wait(str(error), MISSING_RETRY))
+
+
+def _has_finalizer(workload: Obj) -> bool:
+    return IN_USE_FINALIZER in (workload["metadata"].get("finalizers") or ())
+
+
+def _reason(end: JobEnd) -> str:
+    return REASON_SUCCEEDED if end.succeeded else REASON_FAILED
+
+
+def _name(workload: Obj) -> str:
+    meta = workload["metadata"]
+    return f"{meta['namespace']}/{meta['name']}"

@@ -1,0 +1,157 @@
+"""What an integration needs in a cluster: webhook configurations and permissions, as raw objects.
+
+The webhooks match only objects that carry our queue label, so that one that does not answer never
+keeps anybody else's objects waiting. With `manageJobsWithoutQueueName` a second entry of each kind
+matches objects without the label, except in the namespaces that the settings exclude.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.names import QUEUE_LABEL
+from kueuelib.jobs.contract.registry import Integration, no_rules
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.runtime.webhook.conditions import new_or_changed
+
+WATCH = ("list", "watch")
+READ = ("get", *WATCH)
+JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
+"""What the rules of every kind of jobs look at."""
+
+
+@attrs.frozen
+class WebhookEntry:
+    """One entry of a webhook configuration.
+
+    Attributes:
+        mutating: whether it belongs into the mutating or the validating configuration.
+        path: where the webhook server answers it.
+        entry: the raw entry without its `clientConfig`.
+    """
+
+    mutating: bool
+    path: str
+    entry: Obj
+
+
+def webhook_path(resource: Resource, *, mutating: bool) -> str:
+    """The path of the webhook of a kind (spec/api 6.2)."""
+    verb = "mutate" if mutating else "validate"
+    group = resource.group.replace(".", "-")
+    return f"/{verb}-{group}-{resource.version}-{resource.kind.lower()}"
+
+
+def webhook_entries(
+    integrations: Iterable[Integration], settings: JobSettings
+) -> tuple[WebhookEntry, ...]:
+    """The entries of the enabled integrations, mutating and validating."""
+    named = ("", {"objectSelector": _label("Exists")})
+    unnamed = {
+        "namespaceSelector": dict(settings.namespace_selector),
+        "objectSelector": _label("DoesNotExist"),
+    }
+    kinds = [named]
+    if settings.manage_jobs_without_queue_name:
+        kinds.append(("-unnamed", unnamed))
+    found: list[WebhookEntry] = []
+    for integration in integrations:
+        if integration.entries is not None:
+            found += integration.entries(settings)
+            continue
+        found += [
+            _entry(integration, suffix, selectors, mutating=mutating)
+            for mutating in (True, False)
+            for suffix, selectors in kinds
+        ]
+    return tuple(found)
+
+
+def entry_name(integration: Integration, suffix: str, *, mutating: bool) -> str:
+    """The name of a webhook; that of a kind with a group of its own tells the group."""
+    resource = integration.resource
+    domain = "kb.io" if resource.group in ("", "batch") else resource.group
+    return f"{'m' if mutating else 'v'}{resource.kind.lower()}{suffix}.{domain}"
+
+
+def _label(operator: str) -> Obj:
+    return {"matchExpressions": [{"key": QUEUE_LABEL, "operator": operator}]}
+
+
+def _entry(
+    integration: Integration, suffix: str, selectors: Mapping[str, Obj], *, mutating: bool
+) -> WebhookEntry:
+    resource = integration.resource
+    entry: Obj = {
+        "name": entry_name(integration, suffix, mutating=mutating),
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "rules": [
+            {
+                "apiGroups": [resource.group],
+                "apiVersions": [*integration.versions],
+                "operations": ["CREATE"] if mutating else ["CREATE", "UPDATE"],
+                "resources": [resource.plural],
+                "scope": "Namespaced",
+            }
+        ],
+    }
+    entry.update(copy.deepcopy(dict(selectors)))
+    judged = () if integration.validate is no_rules else integration.judged
+    if not mutating and judged is not None:
+        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA, *judged)]
+    return WebhookEntry(mutating, webhook_path(resource, mutating=mutating), entry)
+
+
+def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
+    """The rules of a ClusterRole that the reconcilers of these integrations need."""
+    found: list[Obj] = []
+    for integration in integrations:
+        if not integration.watches:
+            continue
+        group, plural = integration.resource.group, integration.resource.plural
+        found += [
+            _rule(group, plural, *WATCH, "patch", "delete"),
+            _rule(group, f"{plural}/status", "patch"),
+            _rule(group, f"{plural}/finalizers", "update"),
+            *(() if integration.rules is None else integration.rules()),
+        ]
+    return tuple(found)
+
+
+def shared_rbac_rules() -> tuple[Obj, ...]:
+    """What every process that queues jobs needs besides, also one that runs beside the manager."""
+    kueue = "kueue.x-k8s.io"
+    return (
+        _rule(kueue, "workloads", *READ, "create", "patch", "delete"),
+        _rule(kueue, "workloads/status", "patch"),
+        _rule(kueue, "workloads/finalizers", "update"),
+        _rule(kueue, "resourceflavors", *READ),
+        _rule(kueue, "workloadpriorityclasses", *WATCH),
+        _rule("scheduling.k8s.io", "priorityclasses", *WATCH),
+        _rule("", "namespaces", *WATCH),
+        _rule("", "events", "create", "patch"),
+        *owner_rules(),
+    )
+
+
+def owner_rules() -> tuple[Obj, ...]:
+    """What it takes to see who is above a pod or a job whose owner is none of ours."""
+    return (
+        *(
+            _rule("apps", plural, "get")
+            for plural in ("deployments", "replicasets", "statefulsets")
+        ),
+        _rule("batch", "cronjobs", "get"),
+        _rule("batch", "jobs", "get"),
+    )
+
+
+def _rule(group: str, resource: str, *verbs: str) -> Obj:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}

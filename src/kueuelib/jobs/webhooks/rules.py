@@ -1,0 +1,128 @@
+"""What the webhooks of every kind of jobs do, as rules on raw objects (spec/jobs 1.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kueuelib.api.meta import Obj, annotations_of, labels_of
+from kueuelib.api.names import (
+    MAX_EXECUTION_LABEL,
+    PARENT_WORKLOAD,
+    PREBUILT_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    is_dns1123_subdomain,
+)
+from kueuelib.errors import FieldError
+from kueuelib.jobs.contract.capabilities import JobWithSkip
+from kueuelib.jobs.contract.field_rules import (
+    IMMUTABLE,
+    NO_SUBDOMAIN,
+    annotation_path,
+    forbidden,
+    invalid,
+    label_path,
+)
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings
+
+
+def default_job(
+    integration: Integration,
+    obj: Obj,
+    settings: JobSettings,
+    *,
+    namespace_labels: Mapping[str, str],
+    has_ancestor: bool,
+) -> Obj:
+    """The object as it is stored: suspended when it is queued; the same one when nothing changes.
+
+    Args:
+        integration: the kind.
+        obj: the object that is created.
+        settings: the configuration.
+        namespace_labels: of its namespace.
+        has_ancestor: whether an owner, at whatever distance, is queued on its behalf.
+    """
+    job = integration.job_type(obj)
+    if has_ancestor or not settings.manages(job.queue_name, namespace_labels):
+        return obj
+    if job.is_suspended() or (isinstance(job, JobWithSkip) and job.skip()):
+        return obj
+    changed = job.copy()
+    changed.suspend()
+    return changed.object
+
+
+def validate_job(integration: Integration, new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
+    """Every broken rule of an object that is created, or that replaces `old`.
+
+    What was broken already does not keep an object from being changed, else a Job that came in
+    while the webhook was away could not even be suspended.
+    """
+    found = [*_always(integration, new), *integration.validate(new, old)]
+    if old is None:
+        return tuple(found)
+    known = {error.path for error in (*_always(integration, old), *integration.validate(old, None))}
+    ratcheted = [error for error in found if error.path not in known]
+    return (*ratcheted, *_changes(integration, new, old))
+
+
+def _always(integration: Integration, obj: Obj) -> list[FieldError]:
+    labels, annotations = labels_of(obj), annotations_of(obj)
+    found = [
+        *_subdomain(labels, QUEUE_LABEL, label_path(QUEUE_LABEL)),
+        *_subdomain(annotations, QUEUE_LABEL, annotation_path(QUEUE_LABEL)),
+        *_subdomain(labels, PREBUILT_LABEL, label_path(PREBUILT_LABEL)),
+        *_subdomain(annotations, PARENT_WORKLOAD, annotation_path(PARENT_WORKLOAD)),
+    ]
+    found += _limit(labels, label_path) + _limit(annotations, annotation_path)
+    if PREBUILT_LABEL in labels and not integration.allows_prebuilt:
+        detail = f"{integration.resource.kind} cannot use a prebuilt Workload"
+        found.append(forbidden(label_path(PREBUILT_LABEL), detail))
+    if PARENT_WORKLOAD in annotations and not obj["metadata"].get("ownerReferences"):
+        detail = "only an object with an owner has a parent"
+        found.append(forbidden(annotation_path(PARENT_WORKLOAD), detail))
+    return found
+
+
+def _limit(values: Mapping[str, str], path: Callable[[str], str]) -> list[FieldError]:
+    text = values.get(MAX_EXECUTION_LABEL)
+    if text is None or (text.isascii() and text.isdigit() and 0 < int(text) < 2**31):
+        return []
+    return [invalid(path(MAX_EXECUTION_LABEL), text, "must be a number of seconds, at least 1")]
+
+
+def _subdomain(values: Mapping[str, str], key: str, path: str) -> Sequence[FieldError]:
+    if key not in values or is_dns1123_subdomain(values[key]):
+        return ()
+    return (invalid(path, values[key], NO_SUBDOMAIN),)
+
+
+def _changes(integration: Integration, new: Obj, old: Obj) -> list[FieldError]:
+    before, after = integration.job_type(old), integration.job_type(new)
+    found = []
+    limits = (before.maximum_execution_seconds, after.maximum_execution_seconds)
+    classes = (before.workload_priority_class, after.workload_priority_class)
+    removed, added = classes[0] and not classes[1], classes[1] and not classes[0]
+    moved = before.queue_name != after.queue_name
+    suspended = bool(moved or limits[0] != limits[1] or added) and is_suspended(integration, new)
+    if moved and not suspended:
+        found.append(invalid(label_path(QUEUE_LABEL), after.queue_name, IMMUTABLE))
+    if before.prebuilt_workload != after.prebuilt_workload:
+        found.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
+    if limits[0] != limits[1] and not suspended:
+        found.append(invalid(label_path(MAX_EXECUTION_LABEL), limits[1], IMMUTABLE))
+    parents = [annotations_of(obj).get(PARENT_WORKLOAD) for obj in (old, new)]
+    if parents[0] != parents[1]:
+        found.append(invalid(annotation_path(PARENT_WORKLOAD), parents[1], IMMUTABLE))
+    if removed or (added and not suspended):
+        found.append(invalid(label_path(PRIORITY_CLASS_LABEL), classes[1], IMMUTABLE))
+    return found
+
+
+def is_suspended(integration: Integration, obj: Obj) -> bool:
+    """Whether the spec of an object suspends it, also while its last stop is being completed."""
+    job = integration.job_type(obj).copy()
+    job.suspend()
+    return job.object == obj

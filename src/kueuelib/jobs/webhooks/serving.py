@@ -1,0 +1,103 @@
+"""Serves the webhooks of one kind of jobs, for as long as the process lives.
+
+They are served while the kind is not there, too: once it comes, no job of it gets past us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kueuelib.api.meta import Obj
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.kinds.follower import KindFollower
+from kueuelib.jobs.kinds.standing import HELD_BACK, KindMetrics
+from kueuelib.jobs.lookups.owners import Owners
+from kueuelib.jobs.lookups.stores import JobStores
+from kueuelib.jobs.webhooks.manifests import webhook_path
+from kueuelib.jobs.webhooks.rules import default_job, validate_job
+from kueuelib.runtime.webhook.admission import AdmissionRequest, RequestMutator, Verdict, mutating
+from kueuelib.runtime.webhook.server import WebhookServer
+
+
+class JobWebhook:
+    """The webhooks of one kind.
+
+    Args:
+        integration: the kind.
+        settings: the configuration.
+        stores: the caches.
+        owners: finds who is queued on behalf of an object.
+        metrics: counts.
+        follower: knows whether the kind can be managed; None: it always can.
+    """
+
+    def __init__(
+        self,
+        integration: Integration,
+        settings: JobSettings,
+        stores: JobStores,
+        owners: Owners,
+        metrics: KindMetrics,
+        follower: KindFollower | None = None,
+    ) -> None:
+        self.mutate_path = webhook_path(integration.resource, mutating=True)
+        self.validate_path = webhook_path(integration.resource, mutating=False)
+        self._integration = integration
+        self._settings = settings
+        self._stores = stores
+        self._owners = owners
+        self._metrics = metrics
+        self._follower = follower
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+        server.admit(self.mutate_path, knowing_owners(self._owners, self.mutate))
+        server.validate(self.validate_path, self.judge)
+
+    def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
+        """The object as it is stored; the same one when nothing changes."""
+        namespace = request.namespace
+        made = default_job(
+            self._integration,
+            obj,
+            self._settings,
+            namespace_labels=self._stores.namespace_labels(namespace),
+            has_ancestor=self._owners.is_child(obj, namespace),
+        )
+        if made is not obj and self._hindrance and not request.dry_run:
+            assert self._follower is not None
+            self._metrics.held_back(self._follower.kind)
+        return made
+
+    def judge(self, new: Obj | None, old: Obj | None, request: AdmissionRequest) -> Verdict:
+        """Every broken rule, and a warning when nobody can start the new object for now."""
+        if new is None:
+            return Verdict()
+        errors = validate_job(self._integration, new, old)
+        warnings = []
+        job = self._integration.job_type(new)
+        labels = self._stores.namespace_labels(request.namespace)
+        if old is None and self._hindrance and self._settings.manages(job.queue_name, labels):
+            warnings.append(f"nobody starts it for now: {self._hindrance}")
+        return Verdict(errors, warnings)
+
+    @property
+    def _hindrance(self) -> str:
+        """Why jobs of the kind cannot be managed now; empty when they can."""
+        standing = None if self._follower is None else self._follower.standing
+        return standing.why if standing is not None and standing.state in HELD_BACK else ""
+
+
+def knowing_owners(
+    owners: Owners, mutate: RequestMutator
+) -> Callable[[AdmissionRequest], Awaitable[Obj]]:
+    """A handler that answers with what `mutate` changes, once the object's owners are known."""
+    answer = mutating(mutate, with_request=True)
+
+    async def handle(request: AdmissionRequest) -> Obj:
+        if request.object is not None:
+            await owners.learn(request.object, request.namespace)
+        return answer(request)
+
+    return handle

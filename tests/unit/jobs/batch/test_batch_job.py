@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS
+from kueuelib.errors import InvalidPodSetInfo
+from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.capabilities import StopReason
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+
+STOPPING = "kueue.x-k8s.io/stopping"
+
+
+def stop(job, infos=()):
+    return BatchJob(job).stop(infos, StopReason.NOT_ADMITTED, "because", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "count"),
+    [(None, None, 1), (3, None, 3), (3, 5, 3), (5, 3, 3), (None, 4, 1), (0, None, 0)],
+)
+def test_the_count_is_the_smaller_of_parallelism_and_completions(
+    build, parallelism, completions, count
+):
+    job = build.job(parallelism=parallelism, completions=completions)
+    (pod_set,) = BatchJob(job).pod_sets()
+    assert (pod_set.name, pod_set.count, pod_set.min_count) == ("main", count, None)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2", 2), ("two", None), (" 2", 2)])
+def test_the_minimal_count_comes_from_the_annotation(build, text, expected):
+    (pod_set,) = BatchJob(build.job(annotations={MIN_PARALLELISM: text})).pod_sets()
+    assert pod_set.min_count == expected
+
+
+def test_labels_of_the_job_controller_are_no_part_of_the_pod_set(build):
+    labels = {"app": "a", "job-name": "job", "batch.kubernetes.io/controller-uid": "u"}
+    job = build.job(template_labels=labels)
+    (pod_set,) = BatchJob(job).pod_sets()
+    assert pod_set.template["metadata"] == {"labels": {"app": "a"}}
+    assert job["spec"]["template"]["metadata"]["labels"] == labels
+
+
+def test_restoring_keeps_the_labels_of_the_job_controller(build):
+    job = BatchJob(build.job(template_labels={"app": "a", "job-name": "job", "extra": "x"}))
+    assert job.restore_podsets_info((PodSetInfo("main", 3, labels={"app": "a"}),))
+    assert job.object["spec"]["template"]["metadata"]["labels"] == {"app": "a", "job-name": "job"}
+
+
+def test_restoring_without_knowledge_changes_nothing(build):
+    assert not BatchJob(build.job(template_labels={"a": "b"})).restore_podsets_info(())
+
+
+def test_a_start_needs_exactly_one_info(build):
+    with pytest.raises(InvalidPodSetInfo):
+        BatchJob(build.job()).run_with_podsets_info(())
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, (4, 4)),
+        ({MIN_PARALLELISM: "1"}, (2, 4)),
+        ({MIN_PARALLELISM: "1", SYNC_COMPLETIONS: "true"}, (2, 2)),
+        ({MIN_PARALLELISM: "1", SYNC_COMPLETIONS: "false"}, (2, 4)),
+        ({SYNC_COMPLETIONS: "true"}, (4, 4)),
+    ],
+)
+def test_a_start_sets_the_admitted_parallelism_and_a_restore_takes_it_back(
+    build, annotations, expected
+):
+    job = BatchJob(build.job(parallelism=4, completions=4, annotations=annotations))
+    job.run_with_podsets_info((PodSetInfo("main", 2),))
+    spec = job.object["spec"]
+    assert (spec["suspend"], spec["parallelism"], spec["completions"]) == (False, *expected)
+    job.restore_podsets_info((PodSetInfo("main", 4),))
+    assert (spec["parallelism"], spec["completions"]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "succeeded", "expected"),
+    [
+        (2, 4, 0, {}),
+        (2, 4, 2, {}),
+        (2, 4, 3, {"main": 1}),
+        (2, 4, 4, {"main": 2}),
+        (1, 4, 3, {}),
+        (4, 2, 1, {"main": 1}),
+        (3, None, 1, {"main": 1}),
+    ],
+)
+def test_pods_that_will_not_run_again_are_reclaimable(
+    build, parallelism, completions, succeeded, expected
+):
+    job = build.job(
+        parallelism=parallelism, completions=completions, status={"succeeded": succeeded}
+    )
+    assert BatchJob(job).reclaimable_pods() == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ([], None),
+        ([{"type": "Complete", "status": "False"}], None),
+        ([{"type": "Suspended", "status": "True"}], None),
+        ([{"type": "Complete", "status": "True"}], True),
+        ([{"type": "Failed", "status": "True", "message": "broken"}], False),
+    ],
+)
+def test_the_end_of_a_job_is_told_by_its_conditions(build, conditions, expected):
+    end = BatchJob(build.job(status={"conditions": conditions})).finished()
+    assert (end and end.succeeded) == expected
+
+
+def test_a_suspended_job_has_nothing_left_to_stop(build):
+    assert stop(build.job()) == stop(build.job(status={"active": 0}))
+    assert stop(build.job()).commands == ()
+
+
+def test_a_start_time_that_was_left_behind_is_forgotten(build):
+    job = build.job(status={"startTime": "2024-01-01T00:00:00Z"})
+    found = stop(job)
+    assert BatchJob(job).is_stopping()
+    assert not BatchJob(job).is_suspended()
+    assert not found.stops_now
+    assert [command.patch for command in found.commands] == [{"status": {"startTime": None}}]
+
+
+def test_a_template_is_restored_only_when_no_pod_is_active_any_more(build):
+    job = build.job(
+        annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}}, status={"active": 1}
+    )
+    assert stop(job, (PodSetInfo("main", 3),)).commands == ()
+    assert BatchJob(job).is_stopping()
+    job["status"]["active"] = 0
+    (restored,) = stop(job, (PodSetInfo("main", 3),)).commands
+    assert restored.patch["spec"] == {"template": {"spec": {"nodeSelector": None}}}
+
+
+def test_a_marked_job_is_restored_and_the_mark_taken_away(build):
+    job = build.job(annotations={STOPPING: "true", "a": "b"}, pod={"nodeSelector": {"x": "y"}})
+    found = stop(job, (PodSetInfo("main", 3),))
+    assert [command.patch for command in found.commands] == [
+        {
+            "metadata": {"annotations": {STOPPING: None}},
+            "spec": {"template": {"spec": {"nodeSelector": None}}},
+        }
+    ]
+
+
+def test_a_stop_without_knowledge_only_takes_the_mark_away(build):
+    job = build.job(annotations={STOPPING: "true"}, pod={"nodeSelector": {"x": "y"}})
+    assert [command.patch for command in stop(job).commands] == [
+        {"metadata": {"annotations": {STOPPING: None}}}
+    ]

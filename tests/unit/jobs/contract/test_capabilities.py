@@ -1,0 +1,239 @@
+"""Kinds of jobs other than batch Job: one patch to stop, finalizers, and many members."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from kueuelib.api.kinds import JOBS, WORKLOADS
+from kueuelib.api.meta import Resource
+from kueuelib.jobs.contract.capabilities import (
+    ComposableJob,
+    JobWithFinalize,
+    JobWithPriorityClass,
+    JobWithSkip,
+    Matching,
+)
+from kueuelib.jobs.contract.commands import Change, Create, DropFinalizer, Emit, Wait
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.podset_info import merge, restore
+from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
+from kueuelib.jobs.reconcile.situation import Situation
+
+TRAININGS = Resource("example.com", "v1", "trainings", "Training", namespaced=True)
+TEMPLATE = {"spec": {"containers": [{"name": "c"}]}}
+
+
+class Training(GenericJob, JobWithFinalize, JobWithSkip, JobWithPriorityClass):
+    """A launcher and its workers."""
+
+    resource = TRAININGS
+
+    @property
+    def spec(self):
+        return self.object["spec"]
+
+    def is_suspended(self):
+        return self.spec["suspend"]
+
+    def suspend(self):
+        self.spec["suspend"] = True
+
+    def run_with_podsets_info(self, infos):
+        self.spec["suspend"] = False
+        for role, info in zip(("launcher", "workers"), infos, strict=True):
+            merge(self.spec[role], info)
+
+    def restore_podsets_info(self, infos):
+        pairs = zip(("launcher", "workers"), infos, strict=True)
+        return sum(restore(self.spec[role], info) for role, info in pairs) > 0
+
+    def finished(self):
+        phase = self.object.get("status", {}).get("phase")
+        return JobEnd(phase == "Done", phase) if phase in ("Done", "Broken") else None
+
+    def pod_sets(self):
+        return (
+            PodSet("launcher", 1, copy.deepcopy(self.spec["launcher"])),
+            PodSet("workers", self.spec["count"], copy.deepcopy(self.spec["workers"])),
+        )
+
+    def is_active(self):
+        return bool(self.object.get("status", {}).get("pods"))
+
+    def pods_ready(self):
+        return True
+
+    def finalize(self):
+        if "example.com/hold" not in self.object["metadata"].get("finalizers", ()):
+            return ()
+        return (DropFinalizer(TRAININGS, self.object, "example.com/hold"),)
+
+    def skip(self):
+        return self.object["metadata"]["labels"].get("ours") == "no"
+
+    def priority_class(self):
+        return self.spec.get("class", "")
+
+
+def training(**fields):
+    meta = {
+        "name": "t",
+        "namespace": "ns",
+        "uid": "u",
+        "resourceVersion": "1",
+        "labels": {"kueue.x-k8s.io/queue-name": "main", **fields.pop("labels", {})},
+        "finalizers": ["example.com/hold"],
+    }
+    status = fields.pop("status", {})
+    spec = {
+        "suspend": True,
+        "count": 2,
+        "launcher": copy.deepcopy(TEMPLATE),
+        "workers": copy.deepcopy(TEMPLATE),
+        **fields,
+    }
+    return {"apiVersion": "example.com/v1", "kind": "Training", "metadata": meta, "spec": spec,
+            "status": status}  # fmt: skip
+
+
+FLAVORS = {"a": {"spec": {"nodeLabels": {"pool": "a"}}}, "b": {"spec": {"nodeLabels": {"x": "b"}}}}
+
+
+def situation(obj, *workloads, **fields):
+    return Situation(Training(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS, **fields)
+
+
+def admitted(obj, **status):
+    create = plan(situation(obj))[0]
+    wl = copy.deepcopy(create.obj)
+    wl["metadata"].update(uid="wl", resourceVersion="1")
+    wl["status"] = {
+        "conditions": [
+            {"type": name, "status": "True", "reason": name, "message": "m"}
+            for name in ("QuotaReserved", "Admitted")
+        ],
+        "admission": {
+            "clusterQueue": "cq",
+            "podSetAssignments": [
+                {"name": "workers", "flavors": {"cpu": "b"}, "count": 2},
+                {"name": "launcher", "flavors": {"cpu": "a"}, "count": 1},
+            ],
+        },
+        **status,
+    }
+    return wl
+
+
+def test_pod_sets_are_assigned_by_name_not_by_position():
+    obj = training()
+    change, event = plan(situation(obj, admitted(obj)))
+    assert change.patch == {
+        "spec": {
+            "suspend": False,
+            "launcher": {"spec": {"nodeSelector": {"pool": "a"}}},
+            "workers": {"spec": {"nodeSelector": {"x": "b"}}},
+        }
+    }
+    assert event.reason == "Started"
+
+
+def test_a_plain_kind_is_stopped_and_restored_with_one_patch():
+    obj = training()
+    wl = admitted(obj)
+    wl["status"]["conditions"].append(
+        {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}
+    )
+    running = plan(situation(obj, admitted(obj)))[0].new
+    change, event = plan(situation(running, wl))
+    assert change.new["spec"] == obj["spec"]
+    assert (event.reason, event.message) == ("Stopped", "room")
+
+
+def test_finalizers_of_the_kind_go_when_it_has_ended():
+    obj = training(status={"phase": "Done"})
+    wl = admitted(training())
+    finalizers = [
+        found.finalizer for found in plan(situation(obj, wl)) if hasattr(found, "finalizer")
+    ]
+    assert finalizers == ["example.com/hold", "kueue.x-k8s.io/resource-in-use"]
+
+
+def test_an_object_that_is_none_of_our_business_is_skipped():
+    assert plan(situation(training(labels={"ours": "no"}, suspend=False))) == ()
+
+
+def test_the_kind_may_know_its_priority_class_elsewhere():
+    classes = PriorityClasses(pod={"high": {"metadata": {"name": "high"}, "value": 9}})
+    job = Training(training(**{"class": "high"}))
+    assert resolve(job, job.pod_sets(), classes).value == 9
+    with pytest.raises(PriorityClassNotFound, match="high"):
+        resolve(job, job.pod_sets(), PriorityClasses())
+
+
+def test_the_lowest_of_several_global_defaults_counts():
+    classes = PriorityClasses(
+        pod={
+            name: {"metadata": {"name": name}, "value": value, "globalDefault": default}
+            for name, value, default in (("a", 5, True), ("b", 3, True), ("c", 1, False))
+        }
+    )
+    job = Training(training())
+    found = resolve(job, job.pod_sets(), classes)
+    assert (found.name, found.value) == ("b", 3)
+
+
+# ---- a job of many objects
+
+
+class Flock(Training, ComposableJob):
+    def match_workloads(self, workloads, flavors):
+        return Matching(workloads[0] if workloads else None)
+
+    def compose_workload(self):
+        if self.spec["count"] < 2:
+            return (Emit(self.object, "ErrWorkloadCompose", "too few", "Warning"),)
+        return {"metadata": {"name": "flock", "namespace": "ns"}}
+
+    def run_members(self, infos, message):
+        return tuple(Emit(self.object, "Started", f"{info.name}: {message}") for info in infos)
+
+    def stop_members(self, infos, reason, message, now):
+        if self.is_suspended():
+            return ()
+        return (Emit(self.object, "Stopped", f"{len(infos)} {reason}"),)
+
+    def remove_members(self):
+        return (Emit(self.object, "Removed", ""),)
+
+
+def flock(obj, *workloads):
+    return Situation(Flock(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS)
+
+
+def test_a_flock_composes_its_workload_or_says_why_it_cannot():
+    create, event = plan(flock(training()))
+    assert create == Create(WORKLOADS, {"metadata": {"name": "flock", "namespace": "ns"}})
+    assert event.reason == "CreatedWorkload"
+    (refused,) = plan(flock(training(count=1)))
+    assert refused.message == "too few"
+
+
+def test_a_flock_starts_and_stops_its_members_itself():
+    obj = training()
+    messages = [found.message for found in plan(flock(obj, admitted(obj)))]
+    assert messages == [
+        "launcher: Admitted by clusterQueue cq",
+        "workers: Admitted by clusterQueue cq",
+    ]
+    wl = admitted(obj)
+    del wl["status"]
+    (stopped,) = plan(flock(training(suspend=False), wl))
+    assert stopped.message == "2 NotAdmitted"
+
+
+def test_commands_are_values():
+    assert Change(JOBS, {"a": 1}, {"a": 2}).patch == {"a": 2}
+    assert Wait("why", 1.0) == Wait("why", 1.0)

@@ -1,0 +1,128 @@
+"""A declaration that could only fail later is refused at once, and the argument is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.meta import Resource
+from kueuelib.errors import InvalidJob
+from kueuelib.jobs.declared.declarative import Condition, Pods, declare, enough, equals
+
+RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
+GOOD: dict[str, Any] = {
+    "pods": [Pods("p", "spec.template")],
+    "active": "status.active",
+    "ready": enough("status.ready"),
+    "succeeded": Condition("Complete"),
+    "failed": [equals("status.phase", "Failed"), lambda _: False],
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"template": "spec..x"}, "template='spec..x' is no path"),
+        ({"template": ""}, "template='' is no path"),
+        ({"template": None}, "template=None is no path"),
+        ({"template": "spec.*.template"}, "template='spec.*.template' leads to many places"),
+        ({"count": "spec.*.n"}, "count='spec.*.n' leads to many places"),
+        ({"count": "spec.*.n", "min_count": "spec.min"}, "count='spec.*.n' leads to many places"),
+        ({"count": "spec.n", "min_count": "spec.*.m"}, "min_count='spec.*.m' leads to many"),
+        ({"count": "spec.n", "min_count": "spec.n"}, "min_count is the path of count"),
+        ({"count": 2, "min_count": "spec.m"}, "count has to be one path"),
+        ({"count": ("spec.n", "spec..m")}, "count='spec..m' is no path"),
+        ({"count": ()}, "count has no paths"),
+        ({"count": -1}, "count=-1 is no number of pods"),
+        ({"count": True}, "count=True is no number of pods"),
+        ({"count": 1.5}, "count=1.5 is no number of pods"),
+        ({"succeeded": "status.*.done"}, "succeeded='status.*.done' leads to many places"),
+        ({"name": "Head_X"}, "name='Head_X' is no DNS label"),
+        ({"name": ""}, "name='' is no DNS label"),
+        ({"order": ("A",)}, "order is of no use without each"),
+        ({"each": "spec.roles", "name": "", "order": "Master"}, "order='Master' is no tuple"),
+        ({"each": "spec.roles", "name": "", "order": 3}, "order=3 is no tuple"),
+        ({"each": "spec..roles"}, "each='spec..roles' is no path"),
+        ({"each": "spec.*"}, "each='spec.*' leads to many places"),
+        ({"each": "spec.roles", "name": "a..b"}, "name='a..b' is no path"),
+    ],
+)
+def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match="Pods") as caught:
+        Pods(**{"name": "p", "template": "spec.template", **wrong})
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"pods": []}, "pods is empty"),
+        ({"pods": Pods("p")}, "is no list of Pods"),
+        ({"pods": ["spec.template"]}, "pods[0]='spec.template' is no Pods"),
+        ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is there twice"),
+        ({"suspend": "spec.*.suspend"}, "suspend='spec.*.suspend' leads to many places"),
+        ({"suspend": ""}, "suspend='' is no path"),
+        ({"message": "status..message"}, "message='status..message' is no path"),
+        ({"failed": 3}, "failed=3 is no sign"),
+        ({"failed": Condition}, "is no sign"),
+        ({"failed": None}, "failed=None is no sign"),
+        ({"failed": ""}, "failed='' is no path"),
+        ({"succeeded": []}, "succeeded is empty"),
+        ({"succeeded": ["status.ok", 3]}, "succeeded[1]=3 is no sign"),
+        ({"active": "status..active"}, "active='status..active' is no path"),
+        ({"ready": equals("status.phase")}, "ready: equals('status.phase', ...) needs"),
+        ({"ready": equals("status..phase", 1)}, "ready='status..phase' is no path"),
+        ({"ready": enough()}, "ready: enough(...) needs the paths"),
+        ({"ready": enough("a..b")}, "ready='a..b' is no path"),
+        ({"ready": Condition("")}, "ready: Condition('') needs the type"),
+        ({"ready": Condition("Ready", status="true")}, "not 'true'"),
+        ({"ready": Condition("Ready", path="a..b")}, "ready='a..b' is no path"),
+        ({"ready": Condition("Ready", reasons="Fine")}, "reasons='Fine' is no tuple"),  # type: ignore[arg-type]
+        ({"validate": 3}, "validate=3 is no function"),
+        ({"name": "a, b"}, "name='a, b' is no name"),
+        ({"other_versions": "v2"}, "other_versions='v2' is no tuple"),
+        ({"other_versions": ["2"]}, "other_versions: '2' is no version"),
+        ({"other_versions": ["v2", "v2"]}, "other_versions: 'v2' is there twice"),
+        ({"other_versions": ["v1"]}, "other_versions: 'v1' is there twice"),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused(wrong: dict[str, Any], named: str) -> None:
+    declare(RESOURCE, **GOOD)
+    with pytest.raises(ValueError, match="Thing: ") as caught:
+        declare(RESOURCE, **{**GOOD, **wrong})
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"namespaced": False}, "namespaced=False"),
+        ({"kind": "thing"}, "kind='thing'"),
+        ({"version": "1"}, "version='1'"),
+        ({"plural": "Things"}, "plural='Things'"),
+        ({"group": "g/v1"}, "group='g/v1'"),
+    ],
+)
+def test_a_kind_that_cannot_be_queued_is_refused(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        declare(attrs.evolve(RESOURCE, **wrong), **GOOD)
+    with pytest.raises(ValueError, match="is no Resource"):
+        declare("things", **GOOD)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [({}, "a name is missing"), ({"name": 3}, "3 is no"), ({"name": "a b"}, "a b")],
+)
+def test_an_element_without_a_name_of_its_own_is_told_so(
+    name: dict[str, Any], problem: str
+) -> None:
+    pods = [Pods("name", "template", each="spec.roles")]
+    roles = [{**name, "template": {"spec": {"containers": []}}}]
+    job = declare(RESOURCE, **{**GOOD, "pods": pods}).job_type({"spec": {"roles": roles}})
+    with pytest.raises(InvalidJob, match=problem) as caught:
+        job.pod_sets()
+    assert caught.value.path == "spec.roles[0].name"
+    assert not job.pods_ready()

@@ -1,0 +1,369 @@
+"""What the commands become on the wire, against a server that only takes notes."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+
+import attrs
+import pytest
+
+from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
+from kueuelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from kueuelib.jobs.contract.commands import (
+    Change,
+    Create,
+    Delete,
+    DropFinalizer,
+    Emit,
+    PatchStatus,
+    Recheck,
+    Wait,
+)
+from kueuelib.jobs.reconcile.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
+from kueuelib.runtime.client import PatchType
+from kueuelib.runtime.controller import DONE, Result
+
+IN_USE = "kueue.x-k8s.io/resource-in-use"
+
+
+@attrs.define
+class Server:
+    """Answers every write with a new resource version, or with the error that is due."""
+
+    calls: list = attrs.field(factory=list)
+    failure: Exception | None = None
+    fail_at: int = 0
+    finalizers: list = attrs.field(factory=lambda: [IN_USE])
+
+    def _answer(self, *call):
+        self.calls.append(call)
+        if self.failure is not None and len(self.calls) > self.fail_at:
+            raise self.failure
+        meta = {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": str(100 + len(self.calls)),
+            "finalizers": self.finalizers,
+        }
+        return {"metadata": meta}
+
+    async def create(self, resource, obj):
+        return self._answer("create", resource.version, obj)
+
+    async def patch(self, resource, key, body, patch_type, **options):
+        return self._answer(patch_type.name, resource.version, body, options)
+
+    async def delete(self, resource, key, **options):
+        return self._answer("delete", resource.version, options)
+
+
+@attrs.define
+class Known:
+    """Notes what is learned."""
+
+    learned: list = attrs.field(factory=list)
+    stored: dict | None = None
+    newest: int = 0
+
+    def is_overtaken(self, obj):
+        return int(obj["metadata"]["resourceVersion"]) < self.newest
+
+    def learn(self, answer):
+        self.learned.append(("learn", answer["metadata"]["resourceVersion"]))
+
+    def learn_deleted(self, obj, answer):
+        version = answer["metadata"]["resourceVersion"]
+        self.learned.append(("deleted", obj["apiVersion"], obj["metadata"]["uid"], version))
+
+    async def refresh(self, resource, key):
+        self.learned.append(("refresh", resource.api_version, key))
+        return self.stored
+
+
+@attrs.define
+class Notes:
+    found: list = attrs.field(factory=list)
+
+    def event(self, obj_or_ref, type, reason, message, component=None):
+        self.found.append((type, reason, component))
+
+
+def workload(**meta):
+    return {
+        "apiVersion": WORKLOADS.api_version,
+        "kind": "Workload",
+        "metadata": {
+            "name": "wl",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "7",
+            "finalizers": ["other", IN_USE],
+            **meta,
+        },
+        "spec": {
+            "priority": 1,
+            "priorityClassRef": {
+                "group": "kueue.x-k8s.io",
+                "kind": "WorkloadPriorityClass",
+                "name": "low",
+            },
+            "podSets": [],
+        },
+    }
+
+
+def status(**fields):
+    return PatchStatus(WORKLOADS, workload(), "apply", {"reclaimablePods": []}, "manager", **fields)
+
+
+async def run(*commands, server=None, version="v1beta2", known=None):
+    server = server or Server()
+    notes = Notes()
+    executor = Executor(server, known or Known(), notes, "batch/job-kueue-controller", version)
+    outcome = await executor.run(commands)
+    return server.calls, outcome, notes.found
+
+
+async def test_a_change_sends_the_difference_with_its_preconditions():
+    job = {**workload(), "apiVersion": "batch/v1", "kind": "Job"}
+    changed = copy.deepcopy(job)
+    changed["spec"]["suspend"] = False
+    known = Known()
+    ((kind, version, body, _),), _, _ = await run(Change(JOBS, job, changed), known=known)
+    assert (kind, version) == (PatchType.MERGE.name, "v1")
+    assert body == {
+        "metadata": {"uid": "u", "resourceVersion": "7"},
+        "spec": {"suspend": False},
+    }
+    assert known.learned == [("learn", "101")]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [Change(WORKLOADS, workload(), workload(labels={"a": "b"})), status(versioned=True)],
+)
+async def test_what_came_to_be_known_meanwhile_ends_a_plan_without_a_call(command):
+    after = Emit(workload(), "Reason", "text")
+    calls, outcome, told = await run(command, after, known=Known(newest=8))
+    assert (calls, told) == ([], [])
+    assert outcome == Outcome(BEHIND_RETRY, behind=True)
+
+
+async def test_own_writes_do_not_end_a_plan():
+    calls, outcome, _ = await run(status(), status(versioned=True), known=Known(newest=101))
+    assert [call[2]["metadata"].get("resourceVersion") for call in calls] == [None, "101"]
+    assert outcome == Outcome()
+
+
+async def test_a_change_of_nothing_is_not_sent():
+    known = Known()
+    calls, _, _ = await run(Change(WORKLOADS, workload(), workload()), known=known)
+    assert (calls, known.learned) == ([], [])
+
+
+async def test_workloads_are_written_in_the_version_that_is_served():
+    changed = workload()
+    changed["spec"]["priorityClassRef"] = {
+        **changed["spec"]["priorityClassRef"],
+        "name": "high",
+    }
+    known = Known()
+    calls, _, _ = await run(
+        Change(WORKLOADS, workload(), changed),
+        Create(WORKLOADS, changed),
+        Delete(WORKLOADS, changed),
+        version="v1beta1",
+        known=known,
+    )
+    (_, version, body, _), (_, _, created), _ = calls
+    assert version == "v1beta1"
+    assert body["spec"] == {"priorityClassName": "high"}
+    assert created["apiVersion"] == "kueue.x-k8s.io/v1beta1"
+    assert created["spec"]["priorityClassSource"] == "kueue.x-k8s.io/workloadpriorityclass"
+    gone = ("deleted", "kueue.x-k8s.io/v1beta1", "u", "103")
+    assert known.learned == [("learn", "101"), ("learn", "102"), gone]
+
+
+async def test_a_write_depends_on_the_plans_own_last_write():
+    known = Known()
+    calls, _, _ = await run(status(), status(versioned=True), known=known)
+    assert "resourceVersion" not in calls[0][2]["metadata"]
+    assert calls[1][2]["metadata"]["resourceVersion"] == "101"
+    assert known.learned == [("learn", "101"), ("learn", "102")]
+
+
+async def test_a_status_is_applied_in_the_name_of_its_manager():
+    ((kind, _, body, options),), _, _ = await run(status(force=True))
+    assert kind == PatchType.APPLY.name
+    assert options == {"subresource": "status", "field_manager": "manager", "force": True}
+    assert body["metadata"] == {"name": "wl", "namespace": "ns", "uid": "u"}
+
+
+async def test_a_finalizer_is_taken_from_where_it_is_now():
+    calls, _, _ = await run(DropFinalizer(WORKLOADS, workload(), IN_USE))
+    assert calls[0][2] == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": "/metadata/finalizers/1", "value": IN_USE},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]
+    calls, _, _ = await run(status(), DropFinalizer(WORKLOADS, workload(), IN_USE))
+    assert calls[1][2][2]["path"] == "/metadata/finalizers/0"
+    calls, _, _ = await run(
+        status(), DropFinalizer(WORKLOADS, workload(), IN_USE), server=Server(finalizers=[])
+    )
+    assert len(calls) == 1
+
+
+async def test_a_plan_goes_on_if_the_object_is_still_there():
+    known = Known(stored=workload(resourceVersion="9"))
+    commands = Recheck(WORKLOADS, workload()), Create(WORKLOADS, workload())
+    calls, outcome, _ = await run(*commands, known=known)
+    assert (len(calls), outcome.wait) == (1, None)
+    assert [entry[0] for entry in known.learned] == ["refresh", "learn"]
+
+
+@pytest.mark.parametrize(
+    "stored", [None, workload(uid="other"), workload(deletionTimestamp="2024-01-01T00:00:00Z")]
+)
+async def test_a_plan_ends_if_the_object_is_gone(stored):
+    commands = Recheck(WORKLOADS, workload()), Create(WORKLOADS, workload())
+    calls, outcome, _ = await run(*commands, known=Known(stored=stored))
+    assert (calls, outcome) == ([], Outcome(BEHIND_RETRY, behind=True))
+
+
+async def test_a_deletion_names_the_uid():
+    ((_, _, options),), _, _ = await run(Delete(WORKLOADS, workload()))
+    assert options == {"uid": "u", "propagation": "Background"}
+
+
+def test_a_stale_plan_is_made_again_soon_but_each_further_time_later():
+    assert Outcome(BEHIND_RETRY, behind=True).result == Result(BEHIND_RETRY, rate_limited=True)
+    assert Outcome(3.0).result == Result(3.0)
+    assert Outcome().result == DONE
+
+
+async def test_an_event_comes_from_the_integration():
+    _, _, events = await run(Emit(workload(), "Started", "so"))
+    assert events == [("Normal", "Started", "batch/job-kueue-controller")]
+
+
+EVENT = Emit(workload(), "Started", "so")
+OUTDATED = [
+    (Change(WORKLOADS, workload(), workload(labels={"a": "b"})), Conflict("changed")),
+    (status(versioned=True), Conflict("changed")),
+    (DropFinalizer(WORKLOADS, workload(), IN_USE), Invalid("the test failed")),
+]
+
+
+@pytest.mark.parametrize(("command", "error"), OUTDATED)
+async def test_what_was_planned_from_an_old_state_is_read_and_planned_again(command, error):
+    known = Known()
+    _, outcome, events = await run(command, EVENT, server=Server(failure=error), known=known)
+    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
+    assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
+
+
+@pytest.mark.parametrize(
+    "command", [Change(WORKLOADS, workload(), workload(labels={"a": "b"})), status()]
+)
+async def test_nothing_more_is_done_about_what_is_gone(command):
+    known = Known()
+    missing = Server(failure=NotFound("gone"))
+    _, outcome, events = await run(command, EVENT, server=missing, known=known)
+    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
+    assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
+
+
+@pytest.mark.parametrize(
+    "command", [Delete(WORKLOADS, workload()), DropFinalizer(WORKLOADS, workload(), IN_USE)]
+)
+async def test_what_is_gone_need_not_be_taken_away(command):
+    known = Known()
+    missing = Server(failure=NotFound("gone"))
+    _, outcome, events = await run(command, EVENT, server=missing, known=known)
+    assert (outcome.wait, len(events)) == (None, 1)
+    assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
+
+
+async def test_a_workload_that_exists_already_is_read():
+    known, server = Known(), Server(failure=AlreadyExists("there is one"))
+    create = Create(WORKLOADS, workload())
+    _, outcome, events = await run(create, EVENT, server=server, known=known, version="v1beta1")
+    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
+    assert known.learned == [("refresh", "kueue.x-k8s.io/v1beta1", ("ns", "wl"))]
+
+
+async def test_a_create_into_nowhere_is_an_error():
+    known = Known()
+    with pytest.raises(NotFound):
+        await run(
+            Create(WORKLOADS, workload()), server=Server(failure=NotFound("no ns")), known=known
+        )
+    assert known.learned == []
+
+
+async def test_a_foreign_field_manager_is_an_error():
+    with pytest.raises(Conflict):
+        await run(status(), server=Server(failure=Conflict("owned by another")))
+
+
+async def test_waiting_ends_the_plan():
+    _, outcome, events = await run(Wait("why", 3.0), EVENT)
+    assert (outcome.wait, events) == (3.0, [])
+
+
+# ---- pods side by side
+
+
+def pod(name):
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}}
+
+
+class Slow(Server):
+    """Holds every answer back until somebody lets all of them go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.go = asyncio.Event()
+
+    async def patch(self, resource, key, body, patch_type, **options):
+        self.waiting += 1
+        await self.go.wait()
+        if key.name == "bad":
+            raise Invalid("no")
+        return self._answer(patch_type.name, key.name)
+
+
+async def test_pods_are_written_a_few_at_a_time_and_one_that_fails_keeps_nobody():
+    server, notes = Slow(), Notes()
+    names = ["bad", *(f"pod-{n}" for n in range(11))]
+    plan = [Change(PODS, pod(name), {**pod(name), "spec": {"x": 1}}) for name in names]
+    plan.append(Delete(WORKLOADS, workload()))
+    task = asyncio.create_task(Executor(server, Known(), notes, "test", "v1beta2").run(plan))
+    while server.waiting < LANES:
+        await asyncio.sleep(0)
+    assert server.waiting == LANES
+    server.go.set()
+    with pytest.raises(Invalid):
+        await task
+    written = [call[1] for call in server.calls]
+    assert written == names[1:], "all others were written, and the plan ended there"
+
+
+async def test_a_refusal_that_no_retry_mends_is_told_to_the_job():
+    about = pod("job")
+    for failure, plan, reason in (
+        (Invalid("bad field"), [Create(WORKLOADS, workload())], "ErrWorkloadCompose"),
+        (Forbidden("not you"), [Change(PODS, about, {**about, "spec": {"x": 1}})], "Refused"),
+    ):
+        server, notes = Server(failure=failure), Notes()
+        executor = Executor(server, Known(), notes, "test", "v1beta2")
+        outcome = await executor.run(plan, about)
+        assert notes.found == [("Warning", reason, "test")]
+        assert outcome.wait == REFUSED_RETRY
+        with pytest.raises(type(failure)):
+            await executor.run(plan)

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.names import (
+    MIN_PARALLELISM,
+    PARENT_WORKLOAD,
+    PREBUILT_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    SYNC_COMPLETIONS,
+)
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.catalog.builtin import BATCH_JOB, builtin_registry
+from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.settings import JobSettings, system_excluded
+from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
+from kueuelib.jobs.webhooks.rules import default_job, validate_job
+
+DEFAULT = JobSettings()
+ALL = JobSettings(manage_jobs_without_queue_name=True)
+NAMESPACE = {"kubernetes.io/metadata.name": "ns"}
+OWNER = {"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "u"}]}
+
+
+def suspended(job, settings=DEFAULT, has_ancestor=False):
+    found = default_job(
+        BATCH_JOB, job, settings, namespace_labels=NAMESPACE, has_ancestor=has_ancestor
+    )
+    return found["spec"].get("suspend", False)
+
+
+def paths(new, old=None):
+    return [error.path for error in validate_job(BATCH_JOB, new, old)]
+
+
+def test_a_queued_job_is_suspended_and_the_request_left_as_it_was(build):
+    job = build.job(suspend=False)
+    assert suspended(job)
+    assert job["spec"]["suspend"] is False
+
+
+def test_a_job_without_a_queue_runs_unless_all_jobs_are_managed(build):
+    job = build.job(queue=None, suspend=False)
+    assert not suspended(job)
+    assert suspended(job, ALL)
+
+
+def test_a_job_that_somebody_else_is_queued_for_runs(build):
+    assert not suspended(build.job(suspend=False), has_ancestor=True)
+
+
+def test_a_suspended_job_is_stored_as_it_is(build):
+    job = build.job()
+    found = default_job(
+        BATCH_JOB, job, JobSettings(), namespace_labels=NAMESPACE, has_ancestor=False
+    )
+    assert found is job
+
+
+LABELS = f"metadata.labels[{QUEUE_LABEL}]"
+MIN = f"metadata.annotations[{MIN_PARALLELISM}]"
+SYNC = f"metadata.annotations[{SYNC_COMPLETIONS}]"
+PARENT = f"metadata.annotations[{PARENT_WORKLOAD}]"
+CREATED = {
+    "a sound job": ({}, []),
+    "queue name": ({"labels": {QUEUE_LABEL: "Bad_Name"}}, [LABELS]),
+    "empty queue name": ({"labels": {QUEUE_LABEL: ""}}, [LABELS]),
+    "queue annotation": (
+        {"annotations": {QUEUE_LABEL: "Bad_Name"}},
+        [f"metadata.annotations[{QUEUE_LABEL}]"],
+    ),
+    "prebuilt name": (
+        {"labels": {PREBUILT_LABEL: "Bad_Name"}},
+        [f"metadata.labels[{PREBUILT_LABEL}]"],
+    ),
+    "parent without an owner": ({"annotations": {PARENT_WORKLOAD: "parent"}}, [PARENT]),
+    "parent with an owner": ({"annotations": {PARENT_WORKLOAD: "parent"}, "meta": OWNER}, []),
+    "parent name": ({"annotations": {PARENT_WORKLOAD: "_"}, "meta": OWNER}, [PARENT]),
+    "minimum is no number": ({"annotations": {MIN_PARALLELISM: "two"}}, [MIN]),
+    "minimum is zero": ({"annotations": {MIN_PARALLELISM: "0"}}, [MIN]),
+    "minimum is all": ({"annotations": {MIN_PARALLELISM: "3"}}, [MIN]),
+    "minimum is one less": ({"annotations": {MIN_PARALLELISM: "2"}}, []),
+    "minimum above the completions": (
+        {"annotations": {MIN_PARALLELISM: "2"}, "completions": 2},
+        [MIN],
+    ),
+    "sync is no boolean": ({"annotations": {SYNC_COMPLETIONS: "yes"}}, [SYNC]),
+    "sync is false": ({"annotations": {SYNC_COMPLETIONS: "F"}}, []),
+    "sync of an unindexed job": (
+        {"annotations": {SYNC_COMPLETIONS: "true"}, "completions": 3},
+        [SYNC],
+    ),
+    "sync of an indexed job": (
+        {
+            "annotations": {SYNC_COMPLETIONS: "true"},
+            "completions": 3,
+            "completionMode": "Indexed",
+        },
+        [],
+    ),
+    "sync of other completions": (
+        {
+            "annotations": {SYNC_COMPLETIONS: "true"},
+            "completions": 4,
+            "completionMode": "Indexed",
+        },
+        ["spec.completions"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), CREATED.values(), ids=CREATED)
+def test_a_job_that_breaks_a_rule_is_refused_with_the_field(build, fields, expected):
+    assert paths(build.job(**fields)) == expected
+
+
+def test_prebuilt_workloads_are_for_kinds_that_allow_them(build):
+    strict = Integration("strict", BATCH_JOB.job_type)
+    job = build.job(labels={PREBUILT_LABEL: "made"})
+    (error,) = validate_job(strict, job, None)
+    assert error.reason == "FieldValueForbidden"
+
+
+RUNNING = {"suspend": False}
+STOPPING = {"kueue.x-k8s.io/stopping": "true"}
+PRIORITY = f"metadata.labels[{PRIORITY_CLASS_LABEL}]"
+UPDATED = {
+    "queue of a suspended job": ({}, {"queue": "other"}, []),
+    "queue of a running job": (RUNNING, {**RUNNING, "queue": "other"}, [LABELS]),
+    "queue while suspending": (RUNNING, {"queue": "other"}, []),
+    "queue while starting": ({}, {**RUNNING, "queue": "other"}, [LABELS]),
+    "queue of a job that has never waited": (
+        {**RUNNING, "queue": None},
+        {**RUNNING, "queue": "main"},
+        [LABELS],
+    ),
+    "prebuilt name": (
+        {"labels": {PREBUILT_LABEL: "a"}},
+        {"labels": {PREBUILT_LABEL: "b"}},
+        [f"metadata.labels[{PREBUILT_LABEL}]"],
+    ),
+    "parent": (
+        {"annotations": {PARENT_WORKLOAD: "a"}, "meta": OWNER},
+        {"annotations": {PARENT_WORKLOAD: "b"}, "meta": OWNER},
+        [PARENT],
+    ),
+    "priority class": (
+        {"labels": {PRIORITY_CLASS_LABEL: "a"}},
+        {"labels": {PRIORITY_CLASS_LABEL: "b"}},
+        [],
+    ),
+    "priority class of a running job": (
+        {**RUNNING, "labels": {PRIORITY_CLASS_LABEL: "a"}},
+        {**RUNNING, "labels": {PRIORITY_CLASS_LABEL: "b"}},
+        [],
+    ),
+    "priority class taken away": ({"labels": {PRIORITY_CLASS_LABEL: "a"}}, {}, [PRIORITY]),
+    "priority class added to a running job": (
+        RUNNING,
+        {**RUNNING, "labels": {PRIORITY_CLASS_LABEL: "a"}},
+        [PRIORITY],
+    ),
+    "priority class added to a waiting job": ({}, {"labels": {PRIORITY_CLASS_LABEL: "a"}}, []),
+    "parallelism of a running job with a minimum": (
+        {**RUNNING, "annotations": {MIN_PARALLELISM: "1"}},
+        {**RUNNING, "annotations": {MIN_PARALLELISM: "1"}, "parallelism": 2},
+        ["spec.parallelism"],
+    ),
+    "parallelism while starting": (
+        {"annotations": {MIN_PARALLELISM: "1"}},
+        {**RUNNING, "annotations": {MIN_PARALLELISM: "1"}, "parallelism": 1},
+        [],
+    ),
+    "stop of a job that runs with its minimum": (
+        {**RUNNING, "annotations": {MIN_PARALLELISM: "2"}, "parallelism": 2},
+        {"annotations": {MIN_PARALLELISM: "2", **STOPPING}, "parallelism": 2},
+        [],
+    ),
+    "restored parallelism": (
+        {"annotations": {MIN_PARALLELISM: "2", **STOPPING}, "parallelism": 2},
+        {"annotations": {MIN_PARALLELISM: "2"}, "parallelism": 4},
+        [],
+    ),
+    "parallelism below the minimum": (
+        {"annotations": {MIN_PARALLELISM: "2"}},
+        {"annotations": {MIN_PARALLELISM: "2"}, "parallelism": 2},
+        [MIN],
+    ),
+    "sync of a running job": (
+        {**RUNNING, "completions": 3, "completionMode": "Indexed"},
+        {
+            **RUNNING,
+            "completions": 3,
+            "completionMode": "Indexed",
+            "annotations": {SYNC_COMPLETIONS: "true"},
+        },
+        [SYNC],
+    ),
+    "what was broken before": (
+        {**RUNNING, "annotations": {MIN_PARALLELISM: "9"}},
+        {"annotations": {MIN_PARALLELISM: "9", **STOPPING}},
+        [],
+    ),
+    "what is broken now": ({}, {"annotations": {MIN_PARALLELISM: "x"}}, [MIN]),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), UPDATED.values(), ids=UPDATED)
+def test_an_update_that_breaks_a_rule_is_refused_with_the_field(build, old, new, expected):
+    assert paths(build.job(**new), build.job(**old)) == expected
+
+
+# ---- what is installed
+
+
+def test_webhooks_match_only_jobs_that_carry_our_label():
+    mutating, validating = webhook_entries([BATCH_JOB], JobSettings())
+    assert (mutating.path, validating.path) == ("/mutate-batch-v1-job", "/validate-batch-v1-job")
+    assert (mutating.entry["name"], validating.entry["name"]) == ("mjob.kb.io", "vjob.kb.io")
+    for found in (mutating, validating):
+        assert found.entry["objectSelector"] == {
+            "matchExpressions": [{"key": QUEUE_LABEL, "operator": "Exists"}]
+        }
+        assert found.entry["failurePolicy"] == "Fail"
+    assert mutating.entry["rules"][0]["operations"] == ["CREATE"]
+    assert validating.entry["rules"][0]["operations"] == ["CREATE", "UPDATE"]
+
+
+def test_webhooks_match_every_job_outside_the_system_when_all_are_managed():
+    settings = JobSettings(
+        manage_jobs_without_queue_name=True, namespace_selector=system_excluded("queueing")
+    )
+    found = {entry.entry["name"]: entry.entry for entry in webhook_entries([BATCH_JOB], settings)}
+    assert found.keys() == {
+        "mjob.kb.io",
+        "mjob-unnamed.kb.io",
+        "vjob.kb.io",
+        "vjob-unnamed.kb.io",
+    }
+    for name, entry in found.items():
+        (label,) = entry["objectSelector"]["matchExpressions"]
+        if "unnamed" not in name:
+            assert label["operator"] == "Exists"
+            assert "namespaceSelector" not in entry
+            continue
+        assert label["operator"] == "DoesNotExist"
+        (expression,) = entry["namespaceSelector"]["matchExpressions"]
+        assert expression["values"] == ["kube-system", "kueue-system", "queueing"]
+
+
+def test_permissions_cover_the_kind_its_status_and_its_finalizers():
+    found = {rule["resources"][0]: rule["verbs"] for rule in rbac_rules([BATCH_JOB])}
+    assert found.keys() == {"jobs", "jobs/status", "jobs/finalizers"}
+    assert "patch" in found["jobs/status"]
+
+
+def test_names_are_unique_and_unknown_ones_are_refused():
+    registry = builtin_registry()
+    with pytest.raises(ConfigError, match="registered already"):
+        registry.register(BATCH_JOB)
+    with pytest.raises(ConfigError, match="batch/job"):
+        registry.register(Integration("other", BATCH_JOB.job_type))
+    with pytest.raises(ConfigError, match="unknown names: b, c"):
+        registry.enabled(["c", "batch/job", "b"])
+    assert registry.enabled(["batch/job"]) == (BATCH_JOB,)
+    assert registry.enabled([]) == ()
