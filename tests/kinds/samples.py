@@ -11,7 +11,7 @@ import yaml
 
 from kueuelib.api.meta import Resource
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.contract.registry import REFERRED, Integration
+from kueuelib.jobs.contract.integration import REFERRED, Integration
 
 Obj = dict[str, Any]
 TIME = "2024-01-01T00:00:00Z"

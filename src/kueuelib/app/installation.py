@@ -35,7 +35,7 @@ from kueuelib.controllers.webhooks import (
 )
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.catalog.builtin import BATCH_JOB, builtin_registry
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries

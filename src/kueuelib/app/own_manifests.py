@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.app.own_process import certificate_name, process_name
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url, sparing
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded
 from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries

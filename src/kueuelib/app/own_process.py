@@ -24,7 +24,8 @@ from kueuelib.app.wiring import (
 )
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import sparing
-from kueuelib.jobs.contract.registry import Integration, Registry
+from kueuelib.jobs.catalog.registry import Registry
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.setup import setup
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.runtime.cache import Cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kueuelib.controllers import webhooks as queueing
-from kueuelib.jobs.contract.registry import Webhook
+from kueuelib.jobs.reconcile.self_wired import Webhook
 from kueuelib.runtime.webhook.server import WebhookServer
 
 

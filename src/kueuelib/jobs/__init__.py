@@ -34,20 +34,17 @@ if TYPE_CHECKING:
         JobEnd,
         PodSet,
     )
+    from kueuelib.jobs.contract.integration import Integration
     from kueuelib.jobs.contract.podset_info import (
         PodSetInfo,
         check_count,
         merge,
         restore,
     )
-    from kueuelib.jobs.contract.registry import (
-        Integration,
-    )
     from kueuelib.jobs.declared.declarative import (
         AtMost,
         Condition,
         Done,
-        Pods,
         declare,
         differs,
         enough,
@@ -55,6 +52,7 @@ if TYPE_CHECKING:
         every,
         never,
     )
+    from kueuelib.jobs.declared.pod_shape import Pods
 
 __all__ = [
     "AtMost",
@@ -93,7 +91,7 @@ _HOMES = {
     "Condition": "declared.declarative",
     "Done": "declared.declarative",
     "GenericJob": "contract.generic_job",
-    "Integration": "contract.registry",
+    "Integration": "contract.integration",
     "JobEnd": "contract.generic_job",
     "JobWithCustomStop": "contract.capabilities",
     "JobWithEquivalence": "contract.capabilities",

@@ -17,7 +17,8 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.contract.registry import Integration, Registry, Webhook
+from kueuelib.jobs.catalog.registry import Registry
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.abandoned import AbandonedWorkloads
 from kueuelib.jobs.kinds.follower import KindFollower
@@ -40,8 +41,8 @@ from kueuelib.jobs.lookups.stores import (
 )
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.metrics import JobMetrics
-from kueuelib.jobs.reconcile.parts import Parts
 from kueuelib.jobs.reconcile.reconciler import JobReconciler
+from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Webhook
 from kueuelib.jobs.webhooks.serving import JobWebhook
 from kueuelib.machinery.store import Delta, Store
 from kueuelib.runtime.cache import Cache
@@ -163,7 +164,7 @@ def setup(
     followers: list[KindFollower] = []
     hooks: list[Webhook] = []
     for found in enabled:
-        if found.wire is not None:
+        if isinstance(found, SelfWired):
             parts = Parts(
                 found,
                 parents,

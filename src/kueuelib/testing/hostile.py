@@ -33,7 +33,7 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.checks import Check, serve
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.testing.storm.bundled import BundledManager, JobProgram
 from kueuelib.testing.storm.draws import Draws

@@ -32,8 +32,8 @@ from kueuelib.api.names import (
 from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithReclaimablePods
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.podset_info import PodSetInfo, infos_for_restore
-from kueuelib.jobs.contract.registry import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.jobs.webhooks.rules import default_job, validate_job

@@ -26,7 +26,7 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
     Wait,
 )
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import by_age, owned_by
 from kueuelib.jobs.reconcile.plan import plan

@@ -6,7 +6,8 @@ import functools
 
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.batch.rules import JUDGED, validate_batch_job
-from kueuelib.jobs.contract.registry import Integration, Registry
+from kueuelib.jobs.catalog.registry import Registry
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import TRAINING_JOBS

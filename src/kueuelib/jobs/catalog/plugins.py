@@ -17,8 +17,9 @@ from typing import Any
 
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.registry import Integration, Registry
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.declared.declaration_rules import check_resource, check_versions
 from kueuelib.runtime.importing import loaded, module_at, name_in
 

@@ -27,7 +27,7 @@ from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.client.given import existing, queued
 from kueuelib.jobs.client.progress import Progress, State, progress_of
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.lookups.stores import internal
 from kueuelib.jobs.pods.compose import compose
 from kueuelib.jobs.pods.facts import GroupFacts

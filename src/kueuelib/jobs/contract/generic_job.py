@@ -51,6 +51,12 @@ class PodSet:
         return found
 
 
+def first_of_templates(pod_sets: Sequence[PodSet]) -> str:
+    """The first PriorityClass that a pod template names, empty for none."""
+    names = (entry.template.get("spec", {}).get("priorityClassName") for entry in pod_sets)
+    return next((name for name in names if name), "")
+
+
 @attrs.frozen
 class JobEnd:
     """How a job ended.

@@ -16,20 +16,14 @@ from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.registry import Integration
-from kueuelib.jobs.declared.declarative import (
-    AtMost,
-    Condition,
-    Declaration,
-    DeclaredJob,
-    Pods,
-    equals,
-)
+from kueuelib.jobs.declared.declarative import AtMost, Condition, Declaration, DeclaredJob, equals
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import PYTORCH_JOB
 from kueuelib.jobs.declared.pod_counts import number_at
+from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.pod_slots import Slot, slots_of
 from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
 from kueuelib.jobs.declared.signs import shows

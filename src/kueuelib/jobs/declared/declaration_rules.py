@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kueuelib.api.meta import Resource
 from kueuelib.api.names import is_dns1123_label, is_dns1123_subdomain
-from kueuelib.jobs.contract.paths import check_path
-from kueuelib.jobs.declared.pod_counts import AtMost, Done
-from kueuelib.jobs.declared.signs import check_sign
-
-if TYPE_CHECKING:
-    from kueuelib.jobs.declared.declarative import Pods
+from kueuelib.jobs.declared.pod_shape import Pods
 
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
@@ -66,7 +61,7 @@ def check_versions(resource: Resource, versions: Any) -> None:
         known.add(version)
 
 
-def check_shapes(pods: Any, shape: type) -> None:
+def check_shapes(pods: Any) -> None:
     """There are pods, each shape with a name of its own.
 
     Raises:
@@ -78,11 +73,11 @@ def check_shapes(pods: Any, shape: type) -> None:
         raise ValueError("pods is empty: say where the pod templates are")
     names: set[str] = set()
     for index, each in enumerate(pods):
-        if not isinstance(each, shape):
+        if not isinstance(each, Pods):
             raise ValueError(f"pods[{index}]={each!r} is no Pods(...)")  # noqa: TRY004
-        if each.each:  # type: ignore[attr-defined]
+        if each.each:
             continue
-        name = each.name  # type: ignore[attr-defined]
+        name = each.name
         if name in names:
             raise ValueError(f"pods[{index}]: the name {name!r} is there twice")
         names.add(name)
@@ -98,75 +93,3 @@ def check_rest(name: Any, validate: Any) -> None:
         raise ValueError(f"name={name!r} is no name such as example.com/training")
     if not callable(validate):
         raise ValueError(f"validate={validate!r} is no function")  # noqa: TRY004
-
-
-def check_pods(pods: Pods) -> None:
-    """What is said about pods of one shape can be.
-
-    Raises:
-        ValueError: it cannot; the argument is named.
-    """
-    try:
-        _check_pods(pods)
-    except ValueError as error:
-        where = f"each={pods.each!r}" if pods.each else repr(pods.name)
-        raise ValueError(f"Pods({where}): {error}") from None
-
-
-def _check_pods(pods: Pods) -> None:
-    if pods.each:
-        check_path("each", pods.each)
-        if pods.name:
-            check_path("name", pods.name)
-    elif not isinstance(pods.name, str) or not is_dns1123_label(pods.name):
-        raise ValueError(f"name={pods.name!r} is no DNS label such as workers")
-    keys: Any = pods.order
-    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-        raise ValueError(f"order={pods.order!r} is no tuple of keys")
-    if pods.order and not pods.each:
-        raise ValueError("order is of no use without each")
-    check_path("template", pods.template)
-    _check_count(pods)
-    _check_succeeded(pods.succeeded)
-    if pods.when is not None:
-        check_sign("when", pods.when)
-    for argument, made in (("default", pods.default), ("adds", pods.adds)):
-        if made is not None and not callable(made):
-            raise ValueError(f"{argument}={made!r} is not a function of the object")
-    if pods.default is not None and pods.each:
-        raise ValueError("default cannot be combined with each")
-
-
-def _check_succeeded(succeeded: Any) -> None:
-    if isinstance(succeeded, Done):
-        check_path("succeeded", succeeded.each)
-        for path in (succeeded.count, succeeded.name):
-            check_path("succeeded", path)
-        _check_factors("succeeded", succeeded.pods)
-    elif succeeded:
-        check_path("succeeded", succeeded)
-
-
-def _check_factors(argument: str, factors: Any) -> None:
-    for factor in factors:
-        for path in (factor.path, factor.limit) if isinstance(factor, AtMost) else (factor,):
-            check_path(argument, path)
-
-
-def _check_count(pods: Pods) -> None:
-    count: Any = pods.count
-    if isinstance(count, str | AtMost):
-        _check_factors("count", (count,))
-    elif isinstance(count, tuple):
-        if not count:
-            raise ValueError("count has no paths")
-        _check_factors("count", count)
-    elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise ValueError(f"count={count!r} is no number of pods and no path of one")
-    if not pods.min_count:
-        return
-    if not isinstance(count, str):
-        raise ValueError("with min_count, count has to be one path")  # noqa: TRY004
-    check_path("min_count", pods.min_count)
-    if pods.min_count == count:
-        raise ValueError("min_count is the path of count too")

@@ -32,10 +32,10 @@ from kueuelib.jobs.contract.capabilities import (
     JobWithReclaimablePods,
     JobWithSkip,
 )
-from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet, first_of_templates
+from kueuelib.jobs.contract.integration import Integration, Validate, no_rules
 from kueuelib.jobs.contract.paths import check_path, put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.registry import Integration, Validate, no_rules
 from kueuelib.jobs.declared.declaration_rules import (
     check_resource,
     check_rest,
@@ -43,7 +43,8 @@ from kueuelib.jobs.declared.declaration_rules import (
     check_versions,
 )
 from kueuelib.jobs.declared.pod_counts import AtMost, Done
-from kueuelib.jobs.declared.pod_slots import Pods, Slot, slots_of
+from kueuelib.jobs.declared.pod_shape import Pods
+from kueuelib.jobs.declared.pod_slots import Slot, slots_of
 from kueuelib.jobs.declared.signs import (
     Condition,
     Differs,
@@ -60,7 +61,6 @@ from kueuelib.jobs.declared.signs import (
     never,
     shows,
 )
-from kueuelib.jobs.reconcile.priority import first_of_templates
 
 __all__ = [
     "AtMost",
@@ -268,7 +268,7 @@ def declare(
         "skip": skip,
     }
     try:
-        check_shapes(pods, Pods)
+        check_shapes(pods)
         for argument, sign in signs.items():
             check_sign(argument, sign)
         check_path("suspend", suspend)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.declared.declarative import AtMost, Condition, Done, Pods, declare, enough
+from kueuelib.jobs.declared.declarative import AtMost, Condition, Done, declare, enough
+from kueuelib.jobs.declared.pod_shape import Pods
 
 _PODS_OF_A_JOB = AtMost("template.spec.parallelism", "template.spec.completions")
 _STATUS = "status.replicatedJobsStatus"

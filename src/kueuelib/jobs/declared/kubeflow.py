@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.contract.registry import Integration
-from kueuelib.jobs.declared.declarative import Condition, Pods, declare
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.declared.declarative import Condition, declare
+from kueuelib.jobs.declared.pod_shape import Pods
 
 GROUP = "kubeflow.org"
 

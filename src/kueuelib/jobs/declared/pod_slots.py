@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -12,53 +12,11 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
-from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
 from kueuelib.jobs.contract.paths import drop, elements, put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.declared.declaration_rules import check_pods
-from kueuelib.jobs.declared.pod_counts import Done, Factor, number_at, product_of
-from kueuelib.jobs.declared.signs import Sign, shows
-
-
-@attrs.frozen
-class Pods:
-    """Where a kind keeps pods of one shape, or, with `each`, of several shapes.
-
-    Attributes:
-        name: of the pod set, a DNS label; with `each`, a path within the element, or empty for the
-            element's key in lower case.
-        template: the path of the pod template; what has no template there has no pods.
-        count: how many pods: a number, the path of one, or several paths (or limited numbers)
-            that are multiplied. What is absent counts as 1.
-        min_count: the path of the fewest pods that the job can run with; then `count` must be one
-            path, and is changed when fewer pods are admitted.
-        succeeded: how many of the pods are done and need no quota any more: a path, or `Done`.
-        each: the path of a list or mapping whose elements have a shape of pods each; the other
-            paths are then within the element.
-        order: the keys of the mapping at `each` that come first; others follow by name.
-        when: a sign that the object has to show to have these pods.
-        default: makes, from the object, the template that its controller uses when there is none;
-            a start writes it down.
-        adds: makes, from the object, the containers that its controller adds to these pods; they
-            need quota, and are not written.
-
-    Raises:
-        ValueError: one of these cannot be, or two contradict each other; it is named.
-    """
-
-    name: str = DEFAULT_POD_SET
-    template: str = "spec.template"
-    count: int | Factor | tuple[Factor, ...] = 1
-    min_count: str = ""
-    succeeded: str | Done = ""
-    each: str = ""
-    order: tuple[str, ...] = ()
-    when: Sign | Sequence[Sign] | None = None
-    default: Callable[[Obj], Obj] | None = None
-    adds: Callable[[Obj], Sequence[Obj]] | None = None
-
-    def __attrs_post_init__(self) -> None:
-        check_pods(self)
+from kueuelib.jobs.declared.pod_counts import number_at, product_of
+from kueuelib.jobs.declared.pod_shape import Pods
+from kueuelib.jobs.declared.signs import shows
 
 
 @attrs.frozen

@@ -9,15 +9,8 @@ from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import FieldError, InvalidJob
 from kueuelib.jobs.contract.field_rules import invalid
 from kueuelib.jobs.contract.paths import value
-from kueuelib.jobs.declared.declarative import (
-    Condition,
-    Pods,
-    declare,
-    differs,
-    equals,
-    every,
-    never,
-)
+from kueuelib.jobs.declared.declarative import Condition, declare, differs, equals, every, never
+from kueuelib.jobs.declared.pod_shape import Pods
 
 _STATUS = "status.jobDeploymentStatus"
 _SUBMITTER = "ray-job-submitter"

@@ -18,19 +18,19 @@ from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Stop, StopReason
 from kueuelib.jobs.contract.commands import Command
+from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.registry import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.stopping import begin_stop, end_stop, is_stop_begun
 from kueuelib.jobs.declared.declarative import (
     Condition,
     Declaration,
-    Pods,
     ReclaimingDeclaredJob,
     enough,
     every,
 )
 from kueuelib.jobs.declared.pod_counts import number_at
+from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.pod_slots import Slot, lowered
 
 GROUP = "trainer.kubeflow.org"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import ObjectKey, controller_of
 from kueuelib.jobs.contract.commands import Delete
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.steps import Commands, release

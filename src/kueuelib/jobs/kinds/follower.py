@@ -17,7 +17,7 @@ import attrs
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.kinds.presence import (
     Gone,
     Served,

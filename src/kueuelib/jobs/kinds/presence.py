@@ -10,7 +10,8 @@ import attrs
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
 from kueuelib.errors import Forbidden, NotFound
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.reconcile.self_wired import SelfWired
 from kueuelib.runtime.client import Client
 
 
@@ -60,7 +61,7 @@ def is_lasting(integration: Integration) -> bool:
 
     The groups of all CRDs have a dot. An integration that wires itself is taken for lasting, too.
     """
-    return "." not in integration.resource.group or integration.wire is not None
+    return "." not in integration.resource.group or isinstance(integration, SelfWired)
 
 
 def definition_name(resource: Resource) -> str:

@@ -7,7 +7,7 @@ import enum
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.lookups.stores import (
     CONTROLLER_UID,
     PREBUILT_NAME,

@@ -9,10 +9,9 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of
 from kueuelib.api.names import PARENT_WORKLOAD, QUEUE_LABEL
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import JobStores, owner_uids
-from kueuelib.jobs.reconcile.situation import Ancestor
 from kueuelib.workload import states
 
 DEPTH = 16
@@ -29,6 +28,21 @@ class Foreign(Protocol):
     async def learn(self, ref: Mapping[str, Any], namespace: str) -> Obj | None:
         """Read it, unless that was done a moment ago."""
         ...
+
+
+@attrs.frozen
+class Ancestor:
+    """The object further up that is queued on behalf of a child.
+
+    Attributes:
+        name: for people.
+        admitted: whether its Workload is admitted, so that the child may run.
+        doubt: why what the child says about it is not believed; empty when it is.
+    """
+
+    name: str
+    admitted: bool
+    doubt: str = ""
 
 
 @attrs.frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Obj
-from kueuelib.jobs.contract.registry import REFERRED, Integration, Reference
+from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.lookups.remembered import Remembered
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock

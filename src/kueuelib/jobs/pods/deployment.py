@@ -15,12 +15,12 @@ from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL, is_dns1123_sub
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid, label_path
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.paths import value
-from kueuelib.jobs.contract.registry import Integration, Wired
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.reconcile.parts import Parts
-from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WebhookEntry, webhook_path
+from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, webhook_path
 from kueuelib.jobs.webhooks.serving import knowing_owners
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
@@ -124,7 +124,7 @@ def _entry(settings: JobSettings, *, mutating: bool) -> WebhookEntry:
     return WebhookEntry(mutating, webhook_path(DEPLOYMENTS, mutating=mutating), entry)
 
 
-DEPLOYMENT = Integration(
+DEPLOYMENT = SelfWired(
     "deployment",
     Deployment,  # type: ignore[type-abstract]  # none is made
     makes_pods=False,

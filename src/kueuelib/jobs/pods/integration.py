@@ -17,7 +17,7 @@ from kueuelib.api.names import (
     MANAGED,
     QUEUE_LABEL,
 )
-from kueuelib.jobs.contract.registry import Integration, Wired
+from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.metrics import PodMetrics
@@ -30,8 +30,8 @@ from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed
 from kueuelib.jobs.pods.webhook import PodWebhook
 from kueuelib.jobs.reconcile.executor import Executor
-from kueuelib.jobs.reconcile.parts import Parts
-from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, WebhookEntry, webhook_path
+from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, webhook_path
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.webhook.conditions import condition, new_or_changed
@@ -177,7 +177,7 @@ def _rule(resource: Resource, *verbs: str) -> Obj:
     }
 
 
-POD = Integration(
+POD = SelfWired(
     NAME,
     PodJob,
     validate_pod,

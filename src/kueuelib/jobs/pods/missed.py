@@ -20,7 +20,7 @@ from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.pods.webhook import is_child, namespace_labels
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.metrics import LEFT_ALONE, REPAIRED
-from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.controller import DONE, Result
 

@@ -18,9 +18,9 @@ from kueuelib.jobs.pods.shapes import Shapes
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, owned_by
-from kueuelib.jobs.reconcile.parts import Parts
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.jobs.reconcile.vanished import Again, Vanished

@@ -15,7 +15,7 @@ from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.reading import group_of, is_managed
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.selection import is_selected
-from kueuelib.jobs.reconcile.parts import Parts
+from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job
 from kueuelib.jobs.webhooks.serving import knowing_owners

@@ -13,10 +13,11 @@ from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import JobWithSkip, Matching, StopReason
 from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.matching import is_controlled_by, is_equivalent, match
 from kueuelib.jobs.reconcile.phases import Case, phase_of
-from kueuelib.jobs.reconcile.situation import Ancestor, Situation
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
     STEPS,

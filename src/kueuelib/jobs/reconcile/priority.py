@@ -11,7 +11,7 @@ from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import KueuelibError
 from kueuelib.jobs.contract.capabilities import JobWithPriorityClass
-from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.generic_job import GenericJob, PodSet, first_of_templates
 
 
 class PriorityClassNotFound(KueuelibError):
@@ -81,12 +81,6 @@ def pod_priority_class(job: GenericJob, pod_sets: Sequence[PodSet]) -> str:
     if isinstance(job, JobWithPriorityClass):
         return job.priority_class()
     return first_of_templates(pod_sets)
-
-
-def first_of_templates(pod_sets: Sequence[PodSet]) -> str:
-    """The first PriorityClass that a pod template names, empty for none."""
-    names = (entry.template.get("spec", {}).get("priorityClassName") for entry in pod_sets)
-    return next((name for name in names if name), "")
 
 
 def _of(source: Resource, name: str, known: Mapping[str, Mapping[str, Any]]) -> Priority:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.referred import Referred

@@ -10,23 +10,9 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.vanished import Again
-
-
-@attrs.frozen
-class Ancestor:
-    """The object further up that is queued on behalf of a child.
-
-    Attributes:
-        name: for people.
-        admitted: whether its Workload is admitted, so that the child may run.
-        doubt: why what the child says about it is not believed; empty when it is.
-    """
-
-    name: str
-    admitted: bool
-    doubt: str = ""
 
 
 @attrs.frozen

@@ -10,11 +10,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import QUEUE_LABEL
-from kueuelib.jobs.contract.registry import Integration, no_rules
+from kueuelib.jobs.contract.integration import Integration, WebhookEntry, no_rules
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.webhook.conditions import new_or_changed
 
@@ -22,21 +20,6 @@ WATCH = ("list", "watch")
 READ = ("get", *WATCH)
 JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 """What the rules of every kind of jobs look at."""
-
-
-@attrs.frozen
-class WebhookEntry:
-    """One entry of a webhook configuration.
-
-    Attributes:
-        mutating: whether it belongs into the mutating or the validating configuration.
-        path: where the webhook server answers it.
-        entry: the raw entry without its `clientConfig`.
-    """
-
-    mutating: bool
-    path: str
-    entry: Obj
 
 
 def webhook_path(resource: Resource, *, mutating: bool) -> str:

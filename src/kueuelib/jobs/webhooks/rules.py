@@ -23,7 +23,7 @@ from kueuelib.jobs.contract.field_rules import (
     invalid,
     label_path,
 )
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 
 

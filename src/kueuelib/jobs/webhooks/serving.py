@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kueuelib.api.meta import Obj
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.standing import HELD_BACK, KindMetrics

@@ -13,7 +13,7 @@ from kueuelib.app.installation import Plan, install
 from kueuelib.app.own_manifests import process_manifests
 from kueuelib.app.own_process import assembler, own_configuration, process_name
 from kueuelib.app.wiring import Assemble, assemble_manager, lives_of
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.lives import Life, live_until

@@ -9,7 +9,8 @@ import pytest
 
 from kueuelib.api.meta import Resource
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.declared.declarative import Condition, Pods, declare, enough, equals
+from kueuelib.jobs.declared.declarative import Condition, declare, enough, equals
+from kueuelib.jobs.declared.pod_shape import Pods
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
 GOOD: dict[str, Any] = {

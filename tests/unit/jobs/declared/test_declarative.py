@@ -19,7 +19,6 @@ from kueuelib.jobs.declared.declarative import (
     AtMost,
     Condition,
     Done,
-    Pods,
     declare,
     differs,
     enough,
@@ -27,6 +26,7 @@ from kueuelib.jobs.declared.declarative import (
     every,
     never,
 )
+from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.signs import shows
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation

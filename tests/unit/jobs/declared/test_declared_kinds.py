@@ -20,9 +20,9 @@ from kueuelib.jobs.contract.capabilities import (
 )
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.paths import put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.registry import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.trainjob import runtime_of
 from kueuelib.jobs.reconcile.priority import pod_priority_class

@@ -20,7 +20,8 @@ from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, Forbidden, NotFound, Unavailable
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.declared.declarative import Pods, declare, equals
+from kueuelib.jobs.declared.declarative import declare, equals
+from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.kinds.standing import State
 from kueuelib.jobs.setup import Jobs, setup
 from kueuelib.jobs.webhooks.serving import JobWebhook

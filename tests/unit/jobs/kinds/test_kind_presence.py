@@ -10,7 +10,8 @@ import pytest
 from kueuelib.api.meta import Resource
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.declared.declarative import Condition, Pods, declare
+from kueuelib.jobs.declared.declarative import Condition, declare
+from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.kinds.presence import Presence, Served, Unclear, Unfit, is_lasting, judged
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 

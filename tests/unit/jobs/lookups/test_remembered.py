@@ -17,7 +17,7 @@ from kueuelib.errors import (
     Unavailable,
 )
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
-from kueuelib.jobs.contract.registry import REFERRED
+from kueuelib.jobs.contract.integration import REFERRED
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.lookups import foreign, referred
 from kueuelib.jobs.lookups.remembered import Remembered

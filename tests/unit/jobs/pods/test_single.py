@@ -16,11 +16,12 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     PatchStatus,
 )
+from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.plan import plan_pod
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed
-from kueuelib.jobs.reconcile.situation import Ancestor, Situation
+from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

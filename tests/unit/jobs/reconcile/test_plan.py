@@ -15,9 +15,9 @@ from kueuelib.jobs.contract.commands import (
     Wait,
 )
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.situation import Ancestor
 from kueuelib.jobs.reconcile.vanished import Again
 
 KUEUE = "kueue.x-k8s.io"

@@ -12,7 +12,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import BATCH_JOB, builtin_registry
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.jobs.webhooks.rules import default_job, validate_job

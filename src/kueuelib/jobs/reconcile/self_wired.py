@@ -1,23 +1,24 @@
-"""What an integration with a reconciler of its own is wired to."""
+"""Integrations that bring controllers and a webhook of their own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
-from kueuelib.jobs.contract.registry import Integration
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
-
-if TYPE_CHECKING:
-    from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.server import WebhookServer
 
 
 @attrs.frozen
@@ -55,3 +56,47 @@ class Parts:
     others: tuple[Informer, ...]
     clock: Clock
     telemetry: Telemetry | None = None
+
+
+@attrs.frozen
+class Wired:
+    """What an integration with a reconciler of its own has to run.
+
+    Attributes:
+        controllers: its controllers.
+        webhook: answers about its objects.
+    """
+
+    controllers: tuple[Controller, ...]
+    webhook: Webhook
+
+
+class Webhook(Protocol):
+    """The webhooks of one kind."""
+
+    @property
+    def mutate_path(self) -> str:
+        """Where the webhook server answers on creation."""
+        ...
+
+    @property
+    def validate_path(self) -> str:
+        """Where it answers on creation and update."""
+        ...
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+        ...
+
+
+@attrs.frozen
+class SelfWired(Integration):
+    """An integration for which the controller and the webhook of every kind do not do.
+
+    Only for kinds that every API server serves: these do not come and go.
+
+    Attributes:
+        wire: builds its controllers and its webhook.
+    """
+
+    wire: Callable[[Parts], Wired] = attrs.field(kw_only=True)

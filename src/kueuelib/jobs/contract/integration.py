@@ -1,23 +1,17 @@
-"""The kinds of jobs that can be queued, and which of them are (spec/jobs 1.3)."""
+"""What kueuelib knows about one kind of jobs, beside the class of its jobs (spec/jobs 1.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.errors import ConfigError, FieldError
+from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.informer import Transform, strip
-
-if TYPE_CHECKING:
-    from kueuelib.jobs.contract.settings import JobSettings
-    from kueuelib.jobs.reconcile.parts import Parts
-    from kueuelib.jobs.webhooks.manifests import WebhookEntry
-    from kueuelib.runtime.controller import Controller
-    from kueuelib.runtime.webhook.server import WebhookServer
 
 Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 """Rules of one kind on a raw object and, on an update, the one it replaces."""
@@ -46,34 +40,18 @@ def no_rules(_new: Obj, _old: Obj | None) -> Sequence[FieldError]:
 
 
 @attrs.frozen
-class Wired:
-    """What an integration with a reconciler of its own has to run.
+class WebhookEntry:
+    """One entry of a webhook configuration.
 
     Attributes:
-        controllers: its controllers.
-        webhook: answers about its objects.
+        mutating: whether it belongs into the mutating or the validating configuration.
+        path: where the webhook server answers it.
+        entry: the raw entry without its `clientConfig`.
     """
 
-    controllers: tuple[Controller, ...]
-    webhook: Webhook
-
-
-class Webhook(Protocol):
-    """The webhooks of one kind."""
-
-    @property
-    def mutate_path(self) -> str:
-        """Where the webhook server answers on creation."""
-        ...
-
-    @property
-    def validate_path(self) -> str:
-        """Where it answers on creation and update."""
-        ...
-
-    def register(self, server: WebhookServer) -> None:
-        """Serve both paths."""
-        ...
+    mutating: bool
+    path: str
+    entry: Obj
 
 
 @attrs.frozen
@@ -94,9 +72,7 @@ class Integration:
         refers: names the object that says the rest of what a raw job wants; it is read before the
             job is looked at, and comes with it as `REFERRED`; None when there is none.
         implies: the names of integrations that are enabled with it.
-        wire: builds controllers and webhook where the ones of every kind do not do; only for kinds
-            that every API server serves.
-        entries: the entries of the webhook configurations, in the same case.
+        entries: the entries of the webhook configurations, where those of every kind do not do.
         rules: permissions beyond those of every kind.
     """
 
@@ -111,7 +87,6 @@ class Integration:
     watches: bool = True
     refers: Callable[[Obj], Reference | None] | None = None
     implies: tuple[str, ...] = ()
-    wire: Callable[[Parts], Wired] | None = None
     entries: Callable[[JobSettings], Sequence[WebhookEntry]] | None = None
     rules: Callable[[], Sequence[Obj]] | None = None
 
@@ -151,54 +126,3 @@ class Integration:
         group, slash, _ = str(ref.get("apiVersion", "")).rpartition("/")
         found = (group if slash else "", ref.get("kind"))
         return found == self.resource.group_kind
-
-
-@attrs.frozen
-class Registry:
-    """All known integrations, in the order in which they were registered."""
-
-    integrations: tuple[Integration, ...] = ()
-
-    def register(self, integration: Integration) -> Registry:
-        """A registry that knows one more.
-
-        Raises:
-            ConfigError: the name or the kind is taken.
-        """
-        for known in self.integrations:
-            if known.name == integration.name:
-                raise ConfigError(
-                    f'integration "{integration.name}"',
-                    "is registered already",
-                    "give it another name",
-                )
-            if known.resource.group_kind == integration.resource.group_kind:
-                raise ConfigError(
-                    f'integration "{integration.name}"',
-                    f'its kind is that of the integration "{known.name}"',
-                    "let one integration manage a kind",
-                )
-        return attrs.evolve(self, integrations=(*self.integrations, integration))
-
-    def names(self) -> tuple[str, ...]:
-        """The known names, sorted."""
-        return tuple(sorted(known.name for known in self.integrations))
-
-    def enabled(self, frameworks: Iterable[str]) -> tuple[Integration, ...]:
-        """The integrations that the configuration names, and what they imply, as registered.
-
-        Raises:
-            ConfigError: a name is not known.
-        """
-        wanted = set(frameworks)
-        unknown = sorted(wanted - {known.name for known in self.integrations})
-        if unknown:
-            raise ConfigError(
-                "integrations.frameworks",
-                f"unknown names: {', '.join(unknown)}",
-                f"use some of: {', '.join(self.names())}",
-            )
-        wanted |= {
-            name for known in self.integrations if known.name in wanted for name in known.implies
-        }
-        return tuple(known for known in self.integrations if known.name in wanted)

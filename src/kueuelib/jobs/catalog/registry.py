@@ -1,0 +1,61 @@
+"""The kinds of jobs that can be queued, and which of them are (spec/jobs 1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.contract.integration import Integration
+
+
+@attrs.frozen
+class Registry:
+    """All known integrations, in the order in which they were registered."""
+
+    integrations: tuple[Integration, ...] = ()
+
+    def register(self, integration: Integration) -> Registry:
+        """A registry that knows one more.
+
+        Raises:
+            ConfigError: the name or the kind is taken.
+        """
+        for known in self.integrations:
+            if known.name == integration.name:
+                raise ConfigError(
+                    f'integration "{integration.name}"',
+                    "is registered already",
+                    "give it another name",
+                )
+            if known.resource.group_kind == integration.resource.group_kind:
+                raise ConfigError(
+                    f'integration "{integration.name}"',
+                    f'its kind is that of the integration "{known.name}"',
+                    "let one integration manage a kind",
+                )
+        return attrs.evolve(self, integrations=(*self.integrations, integration))
+
+    def names(self) -> tuple[str, ...]:
+        """The known names, sorted."""
+        return tuple(sorted(known.name for known in self.integrations))
+
+    def enabled(self, frameworks: Iterable[str]) -> tuple[Integration, ...]:
+        """The integrations that the configuration names, and what they imply, as registered.
+
+        Raises:
+            ConfigError: a name is not known.
+        """
+        wanted = set(frameworks)
+        unknown = sorted(wanted - {known.name for known in self.integrations})
+        if unknown:
+            raise ConfigError(
+                "integrations.frameworks",
+                f"unknown names: {', '.join(unknown)}",
+                f"use some of: {', '.join(self.names())}",
+            )
+        wanted |= {
+            name for known in self.integrations if known.name in wanted for name in known.implies
+        }
+        return tuple(known for known in self.integrations if known.name in wanted)

@@ -1,0 +1,123 @@
+"""Where a declared kind of jobs keeps pods of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.names import is_dns1123_label
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
+from kueuelib.jobs.contract.paths import check_path
+from kueuelib.jobs.declared.pod_counts import AtMost, Done, Factor
+from kueuelib.jobs.declared.signs import Sign, check_sign
+
+
+@attrs.frozen
+class Pods:
+    """Where a kind keeps pods of one shape, or, with `each`, of several shapes.
+
+    Attributes:
+        name: of the pod set, a DNS label; with `each`, a path within the element, or empty for the
+            element's key in lower case.
+        template: the path of the pod template; what has no template there has no pods.
+        count: how many pods: a number, the path of one, or several paths (or limited numbers)
+            that are multiplied. What is absent counts as 1.
+        min_count: the path of the fewest pods that the job can run with; then `count` must be one
+            path, and is changed when fewer pods are admitted.
+        succeeded: how many of the pods are done and need no quota any more: a path, or `Done`.
+        each: the path of a list or mapping whose elements have a shape of pods each; the other
+            paths are then within the element.
+        order: the keys of the mapping at `each` that come first; others follow by name.
+        when: a sign that the object has to show to have these pods.
+        default: makes, from the object, the template that its controller uses when there is none;
+            a start writes it down.
+        adds: makes, from the object, the containers that its controller adds to these pods; they
+            need quota, and are not written.
+
+    Raises:
+        ValueError: one of these cannot be, or two contradict each other; it is named.
+    """
+
+    name: str = DEFAULT_POD_SET
+    template: str = "spec.template"
+    count: int | Factor | tuple[Factor, ...] = 1
+    min_count: str = ""
+    succeeded: str | Done = ""
+    each: str = ""
+    order: tuple[str, ...] = ()
+    when: Sign | Sequence[Sign] | None = None
+    default: Callable[[Obj], Obj] | None = None
+    adds: Callable[[Obj], Sequence[Obj]] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _check(self)
+
+
+def _check(pods: Pods) -> None:
+    try:
+        _check_pods(pods)
+    except ValueError as error:
+        where = f"each={pods.each!r}" if pods.each else repr(pods.name)
+        raise ValueError(f"Pods({where}): {error}") from None
+
+
+def _check_pods(pods: Pods) -> None:
+    if pods.each:
+        check_path("each", pods.each)
+        if pods.name:
+            check_path("name", pods.name)
+    elif not isinstance(pods.name, str) or not is_dns1123_label(pods.name):
+        raise ValueError(f"name={pods.name!r} is no DNS label such as workers")
+    keys: Any = pods.order
+    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
+        raise ValueError(f"order={pods.order!r} is no tuple of keys")
+    if pods.order and not pods.each:
+        raise ValueError("order is of no use without each")
+    check_path("template", pods.template)
+    _check_count(pods)
+    _check_succeeded(pods.succeeded)
+    if pods.when is not None:
+        check_sign("when", pods.when)
+    for argument, made in (("default", pods.default), ("adds", pods.adds)):
+        if made is not None and not callable(made):
+            raise ValueError(f"{argument}={made!r} is not a function of the object")
+    if pods.default is not None and pods.each:
+        raise ValueError("default cannot be combined with each")
+
+
+def _check_succeeded(succeeded: Any) -> None:
+    if isinstance(succeeded, Done):
+        check_path("succeeded", succeeded.each)
+        for path in (succeeded.count, succeeded.name):
+            check_path("succeeded", path)
+        _check_factors("succeeded", succeeded.pods)
+    elif succeeded:
+        check_path("succeeded", succeeded)
+
+
+def _check_factors(argument: str, factors: Any) -> None:
+    for factor in factors:
+        for path in (factor.path, factor.limit) if isinstance(factor, AtMost) else (factor,):
+            check_path(argument, path)
+
+
+def _check_count(pods: Pods) -> None:
+    count: Any = pods.count
+    if isinstance(count, str | AtMost):
+        _check_factors("count", (count,))
+    elif isinstance(count, tuple):
+        if not count:
+            raise ValueError("count has no paths")
+        _check_factors("count", count)
+    elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ValueError(f"count={count!r} is no number of pods and no path of one")
+    if not pods.min_count:
+        return
+    if not isinstance(count, str):
+        raise ValueError("with min_count, count has to be one path")  # noqa: TRY004
+    check_path("min_count", pods.min_count)
+    if pods.min_count == count:
+        raise ValueError("min_count is the path of count too")
