@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 
-from kueuelib.testing.storm.plan import plan_of
+from kueuelib.testing.storm.seed_plan import plan_of
 from kueuelib.testing.storm.tour import profile_of, tour
 
 

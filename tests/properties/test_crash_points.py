@@ -28,7 +28,7 @@ from test_pod_groups_life import (
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Count, Emit, Wait
-from kueuelib.jobs.pods.plan import plan_pod
+from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import Stage
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.situation import Situation

@@ -34,7 +34,7 @@ from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated, marked_as_ours
 from kueuelib.jobs.pods.missed import regained
-from kueuelib.jobs.pods.plan import plan_group, plan_without_pods, situation_of
+from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_managed, stage_of
 from kueuelib.jobs.pods.role_hash import role_of
 from kueuelib.jobs.pods.roles import role_by_name

@@ -23,7 +23,7 @@ from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
 from kueuelib.workload import states
 from kueuelib.workload.checks import may_preempt, required_checks
-from kueuelib.workload.plan import Surroundings, next_step
+from kueuelib.workload.next_step import Surroundings, next_step
 from kueuelib.workload.states import IllegalTransition, Phase
 
 CHECKS = ("first", "second", "special")

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kueuelib.testing.storm import __main__ as command
 from kueuelib.testing.storm.laws.law import Violation
-from kueuelib.testing.storm.plan import Report
+from kueuelib.testing.storm.seed_plan import Report
 
 AGAIN = "python -m kueuelib.testing.storm --replay 2"
 

@@ -14,8 +14,8 @@ from kueuelib.testing.storm.adversary import Hostile
 from kueuelib.testing.storm.disasters import Disaster
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
-from kueuelib.testing.storm.plan import Plan, Report, plan_of
 from kueuelib.testing.storm.run import LIMIT, MOST_COMMITS, QUIET, storm
+from kueuelib.testing.storm.seed_plan import Report, SeedPlan, plan_of
 from kueuelib.testing.storm.users import Act
 
 
@@ -154,7 +154,7 @@ class Laws:
         return found if self._at_rest and now < self._until else []
 
 
-def plan(**changes: Any) -> Plan:
+def plan(**changes: Any) -> SeedPlan:
     drawn = plan_of(3, "calm")
     weather = attrs.evolve(drawn.weather, seconds=20.0)
     scenario = attrs.evolve(drawn.scenario, setup=(), acts=(), calm=())
@@ -165,7 +165,7 @@ def commit(actor: str = "manager-1", resource: str = "pods") -> Commit:
     return Commit(1000.0, 7, actor, resource, "default", "one", None, {"metadata": {"name": "one"}})
 
 
-async def play(world: World, plan: Plan, laws: Laws | None = None, **more: Any) -> Report:
+async def play(world: World, plan: SeedPlan, laws: Laws | None = None, **more: Any) -> Report:
     return await storm(world, plan, laws or Laws(), **more)
 
 
@@ -359,7 +359,7 @@ async def test_the_same_run_has_the_same_trace_and_another_one_has_another() -> 
     assert one.trace != other.trace
 
 
-def after_a_write(kind: str) -> tuple[World, Plan]:
+def after_a_write(kind: str) -> tuple[World, SeedPlan]:
     """A world in which a manager writes once, and a plan in which that has a consequence."""
 
     class Writing(World):

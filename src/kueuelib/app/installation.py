@@ -68,7 +68,7 @@ _PLURALS = {
 
 
 @attrs.frozen
-class Plan:
+class Installation:
     """How the manager will be reached, and the objects that say so.
 
     Attributes:
@@ -174,12 +174,12 @@ def converted_crds() -> tuple[str, ...]:
     )
 
 
-async def install(client: Client, plan: Plan, deadline: float) -> list[str]:
+async def install(client: Client, installation: Installation, deadline: float) -> list[str]:
     """Writes everything, and waits until the new kinds are served; what was written, as text.
 
     Args:
         client: with an administrator's rights.
-        plan: what to write.
+        installation: what to write.
         deadline: seconds that the cluster has to serve the new kinds.
 
     Raises:
@@ -187,15 +187,19 @@ async def install(client: Client, plan: Plan, deadline: float) -> list[str]:
         ConfigError: the kinds were not served in time, or the cluster lacks a kind that was asked
             for; then nothing is written.
     """
-    pods = [(obj, await _is_served(client, obj)) for obj in plan.pods()]
-    written = [await _apply(client, obj) for obj in plan.foundation()]
-    secret = ObjectKey(plan.namespace, InternalCertManagement().webhook_secret_name)
-    certificates = await ensure_certificates(client, secret, plan.names)
+    pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
+    written = [await _apply(client, obj) for obj in installation.foundation()]
+    secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
+    certificates = await ensure_certificates(client, secret, installation.names)
     written.append(f"secret/{secret.name} holds the webhooks' certificate")
     authority = certificates.ca_cert
-    written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.definitions()]
+    written += [
+        await _apply(client, with_bundle(obj, authority)) for obj in installation.definitions()
+    ]
     await _served(client, deadline)
-    written += [await _apply(client, with_bundle(obj, authority)) for obj in plan.webhooks()]
+    written += [
+        await _apply(client, with_bundle(obj, authority)) for obj in installation.webhooks()
+    ]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
     return written

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kueuelib.api.crd import to_yaml
 from kueuelib.api.meta import Obj
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 
 _KEEP: Final = {"helm.sh/resource-policy": "keep"}
 _PLACE: Final = re.compile(r"'@(\w+)@'")
@@ -88,9 +88,11 @@ def write_chart(folder: Path, deployed: Deployed, frameworks: tuple[str, ...] = 
     return _write(folder, files)
 
 
-def write_kustomize(folder: Path, plan: Plan) -> list[Path]:
+def write_kustomize(folder: Path, installation: Installation) -> list[Path]:
     """Writes a kustomize base, and returns its files."""
-    files = {f"{name}.yaml": _documents(objects) for name, objects in _by_file(plan).items()}
+    files = {
+        f"{name}.yaml": _documents(objects) for name, objects in _by_file(installation).items()
+    }
     head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     files["kustomization.yaml"] = to_yaml({**head, "resources": [*files]})
     return _write(folder, files)
@@ -110,8 +112,8 @@ def values_of(deployed: Deployed) -> Obj:
 def _templates(frameworks: tuple[str, ...]) -> dict[str, str]:
     marked = Deployed(image="@image@", config="@config@", service_monitor=True)
     found = {}
-    plan = Plan("@namespace@", deployed=marked, frameworks=frameworks)
-    for name, objects in _by_file(plan).items():
+    installation = Installation("@namespace@", deployed=marked, frameworks=frameworks)
+    for name, objects in _by_file(installation).items():
         if name == "namespace":
             continue  # helm makes it: --create-namespace
         text = _PLACE.sub(_value, _documents(_marked(obj) for obj in objects))
@@ -138,9 +140,9 @@ def _marked(obj: Obj) -> Obj:
     return obj
 
 
-def _by_file(plan: Plan) -> dict[str, list[Obj]]:
+def _by_file(installation: Installation) -> dict[str, list[Obj]]:
     found: dict[str, list[Obj]] = {}
-    for obj in plan.manifests():
+    for obj in installation.manifests():
         found.setdefault(_FILES.get(obj["kind"], "permissions"), []).append(obj)
     return found
 

@@ -34,7 +34,7 @@ from kueuelib.api.names import (
     QUOTA_RESERVED,
 )
 from kueuelib.app.configuration import InternalCertManagement
-from kueuelib.app.installation import Plan, resource_of
+from kueuelib.app.installation import Installation, resource_of
 from kueuelib.controllers.manifests import APP
 from kueuelib.errors import ConfigError, Conflict, NotFound
 from kueuelib.machinery.backoff import Backoff
@@ -55,12 +55,12 @@ class Removal:
     """What is to go.
 
     Attributes:
-        plan: what was installed.
+        installation: what was installed.
         force: also while Workloads hold quota.
         keep_kinds: leave the CRDs and their objects.
     """
 
-    plan: Plan
+    installation: Installation
     force: bool = False
     keep_kinds: bool = False
 
@@ -77,25 +77,25 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
         ApiError: the server refused something.
         ConfigError: Workloads hold quota, or the kinds did not go in time.
     """
-    plan = removal.plan
+    installation = removal.installation
     served = V1BETA2 in await client.served_versions(KUEUE)
     if served and not removal.force:
         await _check_quota(client)
-    told = [await _delete(client, obj) for obj in plan.webhooks()]
-    told += [await _delete(client, obj) for obj in reversed(plan.pods())]
-    await _until_none(lambda: _pods(client, plan.namespace), "look at these pods", deadline)
+    told = [await _delete(client, obj) for obj in installation.webhooks()]
+    told += [await _delete(client, obj) for obj in reversed(installation.pods())]
+    await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
     told.append(f"{await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)} Pods released")
     if served and not removal.keep_kinds:
         for resource in _GUARDED:
             await _release(client, resource, IN_USE_FINALIZER)
-        told += [await _delete(client, obj) for obj in plan.definitions()]
+        told += [await _delete(client, obj) for obj in installation.definitions()]
         fix = f"look for finalizers of others on objects of the kinds of {KUEUE}"
         await _until_none(lambda: _kinds(client), fix, deadline)
-    own = [obj for obj in plan.foundation() if obj["kind"] != "Namespace"]
+    own = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
     told += [await _delete(client, obj) for obj in reversed(own)]
-    secret = ObjectKey(plan.namespace, InternalCertManagement().webhook_secret_name)
+    secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
     told.append(await _delete_key(client, SECRETS, secret))
-    return [line for line in told if line] + [f"namespace/{plan.namespace} kept"]
+    return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
 
 
 async def _check_quota(client: Client) -> None:

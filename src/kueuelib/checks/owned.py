@@ -8,7 +8,7 @@ from typing import Any
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.checks.plan import reservation_of
+from kueuelib.checks.moves import reservation_of
 from kueuelib.errors import NotFound
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta

@@ -11,13 +11,13 @@ import attrs
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.checks import plan
+from kueuelib.checks import moves
 from kueuelib.checks.containment import CheckFailed, on_loop
 from kueuelib.checks.context import Context
 from kueuelib.checks.definition import Check
 from kueuelib.checks.evaluation import Evaluator
+from kueuelib.checks.moves import Ask, Asked, Reservation, Reset, Rest, reservation_of
 from kueuelib.checks.parameters import ParameterSource, Problem, content
-from kueuelib.checks.plan import Ask, Asked, Reservation, Reset, Rest, reservation_of
 from kueuelib.checks.turns import Turns
 from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
 from kueuelib.checks.writing import EntryWriter
@@ -125,7 +125,7 @@ class CheckReconciler:
             wl = self._workloads.store.get(key)
             if wl is None or wl["metadata"]["uid"] == but or namespace not in ("", key.namespace):
                 continue
-            entry = plan.entry_of(wl, check)
+            entry = moves.entry_of(wl, check)
             if entry and entry.get("state") == CHECK_READY and reservation_of(wl) is not None:
                 found.append(decode(Workload, wl))
         return tuple(found)
@@ -172,15 +172,15 @@ class CheckReconciler:
     async def _look(self, key: ObjectKey, name: str) -> float | None:
         """Moves one entry; when to look again, or None."""
         wl, check = self._workloads.store.get(key), self._mine(name)
-        entry = None if wl is None else plan.entry_of(wl, name)
+        entry = None if wl is None else moves.entry_of(wl, name)
         if wl is None or check is None or entry is None:
             return None
         found = self._parameters.find(check, key.namespace)
         parameters = content(found) if isinstance(found, dict) else found
         asked = self._asked.get((key, name))
         rechecks = self._check.recheck is not None
-        delay, now = plan.retry_delay_of(check), self._clock.now()
-        match plan.next_move(wl, entry, parameters, asked, delay, now, rechecks=rechecks):
+        delay, now = moves.retry_delay_of(check), self._clock.now()
+        match moves.next_move(wl, entry, parameters, asked, delay, now, rechecks=rechecks):
             case Rest(until):
                 return until
             case Reset(message):
@@ -188,7 +188,7 @@ class CheckReconciler:
                 await self._writer.write(
                     wl,
                     name,
-                    lambda _, entry: plan.changed_entry(entry, new, self._clock.now()),
+                    lambda _, entry: moves.changed_entry(entry, new, self._clock.now()),
                     lambda newest: reservation_of(newest) is None,
                 )
                 return None
@@ -305,7 +305,7 @@ class CheckReconciler:
             message[:1000],
             component=self._check.controller_name,
         )
-        entry = plan.entry_of(wl, name) or {}
+        entry = moves.entry_of(wl, name) or {}
         if entry.get("state") == CHECK_READY and not self._check.evict_on_failure:
             return Pending(again=pause)
         return Retry(message, after=pause)
@@ -324,19 +324,19 @@ class CheckReconciler:
             check = self.mine().get(name)
             if check is not None and "retryDelayMinutes" not in check["spec"]:
                 # A manager whose AdmissionChecks know no delay would ask again at once.
-                verdict = attrs.evolve(verdict, after=plan.retry_delay_of(check))
+                verdict = attrs.evolve(verdict, after=moves.retry_delay_of(check))
         kept = failures and isinstance(verdict, Pending)  # a failure does not take Ready back
         now = self._clock.now()
 
         def change(newest: Obj, entry: Mapping[str, Any]) -> Obj | None:
-            return None if kept else plan.decided(newest, entry, verdict, now)
+            return None if kept else moves.decided(newest, entry, verdict, now)
 
         written = await self._writer.write(
             wl, name, change, lambda newest: reservation_of(newest) == reservation
         )
         if written is None:
             return None
-        state = (plan.entry_of(written, name) or {}).get("state", "")
+        state = (moves.entry_of(written, name) or {}).get("state", "")
         again = self._again(verdict, state, now)
         until = None
         if isinstance(verdict, Retry) and verdict.after is not None:

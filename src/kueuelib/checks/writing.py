@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import Obj, key_of
-from kueuelib.checks import plan
+from kueuelib.checks import moves
 from kueuelib.checks.definition import Check
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.client import Client, PatchType
@@ -75,7 +75,7 @@ class EntryWriter:
             found = None
             if newest["metadata"]["uid"] != uid or not still(newest):
                 return None
-            entry = plan.entry_of(newest, name)
+            entry = moves.entry_of(newest, name)
             if entry is None:
                 return None
             changed = change(newest, entry)
@@ -95,7 +95,7 @@ class EntryWriter:
     async def _send(self, wl: Obj, name: str, entry: Obj) -> Obj:
         if self._plain_entries:
             entry = {field: value for field, value in entry.items() if field not in NEWER_FIELDS}
-        body = plan.apply_body(wl, self._mine(), {name: entry})
+        body = moves.apply_body(wl, self._mine(), {name: entry})
         try:
             return await self._client.patch(
                 self._workloads.resource,

@@ -11,7 +11,7 @@ import attrs
 from kueuelib.api.crd import to_yaml
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.deployment import Deployed, check_configuration
-from kueuelib.app.installation import Plan, checked_url, install
+from kueuelib.app.installation import Installation, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
@@ -76,8 +76,8 @@ def write_packages(options: Options, namespace: str, chart: Path | None, base: P
     try:
         kinds = options.frameworks()
         files = write_chart(chart, deployed, kinds) if chart else []
-        plan = Plan(namespace, deployed=deployed, frameworks=kinds)
-        files += write_kustomize(base, plan) if base else []
+        installation = Installation(namespace, deployed=deployed, frameworks=kinds)
+        files += write_kustomize(base, installation) if base else []
     except OSError as error:
         problem = error.strerror or str(error)
         raise ConfigError(
@@ -101,21 +101,23 @@ def run(
         ConfigError: what was given cannot work, or the kinds are not served in time.
         ApiError: the server refused something.
     """
-    plan = Plan(
+    installation = Installation(
         namespace,
         checked_url(webhook_url),
         options.deployed(namespace, webhook_url),
         options.frameworks(),
     )
     if print_only:
-        sys.stdout.write("---\n".join(to_yaml(obj) for obj in plan.manifests()))
+        sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))
         return
     logs.configure("console", "info")
-    for line in anyio.run(_install, kubeconfig, plan, server_timeout):
+    for line in anyio.run(_install, kubeconfig, installation, server_timeout):
         sys.stdout.write(f"{line}\n")
 
 
-async def _install(kubeconfig: Path | None, plan: Plan, server_timeout: float) -> list[str]:
+async def _install(
+    kubeconfig: Path | None, installation: Installation, server_timeout: float
+) -> list[str]:
     async with await connect(kubeconfig, user_agent="kueuelib-install") as client:
         await wait_for_server(client, server_timeout)
-        return await install(client, plan, server_timeout)
+        return await install(client, installation, server_timeout)

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 from kueuelib.app.uninstallation import Removal, uninstall
 from kueuelib.runtime import logs
 from kueuelib.runtime.connect import connect, wait_for_server
@@ -24,8 +24,8 @@ def run(
         ApiError: the server refused something.
     """
     logs.configure("console", "info")
-    plan = Plan(namespace, deployed=Deployed(service_monitor=True))
-    removal = Removal(plan, force, keep_kinds)
+    installation = Installation(namespace, deployed=Deployed(service_monitor=True))
+    removal = Removal(installation, force, keep_kinds)
     for line in anyio.run(_uninstall, kubeconfig, removal, server_timeout):
         sys.stdout.write(f"{line}\n")
 

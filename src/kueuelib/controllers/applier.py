@@ -18,7 +18,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.controllers.evictions import Evictor
-from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.logs import get_logger
@@ -55,7 +55,7 @@ class Applier:
     """
 
     def __init__(
-        self, written: Orders, holder: Callable[[ObjectKey], Holder | None] | None = None
+        self, written: OrderWriter, holder: Callable[[ObjectKey], Holder | None] | None = None
     ) -> None:
         self._written = written
         self._holder = holder

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import Obj
-from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.logs import get_logger
 from kueuelib.workload import states
@@ -34,7 +34,7 @@ class Auditor:
         written: reads Workloads, and tells the engine.
     """
 
-    def __init__(self, engine: Engine, book: OrderBook, written: Orders) -> None:
+    def __init__(self, engine: Engine, book: OrderBook, written: OrderWriter) -> None:
         self._engine = engine
         self._book = book
         self._written = written

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kueuelib.api import names
 from kueuelib.api.meta import Obj
-from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.workload import states
 from kueuelib.workload.orders import Eviction
@@ -23,7 +23,7 @@ class Evictor:
         orders: what they are carried out with.
     """
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: OrderWriter) -> None:
         self._orders = orders
 
     async def evict(self, order: Eviction) -> None:

@@ -21,7 +21,7 @@ from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.in_use import InUseReconciler
 from kueuelib.controllers.local_queue import LocalQueueReconciler
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, QueueMetrics
 from kueuelib.controllers.teller import Teller
 from kueuelib.controllers.trees import TreeWatch, above
@@ -128,7 +128,7 @@ def setup(
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
 
     writer = StatusWriter(client, informers.workloads)
-    orders = Orders(writer, recorder, metrics, feed.observe, clock)
+    orders = OrderWriter(writer, recorder, metrics, feed.observe, clock)
     applier = Applier(orders, engine.cache.holder)
     applying = Controller(
         "admission",

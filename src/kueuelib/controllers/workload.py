@@ -1,4 +1,4 @@
-"""The workload reconciler: does what `kueuelib.workload.plan` decides (spec/jobs 5.1)."""
+"""The workload reconciler: does what `kueuelib.workload.next_step` decides (spec/jobs 5.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kueuelib.workload import states
 from kueuelib.workload.around import Judgements, surroundings
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.plan import Step, next_step
+from kueuelib.workload.next_step import Step, next_step
 from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import orjson
 
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import Obj
-from kueuelib.scheduler.decide.plan import Admit, Plan, Wait
+from kueuelib.scheduler.decide.cycle_values import Admit, Plan, Wait
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 
 DIGITS = 16

@@ -5,7 +5,7 @@
     stopped  -> quota of an evicted Workload free
 
 Every decision is the manager's: `Engine` and `decide` for admissions and preemptions,
-`workload.plan` for everything that follows. Time moves from one event to the next, so the cost
+`workload.next_step` for everything that follows. Time moves from one event to the next, so the cost
 grows with the events, not with the time between them.
 """
 

@@ -33,7 +33,7 @@ from kueuelib.workload import states
 from kueuelib.workload.around import surroundings
 from kueuelib.workload.editing import set_condition, with_status
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.plan import next_step
+from kueuelib.workload.next_step import next_step
 from kueuelib.workload.states import Phase
 
 DEACTIVATED = "deactivated"

@@ -12,7 +12,7 @@ from kueuelib.scheduler.reasons import Reason
 from kueuelib.workload import states
 from kueuelib.workload.checks import may_preempt, required_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.plan import Surroundings
+from kueuelib.workload.next_step import Surroundings
 from kueuelib.workload.states import Phase
 
 DEFAULT_RETRY_MINUTES = 15

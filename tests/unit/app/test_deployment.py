@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.deployment import CONFIGURATION, USER, Deployed
-from kueuelib.app.installation import Plan, resource_of
+from kueuelib.app.installation import Installation, resource_of
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
 
@@ -22,7 +22,7 @@ APP = {"app.kubernetes.io/name": "kueue", "app.kubernetes.io/component": "contro
 
 
 def plan(namespace: str = "queues", **fields: Any) -> list[Obj]:
-    return Plan(namespace, deployed=Deployed(**fields)).manifests()
+    return Installation(namespace, deployed=Deployed(**fields)).manifests()
 
 
 def only(objects: list[Obj], kind: str) -> Obj:
@@ -139,7 +139,7 @@ def test_what_is_printed_is_the_plan(tmp_path: Path) -> None:
     text = Path(config).read_text()
     args = ("--namespace", "q", "--image", "i:1", "--replicas", "3", "--service-monitor")
     deployed = Deployed("i:1", 3, text, service_monitor=True)
-    assert printed(*args, "--config", config) == Plan("q", deployed=deployed).manifests()
+    assert printed(*args, "--config", config) == Installation("q", deployed=deployed).manifests()
 
 
 def test_a_manager_elsewhere_has_no_pods() -> None:

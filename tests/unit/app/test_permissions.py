@@ -16,7 +16,7 @@ from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
 from kueuelib.api.names import MAX_EXECUTION_LABEL
 from kueuelib.app.configuration import parse_configuration
-from kueuelib.app.installation import Plan, install
+from kueuelib.app.installation import Installation, install
 from kueuelib.app.wiring import lives_of
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.embedded.access.attributes import Attributes, Decision
@@ -123,7 +123,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         async with await connect(admin) as client:
             port = free_port()
             made.append(World(client, f"https://127.0.0.1:{port}"))
-            await install(client, Plan(NAMESPACE, made[0].url), 60.0)
+            await install(client, Installation(NAMESPACE, made[0].url), 60.0)
             account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
             head = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
             answer = await client.request("POST", account, body={**head, "spec": {}}, verb="create")
@@ -411,7 +411,7 @@ async def test_the_manager_may_do_what_it_does_and_nothing_more(world: World) ->
         await queues(world)
         await only_pods(world)
     await world.client.patch(kinds.SECRETS, secret, {"data": None}, PatchType.MERGE)
-    rights = granted(Plan(NAMESPACE).foundation())
+    rights = granted(Installation(NAMESPACE).foundation())
     async with world.running(["batch/job", "pod"]):
         await everything(world)
         for right in sorted(rights - UNSEEN.keys()):

@@ -14,7 +14,7 @@ from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetry
 from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
 from kueuelib.checks import Pending, Ready, Rejected
 from kueuelib.checks.provisioning import CONTROLLER_NAME, provisioning_check
-from kueuelib.checks.provisioning.plan import CONSUME, decide, fitting, updates, wanted
+from kueuelib.checks.provisioning.decision import CONSUME, decide, fitting, updates, wanted
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import PatchType
 from kueuelib.workload import states

@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks import Check
-from kueuelib.checks.plan import entry_of
+from kueuelib.checks.moves import entry_of
 from kueuelib.checks.writing import EntryWriter
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Store

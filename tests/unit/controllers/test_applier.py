@@ -16,7 +16,7 @@ from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.applier import Applier
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry
@@ -168,7 +168,7 @@ class Case:
         self.telemetry = Telemetry()
         self.controller = FakeController()
         self.informer = FakeInformer(self.client, cached)
-        orders = Orders(
+        orders = OrderWriter(
             StatusWriter(self.client, self.informer),  # type: ignore[arg-type]
             self.recorder,  # type: ignore[arg-type]
             SchedulerMetrics(self.telemetry),

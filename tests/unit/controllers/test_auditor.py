@@ -12,7 +12,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.auditor import INTERVAL, Auditor
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.orders import Orders
+from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import TransportError
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
@@ -75,7 +75,7 @@ class Case:
             events.WorkloadSet(LOW),
         ):
             self.observe(fact)
-        orders = Orders(
+        orders = OrderWriter(
             StatusWriter(None, self),  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
             SchedulerMetrics(self.telemetry),

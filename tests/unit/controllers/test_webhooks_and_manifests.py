@@ -6,7 +6,7 @@ import pytest
 
 from kueuelib.api.crd import all_crds, crd
 from kueuelib.api.validation import RULES
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 from kueuelib.controllers.manifests import manager_manifests, manager_rules
 from kueuelib.controllers.webhooks import (
     _validator,
@@ -106,7 +106,7 @@ def test_only_validation_spares_a_user_whatever_else_is_spared() -> None:
 
 
 def test_installed_webhooks_spare_the_account_that_is_installed() -> None:
-    _, validating = Plan("queues").webhooks()
+    _, validating = Installation("queues").webhooks()
     for entry in validating["webhooks"]:
         names = {each["name"] for each in entry["matchConditions"]}
         assert {"of-others", "new-or-changed"} <= names

@@ -11,8 +11,8 @@ from kueuelib.api.meta import Obj, format_time, parse_time
 from kueuelib.scheduler.quota.activity import ACTIVE
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy, pods_are_ready
+from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
 from kueuelib.workload.patches import status_writes
-from kueuelib.workload.plan import NOTHING, Step, Surroundings, next_step
 from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0

@@ -13,7 +13,7 @@ from kueuelib.scheduler.quota.activity import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
 from kueuelib.workload.checks import passed_all, required_checks
-from kueuelib.workload.plan import NOTHING, Step, Surroundings, next_step
+from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
 from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0

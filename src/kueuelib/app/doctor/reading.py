@@ -17,7 +17,7 @@ from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.snapshot import CALLS, FACTS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 from kueuelib.app.wiring import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.errors import ApiError, Forbidden, NotFound
@@ -203,8 +203,8 @@ async def _reviews(
                 return
         found[question] = bool((answer.get("status") or {}).get("allowed"))
 
-    plan = Plan(namespace, frameworks=configuration.integrations.frameworks)
-    questions = list(dict.fromkeys(_questions(plan.manifests())))
+    installation = Installation(namespace, frameworks=configuration.integrations.frameworks)
+    questions = list(dict.fromkeys(_questions(installation.manifests())))
     async with anyio.create_task_group() as group:
         for question in questions:
             group.start_soon(ask, question)

@@ -1,4 +1,4 @@
-"""Carries out what `plan` decides: requests, their pod templates, the verdict."""
+"""Carries out what `decision` decides: requests, their pod templates, the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.checks.context import Context, current
 from kueuelib.checks.definition import Check, check
 from kueuelib.checks.owned import OwnedObjects
-from kueuelib.checks.provisioning.plan import Decision, Wanted, decide
+from kueuelib.checks.provisioning.decision import Decision, Wanted, decide
 from kueuelib.checks.verdicts import Pending, Verdict
 from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
 from kueuelib.jobs.contract.podset_info import FlavorNotFound, from_assignment, merge

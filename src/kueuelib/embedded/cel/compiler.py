@@ -425,14 +425,14 @@ class Compiler:
         if result is None:
             return BROKEN
         each = body.cost + (condition.cost if condition else 0) + 3
-        plan = loops.Plan(
+        loop = loops.Comprehension(
             source.run,
             tuple(slots),
             None if condition is None else condition.run,
             body.run,
             each,
         )
-        return Code(result, loops.MACROS[node.macro](plan), source.cost + 1)
+        return Code(result, loops.MACROS[node.macro](loop), source.cost + 1)
 
     def _loop_type(self, node: Loop, source: Type, body: Type) -> Type | None:
         macro = node.macro

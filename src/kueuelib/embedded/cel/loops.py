@@ -12,7 +12,7 @@ from kueuelib.embedded.cel.running import NO_OVERLOAD, Env, Run, decided, put
 
 
 @attrs.frozen(eq=False)
-class Plan:
+class Comprehension:
     """A loop before it runs.
 
     Attributes:
@@ -65,34 +65,34 @@ def _true(value: Any) -> bool:
     raise EvalError(NO_OVERLOAD)
 
 
-def _quantified(plan: Plan, *, decides: bool) -> Run:
+def _quantified(loop: Comprehension, *, decides: bool) -> Run:
     """`all` and `exists`: the same test for every item."""
-    body = plan.body
-    return lambda env: decided((body for _ in plan.turns(env)), env, decides=decides)
+    body = loop.body
+    return lambda env: decided((body for _ in loop.turns(env)), env, decides=decides)
 
 
-def _exists_one(plan: Plan) -> Run:
-    return lambda env: sum(_true(plan.body(env)) for _ in plan.turns(env)) == 1
+def _exists_one(loop: Comprehension) -> Run:
+    return lambda env: sum(_true(loop.body(env)) for _ in loop.turns(env)) == 1
 
 
-def _map(plan: Plan) -> Run:
-    return lambda env: [plan.body(env) for _ in plan.turns(env) if plan.counts(env)]
+def _map(loop: Comprehension) -> Run:
+    return lambda env: [loop.body(env) for _ in loop.turns(env) if loop.counts(env)]
 
 
-def _filter(plan: Plan) -> Run:
-    return lambda env: [item for item in plan.turns(env) if _true(plan.body(env))]
+def _filter(loop: Comprehension) -> Run:
+    return lambda env: [item for item in loop.turns(env) if _true(loop.body(env))]
 
 
-def _transform_map(plan: Plan) -> Run:
-    return lambda env: {key: plan.body(env) for key in plan.turns(env) if plan.counts(env)}
+def _transform_map(loop: Comprehension) -> Run:
+    return lambda env: {key: loop.body(env) for key in loop.turns(env) if loop.counts(env)}
 
 
-def _transform_entry(plan: Plan) -> Run:
+def _transform_entry(loop: Comprehension) -> Run:
     def run(env: Env) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
-        for _ in plan.turns(env):
-            if plan.counts(env):
-                entry = plan.body(env)
+        for _ in loop.turns(env):
+            if loop.counts(env):
+                entry = loop.body(env)
                 if not isinstance(entry, dict):
                     raise EvalError(NO_OVERLOAD)
                 for key, value in entry.items():
@@ -102,9 +102,9 @@ def _transform_entry(plan: Plan) -> Run:
     return run
 
 
-MACROS: Final[Mapping[str, Callable[[Plan], Run]]] = {
-    "all": lambda plan: _quantified(plan, decides=False),
-    "exists": lambda plan: _quantified(plan, decides=True),
+MACROS: Final[Mapping[str, Callable[[Comprehension], Run]]] = {
+    "all": lambda loop: _quantified(loop, decides=False),
+    "exists": lambda loop: _quantified(loop, decides=True),
     "exists_one": _exists_one,
     "filter": _filter,
     "map": _map,

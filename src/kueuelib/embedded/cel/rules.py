@@ -11,7 +11,7 @@ import attrs
 from kueuelib.embedded.builtins.fields import invalid, not_supported, required
 from kueuelib.embedded.cel.errors import CompileError
 from kueuelib.embedded.cel.program import Program, compile_expression
-from kueuelib.embedded.cel.shapes import Adapt, Shapes
+from kueuelib.embedded.cel.schema_types import Adapt, SchemaTypes
 from kueuelib.embedded.cel.types import BOOL, DYN, STRING, Type, optional_of
 from kueuelib.embedded.schema.node import ListType, SchemaNode
 from kueuelib.errors import FieldError
@@ -82,7 +82,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.problems: list[FieldError] = []
-        self._shapes = Shapes()
+        self._types = SchemaTypes()
 
     def build(
         self, node: SchemaNode, path: str = "", *, root: bool = True, loose: str = ""
@@ -97,7 +97,7 @@ class Builder:
         """
         if not node.ruled:
             return None
-        shape = self._shapes.of(node, root=root)
+        shape = self._types.of(node, root=root)
         if shape is None:
             if node.rules:
                 text = (

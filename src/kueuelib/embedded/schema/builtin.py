@@ -18,7 +18,7 @@ from kueuelib.embedded.schema.pods import (
     POD_STATUS,
     POD_TEMPLATE,
 )
-from kueuelib.embedded.schema.shapes import (
+from kueuelib.embedded.schema.shorthand import (
     ATOMIC,
     INTEGER,
     OPEN,

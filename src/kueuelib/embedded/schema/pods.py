@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kueuelib.embedded.schema.shapes import (
+from kueuelib.embedded.schema.shorthand import (
     ATOMIC,
     INTEGER,
     OPEN,

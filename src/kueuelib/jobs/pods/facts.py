@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
-from kueuelib.jobs.pods.shapes import NO_SHAPES, Shapes
+from kueuelib.jobs.pods.pod_requests import NO_REQUESTS, PodRequests
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
@@ -27,7 +27,7 @@ class GroupFacts:
         workload: the raw Workload of that name, whosever it is.
         now: seconds since the epoch.
         classes: the priority classes by name.
-        shapes: compares what pods ask for with what was declared.
+        requests: compares what pods ask for with what was declared.
         policy: `Enforce`: pods that ask for more than was declared are deleted; `Warn`: they are
             told so.
         labels_to_copy: keys of labels that the Workload takes over.
@@ -39,7 +39,7 @@ class GroupFacts:
     workload: Obj | None = None
     now: float = 0.0
     classes: PriorityClasses = attrs.field(factory=PriorityClasses)
-    shapes: Shapes = NO_SHAPES
+    requests: PodRequests = NO_REQUESTS
     policy: str = ENFORCE
     labels_to_copy: tuple[str, ...] = ()
 

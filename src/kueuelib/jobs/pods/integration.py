@@ -22,10 +22,10 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
+from kueuelib.jobs.pods.pod_requests import PodRequests, pod_requests_of
 from kueuelib.jobs.pods.reading import group_key, work_key
 from kueuelib.jobs.pods.reconciler import BY_GROUP, PodReconciler, group_index
 from kueuelib.jobs.pods.rules import validate_pod
-from kueuelib.jobs.pods.shapes import Shapes, shapes_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed
 from kueuelib.jobs.pods.webhook import PodWebhook
@@ -57,9 +57,9 @@ def wire(parts: Parts) -> Wired:
     limit_ranges = parts.cache.informer(LIMIT_RANGES)
     runtime_classes = parts.cache.informer(RUNTIME_CLASSES)
 
-    def shapes(namespace: str) -> Shapes:
+    def requests(namespace: str) -> PodRequests:
         found = limit_ranges.store.by_index(NAMESPACE_INDEX, namespace)
-        return shapes_of(found, ByName(runtime_classes.store))
+        return pod_requests_of(found, ByName(runtime_classes.store))
 
     def keys_of_pod(delta: Delta[Obj]) -> Iterable[ObjectKey]:
         return {work_key(pod): None for pod in (delta.old, delta.new) if pod is not None}
@@ -74,7 +74,7 @@ def wire(parts: Parts) -> Wired:
         return found
 
     workers = parts.settings.workers.get(PODS.kind, 1)
-    reconciler = PodReconciler(parts, executor, shapes)
+    reconciler = PodReconciler(parts, executor, requests)
     main = Controller(NAME, reconciler, workers, clock=parts.clock, telemetry=parts.telemetry)
     main.watches(pods, keys_of_pod)
     main.watches(parts.workloads, keys_of_workload)

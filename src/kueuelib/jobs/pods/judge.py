@@ -105,7 +105,7 @@ def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: boo
 
 
 def _too_large(facts: GroupFacts, member: Member, template: Obj) -> Sequence[Rejected]:
-    names = facts.shapes.larger(member.pod, template)
+    names = facts.requests.larger(member.pod, template)
     if not names:
         return ()
     text = f"The pod asks for more {', '.join(names)} than was declared for the role {member.role}"

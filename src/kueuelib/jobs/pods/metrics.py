@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kueuelib.jobs.pods.plan import REJECTED, UNGATED
+from kueuelib.jobs.pods.pod_plan import REJECTED, UNGATED
 from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.runtime.telemetry import Telemetry
 

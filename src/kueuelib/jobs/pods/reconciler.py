@@ -11,10 +11,10 @@ from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.plan import plan_group, plan_pod, plan_without_pods, situation_of
+from kueuelib.jobs.pods.pod_plan import plan_group, plan_pod, plan_without_pods, situation_of
+from kueuelib.jobs.pods.pod_requests import PodRequests
 from kueuelib.jobs.pods.reading import by_age as pods_by_age
 from kueuelib.jobs.pods.reading import group_of, group_of_key, work_key
-from kueuelib.jobs.pods.shapes import Shapes
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, owned_by
@@ -44,13 +44,15 @@ class PodReconciler:
     Args:
         parts: the caches and the configuration.
         executor: does what is planned.
-        shapes: tells what pods ask for, given their namespace.
+        requests: tells what pods ask for, given their namespace.
     """
 
-    def __init__(self, parts: Parts, executor: Executor, shapes: Callable[[str], Shapes]) -> None:
+    def __init__(
+        self, parts: Parts, executor: Executor, requests: Callable[[str], PodRequests]
+    ) -> None:
         self._parts = parts
         self._executor = executor
-        self._shapes = shapes
+        self._requests = requests
         self._pods = parts.stores.jobs[parts.integration.name]
         self._vanished = Vanished()
 
@@ -121,7 +123,7 @@ class PodReconciler:
             self._parts.stores.workload(group),
             self._parts.clock.now(),
             self._classes(),
-            self._shapes(group.namespace),
+            self._requests(group.namespace),
             settings.pods.shape_policy,
             settings.labels_to_copy,
         )

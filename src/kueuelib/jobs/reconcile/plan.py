@@ -1,7 +1,7 @@
 """What to do about one job now: the generic reconciler as a pure function (spec/jobs 1.5-1.8).
 
-`phase_of` names where a job and its Workload are, `plan` writes one step. Every write of a plan may
-be the last one before the process dies: the next plan starts from what is stored.
+`job_phase_of` names where a job and its Workload are, `plan` writes one step. Every write of a plan
+may be the last one before the process dies: the next plan starts from what is stored.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.job_phase import Case, job_phase_of
 from kueuelib.jobs.reconcile.matching import is_controlled_by, is_equivalent, match
-from kueuelib.jobs.reconcile.phases import Case, phase_of
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
@@ -109,7 +109,7 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
             message = "another workload of the job asks for what it wants"
             return (*matching.commands, *delete_all(job, matching.surplus, message))
     case = Case(situation, job, matching)
-    phase = phase_of(case)
+    phase = job_phase_of(case)
     reported = reports.plan_reports(case.situation, job, matching.chosen) if matching.chosen else ()
     return (*matching.commands, *reported, *STEPS[phase](case))
 

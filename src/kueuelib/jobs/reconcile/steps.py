@@ -47,7 +47,7 @@ from kueuelib.jobs.contract.podset_info import (
 )
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.equivalence import looks_started
-from kueuelib.jobs.reconcile.phases import Case, Phase
+from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.workload_build import (
     build_workload,
@@ -265,18 +265,18 @@ def _follow_priority(case: Case) -> Commands:
     )
 
 
-STEPS: dict[Phase, Callable[[Case], Commands]] = {
-    Phase.WORKLOAD_FINISHED: _workload_finished,
-    Phase.JOB_FINISHED: _job_finished,
-    Phase.WORKLOAD_DELETED: _workload_deleted,
-    Phase.NO_WORKLOAD: _no_workload,
-    Phase.MISMATCH: _mismatch,
-    Phase.EVICTED: _evicted,
-    Phase.STOPPING: _stopping,
-    Phase.STARTING: _starting,
-    Phase.WAITING: _waiting,
-    Phase.NOT_ADMITTED: _not_admitted,
-    Phase.RUNNING: _follow_priority,
+STEPS: dict[JobPhase, Callable[[Case], Commands]] = {
+    JobPhase.WORKLOAD_FINISHED: _workload_finished,
+    JobPhase.JOB_FINISHED: _job_finished,
+    JobPhase.WORKLOAD_DELETED: _workload_deleted,
+    JobPhase.NO_WORKLOAD: _no_workload,
+    JobPhase.MISMATCH: _mismatch,
+    JobPhase.EVICTED: _evicted,
+    JobPhase.STOPPING: _stopping,
+    JobPhase.STARTING: _starting,
+    JobPhase.WAITING: _waiting,
+    JobPhase.NOT_ADMITTED: _not_admitted,
+    JobPhase.RUNNING: _follow_priority,
 }
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.nomination import Entry, nominate
-from kueuelib.scheduler.decide.plan import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.turn_order import in_turn
 from kueuelib.scheduler.decide.turns import Turns

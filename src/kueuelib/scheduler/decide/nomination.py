@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kueuelib.scheduler.blockers import FIT, NO_FIT, Mode, Together
+from kueuelib.scheduler.decide.cycle_values import Head, Wait
 from kueuelib.scheduler.decide.flavors import Assignment, assign
 from kueuelib.scheduler.decide.partial import can_shrink, search
-from kueuelib.scheduler.decide.plan import Head, Wait
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import Searches

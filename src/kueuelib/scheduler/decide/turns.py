@@ -14,9 +14,9 @@ from kueuelib.api.kueue import Admission, PodSetAssignment, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.blockers import FIT
+from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Wait
 from kueuelib.scheduler.decide.flavors import PodSetChoice
 from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, propose
-from kueuelib.scheduler.decide.plan import Admit, CycleInput, Wait
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from .plan import Report
 from .profiles import PROFILES
+from .seed_plan import Report
 from .timeline import counts, coverage, summary, timeline
 from .tour import MIXED, replay, shrunk, tour
 

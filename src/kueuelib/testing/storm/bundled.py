@@ -9,7 +9,7 @@ from typing import Any, Final
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
-from kueuelib.app.installation import Plan, install
+from kueuelib.app.installation import Installation, install
 from kueuelib.app.own_manifests import process_manifests
 from kueuelib.app.own_process import assembler, own_configuration, process_name
 from kueuelib.app.wiring import Assemble, assemble_manager, lives_of
@@ -110,7 +110,7 @@ class BundledManager:
     async def install(self, client: Client, api: Api) -> None:
         """Write what `kueuelib install` writes."""
         del api
-        await install(client, Plan(NAMESPACE), 60.0)
+        await install(client, Installation(NAMESPACE), 60.0)
 
     def process(self, endpoint: Endpoint) -> ManagerProcess:
         """Return a new process of the manager."""

@@ -24,7 +24,7 @@ from .history import Commit
 from .laws import Conduct, Violation
 from .laws.charges import Mind
 from .laws.conduct import BOUNDED
-from .plan import Plan, Report, tolerance
+from .seed_plan import Report, SeedPlan, tolerance
 from .settings import LEASE_SECONDS
 from .users import FAILING, Act, Api, insist, meddle
 from .users import perform as perform_act
@@ -155,7 +155,7 @@ class Theatre(Stage, Protocol):
 
 async def storm(
     world: Theatre,
-    plan: Plan,
+    plan: SeedPlan,
     laws: LawBook,
     *,
     keep_lines: bool = False,
@@ -185,7 +185,7 @@ async def storm(
 
 class _Run:
     def __init__(
-        self, world: Theatre, plan: Plan, laws: LawBook, *, keep_lines: bool, limit: float
+        self, world: Theatre, plan: SeedPlan, laws: LawBook, *, keep_lines: bool, limit: float
     ) -> None:
         self._limit = limit
         self._world = world

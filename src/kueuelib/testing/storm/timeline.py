@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from .coverage import Cell, tables
 from .laws import never
-from .plan import Report
+from .seed_plan import Report
 
 __all__ = ["counts", "coverage", "summary", "timeline"]
 

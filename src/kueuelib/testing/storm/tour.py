@@ -10,9 +10,9 @@ import attrs
 from .draws import Draws
 from .fork import run_all
 from .laws import Violation
-from .plan import Report, plan_of, tolerance
 from .profiles import PROFILES
 from .run import storm
+from .seed_plan import Report, plan_of, tolerance
 from .shrink import ddmin
 from .trial import BUNDLED, Trial
 from .world import World

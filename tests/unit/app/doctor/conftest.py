@@ -16,7 +16,7 @@ from kueuelib.app.doctor.examining import examine
 from kueuelib.app.doctor.finding import Finding
 from kueuelib.app.doctor.snapshot import Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 from kueuelib.app.wiring import engine_settings
 from kueuelib.controllers.webhooks import with_conversion
 from kueuelib.runtime.webhook.certs import Certificates, renewed
@@ -25,7 +25,7 @@ from kueuelib.runtime.webhook.trust import to_data, with_bundle
 NOW = float(int(time.time()))
 """The present: a handshake judges certificates by the clock of the machine."""
 LONG_AGO = format_time(NOW - 600)
-PLAN = Plan("kueue-system")
+PLAN = Installation("kueue-system")
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 

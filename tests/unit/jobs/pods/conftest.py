@@ -11,7 +11,7 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated, ungated
-from kueuelib.jobs.pods.plan import plan_group, situation_of
+from kueuelib.jobs.pods.pod_plan import plan_group, situation_of
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 

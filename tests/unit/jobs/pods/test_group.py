@@ -20,9 +20,9 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.contract.commands import Wait as Later
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.pods.plan import plan_without_pods, situation_of
+from kueuelib.jobs.pods.pod_plan import plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.jobs.reconcile.phases import Case
+from kueuelib.jobs.reconcile.job_phase import Case
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import expiry
 from kueuelib.workload import states

@@ -17,7 +17,7 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
 )
 from kueuelib.jobs.lookups.owners import Ancestor
-from kueuelib.jobs.pods.plan import plan_pod
+from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.trimming import trim, trim_missed

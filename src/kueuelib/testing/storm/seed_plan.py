@@ -14,7 +14,7 @@ from .laws import Tolerance, Violation
 from .profiles import PROFILES, RESOURCES, Profile, Weather, weather
 from .users import Scenario, scenario
 
-__all__ = ["Plan", "Report", "plan_of", "tolerance"]
+__all__ = ["Report", "SeedPlan", "plan_of", "tolerance"]
 
 BASE_LAG = 3.0
 """Seconds between a decision and its commit, or a commit and its event, without any fault."""
@@ -27,7 +27,7 @@ _REFUSING = frozenset(k.name for k in CATALOGUE.values() if k.place in {"connect
 
 
 @attrs.frozen
-class Plan:
+class SeedPlan:
     """Everything that is decided before a storm starts.
 
     Attributes:
@@ -69,7 +69,7 @@ def plan_of(
     users: Callable[[Draws, Profile], Scenario] = scenario,
     resources: tuple[str, ...] = RESOURCES,
     replicas: int = 2,
-) -> Plan:
+) -> SeedPlan:
     """Draw the plan of a seed.
 
     Args:
@@ -89,7 +89,7 @@ def plan_of(
     acts = users(draws.stream("users"), family)
     focus = (*resources, *acts.resources)
     drawn = weather(draws.stream("weather"), family, resources=focus, replicas=replicas)
-    return Plan(
+    return SeedPlan(
         seed=seed,
         profile=family,
         weather=drawn,

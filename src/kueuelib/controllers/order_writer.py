@@ -1,4 +1,4 @@
-"""What the orders of the scheduler are carried out with: admissions, evictions, reasons to wait."""
+"""Writes the statuses that the orders of the scheduler ask for: admissions, evictions, waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPONENT = "kueue-admission"
 
 
 @attrs.frozen(eq=False)
-class Orders:
+class OrderWriter:
     """Writes the statuses of Workloads on behalf of the scheduler, and tells what became of it.
 
     Attributes:

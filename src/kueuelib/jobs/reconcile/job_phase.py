@@ -13,7 +13,7 @@ from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 
 
-class Phase(enum.Enum):
+class JobPhase(enum.Enum):
     """Where a job that stands for itself and its Workload are."""
 
     WORKLOAD_FINISHED = "the workload is finished"
@@ -51,21 +51,21 @@ class Case:
         return self.matching.surplus[0] if len(self.matching.surplus) == 1 else None
 
 
-def phase_of(case: Case) -> Phase:
+def job_phase_of(case: Case) -> JobPhase:
     """Where the job and its Workload are; the order of the questions is that of spec/jobs 1.5."""
     job, workload = case.job, case.matching.chosen
     if workload is not None and states.is_finished(workload):
-        return Phase.WORKLOAD_FINISHED
+        return JobPhase.WORKLOAD_FINISHED
     if workload is not None and states.is_deleted(workload):
-        return Phase.WORKLOAD_DELETED
+        return JobPhase.WORKLOAD_DELETED
     if job.finished():
-        return Phase.JOB_FINISHED
+        return JobPhase.JOB_FINISHED
     if workload is None:
-        return Phase.MISMATCH if case.matching.surplus else Phase.NO_WORKLOAD
+        return JobPhase.MISMATCH if case.matching.surplus else JobPhase.NO_WORKLOAD
     if states.is_evicted(workload) and states.has_quota(workload):
-        return Phase.EVICTED
+        return JobPhase.EVICTED
     if isinstance(job, JobWithCustomStop) and job.is_stopping():
-        return Phase.STOPPING
+        return JobPhase.STOPPING
     if job.is_suspended():
-        return Phase.STARTING if states.is_admitted(workload) else Phase.WAITING
-    return Phase.RUNNING if states.is_admitted(workload) else Phase.NOT_ADMITTED
+        return JobPhase.STARTING if states.is_admitted(workload) else JobPhase.WAITING
+    return JobPhase.RUNNING if states.is_admitted(workload) else JobPhase.NOT_ADMITTED

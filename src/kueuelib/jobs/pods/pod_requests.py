@@ -15,7 +15,7 @@ from kueuelib.scheduler.pending.requests import pod_request
 
 
 @attrs.frozen
-class Shapes:
+class PodRequests:
     """Computes what pods ask for, as the scheduler does.
 
     Attributes:
@@ -45,11 +45,13 @@ class Shapes:
         return pod_request(found, self.limits, runtime_class).amounts
 
 
-NO_SHAPES = Shapes()
+NO_REQUESTS = PodRequests()
 
 
-def shapes_of(
+def pod_requests_of(
     limit_ranges: Iterable[Obj], runtime_classes: Mapping[str, Mapping[str, Any]]
-) -> Shapes:
-    """The shapes in a namespace with these raw LimitRanges."""
-    return Shapes(summarize(decode(LimitRange, found) for found in limit_ranges), runtime_classes)
+) -> PodRequests:
+    """What pods ask for in a namespace with these raw LimitRanges."""
+    return PodRequests(
+        summarize(decode(LimitRange, found) for found in limit_ranges), runtime_classes
+    )

@@ -50,7 +50,7 @@ def escaped(name: str) -> str | None:
 
 
 @attrs.frozen(eq=False)
-class Shape:
+class SchemaType:
     """The type of a schema, and what makes a value of the type from JSON.
 
     `adapt` raises EvalError for JSON that does not fit the schema.
@@ -71,14 +71,14 @@ _HEAD: Final[Mapping[str, SchemaNode]] = {
 }
 
 
-class Shapes:
-    """The shapes of the nodes of one schema, each made once."""
+class SchemaTypes:
+    """The types of the nodes of one schema, each made once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Shape | None] = {}
+        self._known: dict[int, SchemaType | None] = {}
 
-    def of(self, node: SchemaNode, *, root: bool = False) -> Shape | None:
-        """The shape of a node; None when expressions cannot know what it is.
+    def of(self, node: SchemaNode, *, root: bool = False) -> SchemaType | None:
+        """The type of a node; None when expressions cannot know what it is.
 
         Args:
             node: the schema.
@@ -87,26 +87,28 @@ class Shapes:
         if id(node) not in self._known:
             found = self._make(node, root=root or node.embedded)
             if found is not None and node.nullable:
-                found = Shape(attrs.evolve(found.type, nullable=True), found.adapt)
+                found = SchemaType(attrs.evolve(found.type, nullable=True), found.adapt)
             self._known[id(node)] = found
         return self._known[id(node)]
 
-    def _make(self, node: SchemaNode, *, root: bool) -> Shape | None:
+    def _make(self, node: SchemaNode, *, root: bool) -> SchemaType | None:
         if node.int_or_string:
-            return Shape(DYN, _same)
+            return SchemaType(DYN, _same)
         if node.type == "object" or root:
             return self._object(node, root=root)
         if node.type == "array":
             item = None if node.items is None else self.of(node.items)
-            return None if item is None else Shape(list_of(item.type), _list(node, item.adapt))
+            return None if item is None else SchemaType(list_of(item.type), _list(node, item.adapt))
         if node.type == "string":
             return _TEXTS.get(node.format, _TEXT)
         return _SCALARS.get(node.type)
 
-    def _object(self, node: SchemaNode, *, root: bool) -> Shape | None:
+    def _object(self, node: SchemaNode, *, root: bool) -> SchemaType | None:
         if node.additional is not None and not root:
             value = self.of(node.additional)
-            return None if value is None else Shape(map_of(STRING, value.type), _map(value.adapt))
+            return (
+                None if value is None else SchemaType(map_of(STRING, value.type), _map(value.adapt))
+            )
         fields: dict[str, Type] = {}
         steps: list[tuple[str, str, Adapt]] = []
         properties = {**node.properties, **_HEAD} if root else node.properties
@@ -115,7 +117,7 @@ class Shapes:
             if shape is not None and called is not None:
                 fields[called] = shape.type
                 steps.append((name, called, shape.adapt))
-        return Shape(Type("object", fields=fields), _record(steps))
+        return SchemaType(Type("object", fields=fields), _record(steps))
 
 
 def _same(value: Any) -> Any:
@@ -200,15 +202,15 @@ def _day(value: str) -> Any:
     return parse_timestamp(value if len(value) > 10 else f"{value}T00:00:00Z")
 
 
-_TEXT: Final = Shape(STRING, _scalar(str, "a string"))
-_TEXTS: Final[Mapping[str, Shape]] = {
-    "byte": Shape(BYTES, _scalar(str, "a string", _decoded)),
-    "duration": Shape(DURATION, _scalar(str, "a string", parse_duration)),
-    "date": Shape(TIMESTAMP, _scalar(str, "a string", _day)),
-    "date-time": Shape(TIMESTAMP, _scalar(str, "a string", _day)),
+_TEXT: Final = SchemaType(STRING, _scalar(str, "a string"))
+_TEXTS: Final[Mapping[str, SchemaType]] = {
+    "byte": SchemaType(BYTES, _scalar(str, "a string", _decoded)),
+    "duration": SchemaType(DURATION, _scalar(str, "a string", parse_duration)),
+    "date": SchemaType(TIMESTAMP, _scalar(str, "a string", _day)),
+    "date-time": SchemaType(TIMESTAMP, _scalar(str, "a string", _day)),
 }
-_SCALARS: Final[Mapping[str, Shape]] = {
-    "boolean": Shape(BOOL, _scalar(bool, "a boolean")),
-    "integer": Shape(INT, _scalar((int, float), "an integer", _whole)),
-    "number": Shape(DOUBLE, _scalar((int, float), "a number", float)),
+_SCALARS: Final[Mapping[str, SchemaType]] = {
+    "boolean": SchemaType(BOOL, _scalar(bool, "a boolean")),
+    "integer": SchemaType(INT, _scalar((int, float), "an integer", _whole)),
+    "number": SchemaType(DOUBLE, _scalar((int, float), "a number", float)),
 }
