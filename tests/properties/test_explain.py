@@ -11,6 +11,7 @@ from unittest.mock import patch
 import attrs
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from smaller_changes import one_unit_less
 
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
@@ -284,7 +285,7 @@ def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
         assert after == one.outcome
         assert after.helps, one.change
         assert after.admits or found.verdict is Verdict.WAITS
-        for smaller in one.change.smaller():
+        for smaller in one_unit_less(one.change):
             less = outcome(smaller.apply(world), SUBJECT, NOW)
             assert not less.admits, smaller
             if one.victims or one.change.kind in ("priority", "weight"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from smaller_changes import one_unit_less
+
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import QuotaInUse
@@ -61,7 +63,7 @@ def check(world: World, found: Explanation, text: str, victims: tuple[str, ...] 
     (one,) = (each for each in found.changes if each.change.text == text)
     assert one.victims == tuple(ObjectKey("ns", name) for name in victims)
     assert outcome(one.change.apply(world), KEY, NOW).helps
-    for smaller in one.change.smaller():
+    for smaller in one_unit_less(one.change):
         assert not outcome(smaller.apply(world), KEY, NOW).helps
 
 
@@ -119,7 +121,7 @@ def test_quota_of_another_member_is_raised_where_the_own_queue_may_only_borrow()
     text = "raise nominalQuota of flavor f: cpu by 1500m (to 4500m)"
     assert one.change.text == text
     assert outcome(one.change.apply(world), KEY, NOW).admits
-    (less,) = one.change.smaller()
+    (less,) = one_unit_less(one.change)
     assert not outcome(less.apply(world), KEY, NOW).admits
 
 
@@ -169,7 +171,7 @@ def test_others_that_get_in_the_way_are_counted_to_the_unit() -> None:
     assert {one.subject for one in sizes} == {"ClusterQueue mine", "ClusterQueue theirs"}
     for one in sizes:
         assert outcome(one.apply(world), KEY, NOW).admits
-        for less in one.smaller():
+        for less in one_unit_less(one):
             assert not outcome(less.apply(world), KEY, NOW).admits
 
 

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import attrs
 import pytest
+from smaller_changes import one_unit_less
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
@@ -83,7 +84,7 @@ def check(world: World, found: Explanation, line: str) -> None:
     )
     assert outcome(one.change.apply(world), KEY, NOW) == one.outcome
     assert one.outcome.helps
-    for smaller in one.change.smaller():
+    for smaller in one_unit_less(one.change):
         assert not outcome(smaller.apply(world), KEY, NOW).admits
 
 
@@ -272,7 +273,7 @@ def test_a_weight_makes_others_leave() -> None:
     assert one.change.text == "set spec.fairSharing.weight: 1.1 instead of 0.5"
     assert one.victims in ((ObjectKey("ns", "t1"),), (ObjectKey("ns", "t2"),))
     assert outcome(one.change.apply(world), KEY, NOW).helps
-    (less,) = one.change.smaller()
+    (less,) = one_unit_less(one.change)
     assert not outcome(less.apply(world), KEY, NOW).helps
     (_, row, *_) = found.tree[::-1]
     assert (row.name, row.weight, row.weighted_share) == ("mine", 0.5, 667)

@@ -1,7 +1,4 @@
-"""Single changes of the world, each with its own way to say it and to apply it to a copy.
-
-What can be counted knows its next smaller form, so that "the smallest" can be held against it.
-"""
+"""Single changes of the world, each with its own way to say it and to apply it to a copy."""
 
 from __future__ import annotations
 
@@ -44,16 +41,9 @@ class Change(Protocol):
     def apply(self, world: World) -> World:
         """The world in which it has been done."""
 
-    def smaller(self) -> tuple[Change, ...]:
-        """The same change by one unit less, in every way that there is; none without a size."""
-
 
 class Whole:
     """A change that is done or not, and has no size."""
-
-    def smaller(self) -> tuple[Change, ...]:
-        """Nothing is smaller."""
-        return ()
 
 
 @attrs.frozen
@@ -129,18 +119,6 @@ class RaiseQuota:
                 changed: dict[str, Any] = {_FIELDS[self.field]: amount}
                 return attrs.evolve(quota, **changed)
         return quota
-
-    def smaller(self) -> tuple[Change, ...]:
-        """One unit less of each of the resources."""
-        return tuple(
-            attrs.evolve(
-                self,
-                amounts=tuple(
-                    attrs.evolve(more, by=more.by - (more is chosen)) for more in self.amounts
-                ),
-            )
-            for chosen in self.amounts
-        )
 
 
 def amount_in(quota: ResourceQuota, field: str) -> int | None:
@@ -286,10 +264,6 @@ class RaiseThreshold:
         return world.with_cluster_queue(
             attrs.evolve(found, spec=attrs.evolve(found.spec, preemption=policy))
         )
-
-    def smaller(self) -> tuple[Change, ...]:
-        """A threshold lower by one, unless that is the present one."""
-        return (attrs.evolve(self, to=self.to - 1),) if self.to - 1 > self.before else ()
 
 
 @attrs.frozen

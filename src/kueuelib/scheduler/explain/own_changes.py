@@ -9,7 +9,7 @@ from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kueue import PodSet
 from kueuelib.api.meta import ObjectKey, format_time
-from kueuelib.scheduler.explain.changes import Change, Whole
+from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
 
 
@@ -38,10 +38,6 @@ class SetPriority:
         found = world.workloads[self.key]
         spec = attrs.evolve(found.spec, priority=self.to)
         return world.with_workload(attrs.evolve(found, spec=spec))
-
-    def smaller(self) -> tuple[Change, ...]:
-        """A priority lower by one, unless that is the present one."""
-        return (attrs.evolve(self, to=self.to - 1),) if self.to - 1 > self.before else ()
 
 
 @attrs.frozen
@@ -92,10 +88,6 @@ class FewerPods:
         )
         spec = attrs.evolve(found.spec, pod_sets=pod_sets)
         return world.with_workload(attrs.evolve(found, spec=spec))
-
-    def smaller(self) -> tuple[Change, ...]:
-        """One pod more than this, unless that is what it has."""
-        return (attrs.evolve(self, to=self.to + 1),) if self.to + 1 < self.before else ()
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.kueue import FairSharing
 from kueuelib.api.quantity import Quantity
-from kueuelib.scheduler.explain.changes import Change, Whole
+from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.world import World
 
@@ -56,10 +56,6 @@ class RaiseWeight:
         """The world with that weight."""
         found = self.place.spec(world).fair_sharing or FairSharing()
         return self.place.changed(world, fair_sharing=attrs.evolve(found, weight=self._to))
-
-    def smaller(self) -> tuple[Change, ...]:
-        """One step less, unless that is the present weight."""
-        return (attrs.evolve(self, steps=self.steps - 1),) if self.steps > 1 else ()
 
 
 def _decimal(weight: Quantity) -> str:
