@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kueuelib.cli.syntax.options import FILE, F, kubeconfig, server_timeout
+from kueuelib.cli.syntax.options import FILE, F, kubeconfig, port, server_timeout, setting
 
 
 def _output(*forms: str, help: str) -> Callable[[F], F]:
@@ -15,15 +15,17 @@ def _output(*forms: str, help: str) -> Callable[[F], F]:
     return click.option("-o", "--output", type=form, default="text", show_default=True, help=help)
 
 
+_namespace = click.option(
+    "-n", "--namespace", default="", help="Default: that of the kubeconfig's context."
+)
+
+
 def _changes(command: F) -> F:
-    most = click.option(
+    most = setting(
         "--changes",
-        type=click.IntRange(0),
-        default=10,
-        show_default=True,
-        help=(
-            "For how many Workloads to look for the smallest change, the first of each queue first."
-        ),
+        click.IntRange(0),
+        10,
+        "For how many Workloads to look for the smallest change, the first of each queue first.",
     )
     config = click.option(
         "--config", type=FILE, help="The manager's configuration, where it changes decisions."
@@ -34,7 +36,7 @@ def _changes(command: F) -> F:
 @click.command()
 @click.argument("reference", metavar="[KIND/NAME]", required=False)
 @click.option("-f", "--filename", metavar="FILE", help='Manifests not submitted yet; "-": stdin.')
-@click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
+@_namespace
 @_output("text", "json", help="A table for people, or everything for machines.")
 @click.option(
     "--config",
@@ -80,7 +82,7 @@ def explain(
     metavar="NAME",
     help="Only this ClusterQueue, with the Workloads of all namespaces unless -n names one.",
 )
-@click.option("-n", "--namespace", default="", help="Default: that of the kubeconfig's context.")
+@_namespace
 @click.option("-A", "--all-namespaces", is_flag=True, help="The Workloads of all namespaces.")
 @_output("text", "wide", "json", help="A table, a wider one, or everything for machines.")
 @_changes
@@ -118,13 +120,7 @@ def pending(
 
 @click.command()
 @click.option("--serve", is_flag=True, help="Serve the page on 127.0.0.1, and keep it up to date.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="The port for --serve; 0 takes a free one.",
-)
+@port("The port for --serve; 0 takes a free one.")
 @click.option(
     "-n",
     "--namespace",

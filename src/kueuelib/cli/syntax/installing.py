@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from kueuelib.cli.syntax.options import FILE, kubeconfig, server_timeout
+from kueuelib.cli.syntax.options import FILE, kubeconfig, server_timeout, setting
+
+_namespace = setting("--namespace", str, "kueue-system", "The manager's namespace.")
 
 
 @click.command()
@@ -15,16 +17,13 @@ from kueuelib.cli.syntax.options import FILE, kubeconfig, server_timeout
     "--webhook-url",
     help="https://HOST:PORT of the manager's webhooks; default: the Service in the cluster.",
 )
-@click.option(
-    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
-)
+@_namespace
 @click.option("--image", help="Of the manager's Deployment; default: kueuelib:VERSION.")
-@click.option(
+@setting(
     "--replicas",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Pods of the manager: one decides, the others wait warm.",
+    click.IntRange(min=1),
+    2,
+    "Pods of the manager: one decides, the others wait warm.",
 )
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--service-monitor", is_flag=True, help="Write a ServiceMonitor for Prometheus.")
@@ -58,9 +57,7 @@ def install(
 
 @click.command()
 @kubeconfig
-@click.option(
-    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
-)
+@_namespace
 @click.option("--force", is_flag=True, help="Also while Workloads hold quota.")
 @click.option("--keep-crds", is_flag=True, help="Keep the CRDs with all queues and Workloads.")
 @server_timeout
@@ -89,15 +86,8 @@ def crds(output: Path | None) -> int:
 
 @click.command()
 @click.argument("reference", metavar="MODULE[:NAME]")
-@click.option(
-    "--namespace", default="kueue-system", show_default=True, help="The manager's namespace."
-)
-@click.option(
-    "--image",
-    default="kueuelib:latest",
-    show_default=True,
-    help="Of the Deployment; it has to hold the module.",
-)
+@_namespace
+@setting("--image", str, "kueuelib:latest", "Of the Deployment; it has to hold the module.")
 @click.option(
     "--webhook-url",
     help="https://HOST:PORT of a process outside the cluster; then there is no Deployment.",

@@ -27,6 +27,18 @@ class Number(click.FloatRange):
         return found
 
 
+def setting(
+    name: str, type: type[str] | click.ParamType[Any], default: object, help: str
+) -> Callable[[F], F]:
+    """An option whose default is shown in the help."""
+    return click.option(name, type=type, default=default, show_default=True, help=help)
+
+
+def port(help: str) -> Callable[[F], F]:
+    """Where a server listens."""
+    return setting("--port", click.IntRange(0, 65535), 0, help)
+
+
 def kubeconfig(command: F) -> F:
     """Which cluster."""
     return click.option(
@@ -38,49 +50,41 @@ def kubeconfig(command: F) -> F:
 
 def server_timeout(command: F) -> F:
     """How long to wait for it."""
-    return click.option(
+    return setting(
         "--server-timeout",
-        type=Number(min=0),
-        default=60.0,
-        show_default=True,
-        help="Seconds to wait for a server that does not answer yet.",
+        Number(min=0),
+        60.0,
+        "Seconds to wait for a server that does not answer yet.",
     )(command)
 
 
 def logging(command: F) -> F:
     """What is logged, and how."""
-    level = click.option(
+    level = setting(
         "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="What is worth a line.",
+        click.Choice(["debug", "info", "warning", "error"]),
+        "info",
+        "What is worth a line.",
     )
-    form = click.option(
+    form = setting(
         "--log-format",
-        type=click.Choice(["console", "json"]),
-        default="console",
-        show_default=True,
-        help="Lines for people or for machines.",
+        click.Choice(["console", "json"]),
+        "console",
+        "Lines for people or for machines.",
     )
     return form(level(command))
 
 
 def recorded(command: F) -> F:
     """What a recording looks like."""
-    size = click.option(
+    size = setting(
         "--record-size",
-        type=Number(min=0, min_open=True),
-        default=64.0,
-        show_default=True,
-        help="MiB after which another file of the recording is begun.",
+        Number(min=0, min_open=True),
+        64.0,
+        "MiB after which another file of the recording is begun.",
     )
-    files = click.option(
-        "--record-files",
-        type=click.IntRange(1),
-        default=8,
-        show_default=True,
-        help="How many files are kept; the oldest are removed.",
+    files = setting(
+        "--record-files", click.IntRange(1), 8, "How many files are kept; the oldest are removed."
     )
     names = click.option(
         "--hash-names",

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import click
 
-from kueuelib.cli.syntax.options import FILE, kubeconfig, logging, recorded, server_timeout
+from kueuelib.cli.syntax.options import (
+    FILE,
+    kubeconfig,
+    logging,
+    port,
+    recorded,
+    server_timeout,
+    setting,
+)
 
 
 @click.command()
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 200),
-    default=12,
-    show_default=True,
-    help="How many Jobs to queue.",
-)
+@setting("--jobs", click.IntRange(1, 200), 12, "How many Jobs to queue.")
 @click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
 @click.option("--keep", is_flag=True, help="Keep the servers' log files and say where they are.")
 def demo(jobs: int, plain: bool, keep: bool) -> int:
@@ -28,24 +30,17 @@ def demo(jobs: int, plain: bool, keep: bool) -> int:
 
 @click.group(invoke_without_command=True)
 @click.option("--kubeconfig", type=FILE, help="Where to write a kubeconfig.  [required]")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="The port on 127.0.0.1; 0 takes a free one.",
-)
+@port("The port on 127.0.0.1; 0 takes a free one.")
 @click.option(
     "--data-dir", type=FILE, help="Keep the state in this folder; otherwise it is in memory."
 )
 @click.option("--load", "manifests", type=FILE, help="Begin with the objects of this file.")
 @click.option("--simulate", is_flag=True, help="Also play nodes, kubelets and the Job controller.")
-@click.option(
+@setting(
     "--authorization",
-    type=click.Choice(["always", "rbac"]),
-    default="always",
-    show_default=True,
-    help="Who may do what: everybody with credentials everything, or what roles say.",
+    click.Choice(["always", "rbac"]),
+    "always",
+    "Who may do what: everybody with credentials everything, or what roles say.",
 )
 @click.option(
     "--service",

@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from kueuelib.cli.syntax.options import FILE, Number, kubeconfig, logging, recorded, server_timeout
+from kueuelib.cli.syntax.options import (
+    FILE,
+    Number,
+    kubeconfig,
+    logging,
+    recorded,
+    server_timeout,
+    setting,
+)
 
 
 class _Format(click.ParamType[str]):
@@ -120,12 +128,8 @@ def replay(
     help="Which field of a trace becomes the LocalQueue of a job.",
 )
 @click.option("--strict", is_flag=True, help="Refuse a trace with a bad line.")
-@click.option(
-    "--scale",
-    type=Number(min=0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="How many times the jobs of a synthetic load.",
+@setting(
+    "--scale", Number(min=0, min_open=True), 1.0, "How many times the jobs of a synthetic load."
 )
 @click.option(
     "--check",
@@ -134,26 +138,23 @@ def replay(
     metavar="NAME=SECONDS",
     help="How long an AdmissionCheck takes; may be given several times.  [default: 0]",
 )
-@click.option(
+@setting(
     "--stop-seconds",
-    type=Number(min=0),
-    default=0.0,
-    show_default=True,
-    help="From the eviction of a running job until its quota is free.",
+    Number(min=0),
+    0.0,
+    "From the eviction of a running job until its quota is free.",
 )
-@click.option(
+@setting(
     "--ready-seconds",
-    type=Number(min=0),
-    default=0.0,
-    show_default=True,
-    help="From admission until all pods are ready, where the configuration waits for them.",
+    Number(min=0),
+    0.0,
+    "From admission until all pods are ready, where the configuration waits for them.",
 )
-@click.option(
+@setting(
     "--sample-seconds",
-    type=Number(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="At most one row per ClusterQueue in this time in queues.csv.",
+    Number(min=0, min_open=True),
+    60.0,
+    "At most one row per ClusterQueue in this time in queues.csv.",
 )
 @click.option(
     "--explain",
