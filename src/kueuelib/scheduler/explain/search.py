@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from kueuelib.api import conditions, kueue, names
@@ -133,12 +134,11 @@ class Search:
             else:
                 self.tried.append(name)
         self._budget.share(1.0)
-        sizes: dict[int, Sequence[Found]] = {}
-        # What was found is made smaller first, as long as there are steps left.
-        for number in sorted(range(len(found)), key=lambda at: not found[at].sized):
-            sizes[number] = self._in_sizes(found[number])
+        # As long as there are steps left, what helps as it is comes before what has to be smaller.
+        numbers = sorted(range(len(found)), key=lambda at: not found[at].sized)
+        sizes = {number: self._in_sizes(found[number]) for number in numbers}
         shown: list[Found] = []
-        for one in (one for _, each in sorted(sizes.items()) for one in each):
+        for one in chain.from_iterable(sizes[number] for number in sorted(numbers)):
             if one.sized and self._helps(one.outcome) and one not in shown:
                 shown.append(one)
         return tuple(shown)
