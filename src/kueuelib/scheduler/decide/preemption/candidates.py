@@ -281,7 +281,7 @@ def _granted(
     priority, queued_at = preemptor.priority, preemptor.queued_at
     highest = _highest(preemptor, policy)
     gone, ranked = snapshot.gone, queue.ranked
-    border = 0 if ranked[0][0][0] else bisect_left(ranked, ((True,),))
+    border = bisect_left(ranked, ((True,),)) if ranked[0][1].evicted else 0
     for index in range(border) if leaving else range(border, len(ranked)):
         found = ranked[index]
         holder = found[1]

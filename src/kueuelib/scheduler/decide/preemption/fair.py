@@ -213,7 +213,7 @@ class _FairSearch:
         if self._guard is not None:  # whose candidates are ranked as it wants them
             rank, wanted = rank_of(holder), self._guard.order(holder)
         own = node is self._own
-        return not share.weightless, -share.value, True, rank[0], own, wanted, rank
+        return not share.weightless, -share.value, True, not holder.evicted, own, wanted, rank
 
     def _sides(self, leaf: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
         """The preemptor's side and that of another ClusterQueue, seen from where they meet."""
