@@ -133,14 +133,14 @@ class Ledger:
         changed, turned = arithmetic.add_along(steps, amount, table)
         stale = spot.root.stale
         here = spot
-        for key, nominal, _, _ in steps[:changed]:
+        for index, (key, nominal, _, _) in enumerate(steps[:changed]):
             stale[key] = here
             here.pairs[pair] = None
             used, parent = table[key], here.parent
             if not used:
                 del table[key], here.pairs[pair]
             if parent is not None:
-                if turned:
+                if index in turned:
                     _set_borrower(parent, key, pair, borrows=used > nominal)
                 here = parent
         if not table:
