@@ -180,7 +180,7 @@ def _workload_down(obj: Obj) -> None:
     if isinstance(spec, dict) and isinstance(spec.get("priorityClassRef"), dict):
         obj["spec"] = spec = dict(spec)
         rest = dict(spec.pop("priorityClassRef"))
-        group, kind = rest.pop("group", None) or "", rest.pop("kind", None) or ""
+        group, kind = _pop_text(rest, "group"), _pop_text(rest, "kind")
         if name := rest.pop("name", None):
             spec["priorityClassName"] = name
         if group or kind:
@@ -190,6 +190,11 @@ def _workload_down(obj: Obj) -> None:
     _past_seconds(
         obj, "accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds"
     )
+
+
+def _pop_text(obj: Obj, name: str) -> str:
+    """Removes a text from an object; empty for none. Anything else has no counterpart and stays."""
+    return obj.pop(name, None) or "" if isinstance(obj.get(name), str | None) else ""
 
 
 def _class_reference(source: str) -> Obj:

@@ -103,6 +103,16 @@ def test_a_priority_class_without_a_source_keeps_its_name():
     assert convert(new, "v1beta1") == old
 
 
+@pytest.mark.parametrize("wrong", [{"kind": 5}, {"kind": ["a"]}, {"group": 5}])
+def test_what_is_not_a_text_in_a_reference_stays(wrong):
+    found = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high", **wrong}
+    given = workload(NEW, priorityClassRef=found)
+    old = convert(given, "v1beta1")
+    assert old["spec"]["priorityClassName"] == "high"
+    assert old["spec"]["priorityClassRef"] == wrong
+    assert convert(old, "v1beta2") == given
+
+
 def test_usage_of_a_local_queue_is_renamed():
     status = [{"name": "f", "resources": []}]
     old = {"apiVersion": OLD, "kind": "LocalQueue", "status": {"flavorUsage": status}}
