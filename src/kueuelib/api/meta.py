@@ -136,10 +136,8 @@ def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) ->
 
 def is_true(obj: Mapping[str, Any], type: str) -> bool:
     """Whether a raw object has the condition with status True."""
-    for found in (obj.get("status") or {}).get("conditions") or ():
-        if found.get("type") == type:
-            return bool(found.get("status") == "True")
-    return False
+    conditions = (obj.get("status") or {}).get("conditions")
+    return bool(find_condition(conditions, type).get("status") == "True")
 
 
 @attrs.frozen
