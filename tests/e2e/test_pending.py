@@ -45,11 +45,13 @@ def test_the_order_is_that_of_the_queue_and_the_change_admits(
     assert [second["owner"], third["owner"]] == ["Job/second", "Job/third"]
     assert [second["place"], third["place"]] == [1, 2]
     assert second["verdict"] == "quota in use"
+    assert second["why"] == "cpu on on-demand: 2 more needed"
     assert second["smallestChange"]["details"]["amounts"][0]["by"] == 2000
     assert items(cluster.kubeconfig, "-c", "team") == [second, third]
     assert items(cluster.kubeconfig, "-A") == [second, third]
     text = pending(cluster.kubeconfig, "-c", "team").stdout.splitlines()
     assert text[0].split()[:3] == ["CLUSTERQUEUE", "PLACE", "NAMESPACE"]
+    assert "cpu on on-demand: 2 more needed" in text[1]
     assert "raise nominalQuota of flavor on-demand: cpu by 2 (to 4)" in text[1]
 
     queue = rest.get(f"{KUEUE}/clusterqueues/team")

@@ -88,7 +88,7 @@ def test_a_life_as_it_should_be_is_accepted() -> None:
     assert board.verdict() == []
     row = board.rows["job-01"]
     assert (row.state, row.flavors, row.waited) == ("Finished", "on-demand", 5)
-    assert row.was_told_to_wait
+    assert row.had_to_wait
     assert board.peak == {"on-demand": 2}
     assert board.lines == [
         "job-01 queued",

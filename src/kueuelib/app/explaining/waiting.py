@@ -25,6 +25,7 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.served import queueing_version
+from kueuelib.workload.short_reasons import shorten
 from kueuelib.workload.states import is_held_back
 
 _DECISIVE = (
@@ -86,6 +87,11 @@ class Waiting:
     def key(self) -> ObjectKey:
         """The Workload."""
         return self.workload.key
+
+    @property
+    def why(self) -> str:
+        """The message in the few words that fit into a table; empty when it fits."""
+        return shorten(self.message)
 
     @property
     def owner(self) -> str:

@@ -95,7 +95,7 @@ def summary(board: Board, seconds: float) -> RenderableType:
         for flavor in next(iter(QUOTA.values()))
     )
     finished = sum(row.state == "Finished" for row in board.rows.values())
-    waited = sum(row.was_told_to_wait for row in board.rows.values())
+    waited = sum(row.had_to_wait for row in board.rows.values())
     text = (
         f"{finished} of {len(board.wanted)} Jobs finished in {seconds:.1f} s, "
         f"{waited} had to wait; peak use: {peaks}"

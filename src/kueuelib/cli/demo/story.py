@@ -16,6 +16,7 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import Obj, Resource, find_condition, parse_time
 from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.workload.short_reasons import shorten
 
 NAMESPACE = "demo"
 POOL_LABEL = "kueuelib.dev/pool"
@@ -107,7 +108,7 @@ class Row:
     note: str = ""
     waited: float | None = None
     was_suspended: bool = False
-    was_told_to_wait: bool = False
+    had_to_wait: bool = False
     selector: Mapping[str, str] = attrs.field(factory=dict)
     started_at: int | None = None
     admitted_at: int | None = None
@@ -195,10 +196,10 @@ class Board:
             self._move(row, "Admitted")
         elif reserved.get("status") == "False":
             self._move(row, "Queued")
-            row.note = reserved.get("message", "")
-            if not row.was_told_to_wait:
+            row.note = shorten(reserved.get("message", ""))
+            if not row.had_to_wait:
                 self.lines.append(f"{row.name} waits: {row.note}")
-            row.was_told_to_wait = True
+            row.had_to_wait = True
         elif not finished:
             self._move(row, "Queued")
 
@@ -263,7 +264,7 @@ class Board:
             if row.flavors and flavor != row.flavors:
                 found.append(f"{name} got {row.flavors} and selected nodes of {flavor}")
         if len(self.wanted) > 2 * sum(len(flavors) for flavors in QUOTA.values()) and not any(
-            row.was_told_to_wait for row in self.rows.values()
+            row.had_to_wait for row in self.rows.values()
         ):
             found.append("no Job had to wait")
         found += [f"the Workload of {name} was not released" for name in sorted(self.leftovers)]

@@ -22,7 +22,7 @@ from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connect import connect, wait_for_server
 
-TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT")
+TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT", "WHY")
 WIDE = ("LOCALQUEUE", "OWNER", "SMALLEST CHANGE", "MESSAGE")
 
 
@@ -118,6 +118,7 @@ def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
         str(row.workload.spec.priority or 0),
         "" if created is None else duration(now - created),
         row.verdict,
+        row.why,
     )
     change = "" if row.change is None else change_text(row.change)
     if not wide:
@@ -148,6 +149,7 @@ def _item(row: Waiting) -> Obj:
         "creationTimestamp": None if created is None else format_time(created),
         "verdict": row.verdict,
         "reason": row.reason,
+        "why": row.why,
         "message": row.message,
         "preempts": [str(key) for key in row.victims],
         "changesSearched": row.searched,

@@ -105,10 +105,15 @@ def _waits(row: Waiting, known: Verified | None, now: float | None, *, on_demand
         tag("td", row.workload.spec.queue_name, class_="text"),
         tag("td", str(row.workload.spec.priority or 0)),
         tag("td", age(created, now)),
-        tag("td", unfolded(row.verdict, row.message), class_="text verdict"),
+        tag("td", unfolded(_verdict(row), row.message), class_="text verdict"),
         tag("td", *_change(row, known, name, now, on_demand=on_demand), class_="text change"),
     )
     return Part(name, tag("tr", *cells, id=name, data_find=_find(row.key, row.owner)))
+
+
+def _verdict(row: Waiting) -> str:
+    is_new = row.why != row.message and not row.why.startswith(row.verdict)
+    return f"{row.verdict}: {row.why}" if is_new else row.verdict
 
 
 def _change(

@@ -27,6 +27,7 @@ from kueuelib.api.names import (
 from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.workload import states
+from kueuelib.workload.short_reasons import shorten
 
 JOB_FINISHED = "JobFinished"
 """What Kueue v0.6 writes however the job ended."""
@@ -61,6 +62,11 @@ class Why:
     reason: str
     message: str = ""
     causes: tuple[Why, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """The message in a few words, for a table or a status line."""
+        return shorten(self.message)
 
     def lines(self, depth: int = 0) -> tuple[str, ...]:
         """The tree as indented lines."""

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler import reasons
+from kueuelib.scheduler.blockers import (
+    AffinityMismatch,
+    Blocker,
+    ExceedsCapacity,
+    FlavorAttempt,
+    FlavorMissing,
+    GroupBlocked,
+    Mode,
+    PodSetBlocked,
+    QuotaInUse,
+    ResourceUncovered,
+    UntoleratedTaint,
+)
+from kueuelib.workload.short_reasons import shorten
+
+IN_USE = QuotaInUse("on-demand", "cpu", 0, 3000, 0, 4000, 0, 1000, reclaimable=True)
+SPOT = QuotaInUse("spot.v2", "memory", 0, 2**31, 0, 2**32, 0, 2**30, reclaimable=True)
+SHORT: dict[Blocker, str] = {
+    IN_USE: "cpu on on-demand: 2 more needed",
+    ExceedsCapacity("spot", "cpu", 500, 2500, 2000): "cpu on spot: 2500m requested, at most 2",
+    UntoleratedTaint("spot", "spot", "true", "NoSchedule"): "spot: taint spot",
+    UntoleratedTaint("spot", "spot", "", "NoSchedule"): "spot: taint spot",
+    AffinityMismatch("spot"): "spot: node affinity differs",
+    FlavorMissing("spot"): "spot: no such flavor",
+    ResourceUncovered("nvidia.com/gpu"): "nvidia.com/gpu: not in the ClusterQueue",
+}
+
+
+def blocked(*blockers: Blocker, name: str = "main") -> PodSetBlocked:
+    attempts = tuple(FlavorAttempt("f", Mode.NO_FIT, (each,)) for each in blockers)
+    return PodSetBlocked(name, (GroupBlocked(attempts),))
+
+
+def no_flavors(*pod_sets: PodSetBlocked, in_vain: int = 0) -> reasons.NoFlavors:
+    return reasons.NoFlavors(pod_sets, Mode.NO_FIT, in_vain=in_vain)
+
+
+@pytest.mark.parametrize("blocker", SHORT)
+def test_every_blocker_has_a_short_form(blocker: Blocker) -> None:
+    assert shorten(reasons.render(no_flavors(blocked(blocker)))) == SHORT[blocker]
+
+
+def test_every_kind_of_blocker_is_in_the_table() -> None:
+    assert {type(each) for each in SHORT} == set(Blocker.__args__)
+
+
+def test_all_flavors_are_named() -> None:
+    message = reasons.render(no_flavors(blocked(IN_USE, SPOT)))
+    assert shorten(message) == "cpu on on-demand: 2 more needed; memory on spot.v2: 1Gi more needed"
+
+
+def test_pod_sets_are_named_if_there_are_several() -> None:
+    message = reasons.render(no_flavors(blocked(IN_USE), blocked(SPOT, name="workers")))
+    assert shorten(message) == (
+        "main: cpu on on-demand: 2 more needed; workers: memory on spot.v2: 1Gi more needed"
+    )
+
+
+def test_sentences_that_follow_do_not_matter() -> None:
+    message = reasons.render(no_flavors(blocked(IN_USE), in_vain=5))
+    assert shorten(message) == SHORT[IN_USE]
+
+
+HEAD = ObjectKey("ns", "big")
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        (
+            reasons.Preempting(no_flavors(blocked(IN_USE)), (HEAD,)),
+            "cpu on on-demand: 2 more needed; 1 to be preempted",
+        ),
+        (reasons.NoLongerFits("team"), "lost to another Workload"),
+        (reasons.FitsAfterPreemptions((HEAD,)), "waits for preempted Workloads"),
+        (reasons.PodsNotReady(), "waits for pods of admitted Workloads"),
+        (reasons.NotEvaluated(), "not evaluated yet"),
+        (reasons.BehindHead(HEAD, "red"), "behind ns/big"),
+        (reasons.BehindHead(HEAD, "red", ObjectKey("ns", "lq")), "behind ns/big"),
+    ],
+)
+def test_other_reasons_of_a_queue_have_a_short_form(reason: reasons.Reason, short: str) -> None:
+    assert shorten(reasons.render(reason)) == short
+
+
+@pytest.mark.parametrize("message", ["", "LocalQueue red doesn't exist", "ClusterQueue q: stopped"])
+def test_any_other_message_is_kept(message: str) -> None:
+    assert shorten(message) == message
