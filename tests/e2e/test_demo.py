@@ -11,13 +11,15 @@ from pathlib import Path
 DEMO = [sys.executable, "-m", "kueuelib", "demo", "--plain"]
 
 
-def test_the_demo_ends_by_itself_with_a_summary() -> None:
-    done = subprocess.run(DEMO, capture_output=True, text=True, timeout=300, check=False)
+def test_the_demo_ends_by_itself_with_a_summary(tmp_path: Path) -> None:
+    demo = [*DEMO, "--picture", str(tmp_path / "demo.svg")]
+    done = subprocess.run(demo, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 of 12 Jobs finished" in done.stdout
     assert "all as expected" in done.stdout
     assert "job-01 running" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+    assert "more needed" in (tmp_path / "demo.svg").read_text().replace("&#160;", " ")
 
 
 def test_the_demo_fails_when_the_manager_dies() -> None:

@@ -34,12 +34,22 @@ FRAME_SECONDS = 0.1
 WIDTH = 120
 
 
-def run(jobs: int, *, plain: bool, keep: bool) -> int:
-    """Plays with that many Jobs; the exit code: 0 when all that was expected happened."""
+def run(jobs: int, *, plain: bool, keep: bool, picture: Path | None = None) -> int:
+    """Plays the demo.
+
+    Args:
+        jobs: how many Jobs are queued.
+        plain: lines instead of a live table.
+        keep: keeps the log files of the servers.
+        picture: a file that gets an SVG of the live table, at the moment that shows most.
+
+    Returns:
+        The exit code: 0 if everything expected happened.
+    """
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     folder = Path(tempfile.mkdtemp(prefix="kueuelib-demo-"))
     try:
-        return anyio.run(_play, jobs, console, folder, plain)
+        return anyio.run(_play, jobs, console, folder, plain, picture)
     except* KueuelibError as group:
         for error in _leaves(group):
             console.print(f"the demo failed: {error}", highlight=False, markup=False)
@@ -59,7 +69,9 @@ def _leaves(group: BaseExceptionGroup[KueuelibError]) -> Iterator[BaseException]
             yield error
 
 
-async def _play(jobs: int, console: Console, folder: Path, plain: bool) -> int:
+async def _play(
+    jobs: int, console: Console, folder: Path, plain: bool, picture: Path | None
+) -> int:
     board = story.Board(tuple(story.job(i)["metadata"]["name"] for i in range(jobs)))
     with Screen(console, plain=plain) as screen, Processes(folder) as processes:
         cluster = LocalCluster(processes)
@@ -75,6 +87,8 @@ async def _play(jobs: int, console: Console, folder: Path, plain: bool) -> int:
             await _watch(client, board, screen, processes, jobs, first)
             seconds = time.monotonic() - first
     console.print(summary(board, seconds))
+    if picture is not None:
+        await anyio.Path(picture).write_text(screen.picture())
     faults = board.verdict()
     for fault in faults:
         console.print(f"unexpected: {fault}", highlight=False, markup=False)

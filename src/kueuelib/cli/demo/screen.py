@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -19,6 +21,7 @@ COLOURS = {
     "Failed": "red",
 }
 NOTE_WIDTH = 72
+PICTURE_WIDTH = 118
 
 
 class Screen:
@@ -32,6 +35,7 @@ class Screen:
     def __init__(self, console: Console, *, plain: bool) -> None:
         self._console = console
         self._shown = 0
+        self._best: tuple[tuple[int, int], RenderableType] = ((0, 0), "")
         live = console.is_terminal and not plain
         self._live = Live(console=console, refresh_per_second=8) if live else None
 
@@ -50,12 +54,34 @@ class Screen:
 
     def show(self, board: Board, seconds: float) -> None:
         """The present state; `seconds` since the first Job."""
+        table = draw(board, f"{seconds:4.1f} s")
+        self._best = max(self._best, (_variety(board), table), key=lambda one: one[0])
         if self._live:
-            self._live.update(draw(board, f"{seconds:4.1f} s"))
+            self._live.update(table)
             return
         for line in board.lines[self._shown :]:
             self._console.print(f"{seconds:5.1f} s  {line}", highlight=False, soft_wrap=True)
         self._shown = len(board.lines)
+
+
+    def picture(self) -> str:
+        """An SVG of the live table as it was when it showed most states and reasons."""
+        return picture_of(self._best[1])
+
+
+def _variety(board: Board) -> tuple[int, int]:
+    """How much a picture of the board shows: states, and Jobs with a reason to wait."""
+    rows = board.rows.values()
+    return len({row.state for row in rows}), sum(bool(row.note) for row in rows)
+
+
+def picture_of(table: RenderableType) -> str:
+    """A table as SVG; it refers to nothing outside of the file."""
+    console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(table)
+    text = console.export_svg(title="kueuelib demo", unique_id="demo")
+    text = re.sub(r"@font-face \{.*?\}", "", text, flags=re.DOTALL)
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
 
 
 def draw(board: Board, title: str) -> RenderableType:

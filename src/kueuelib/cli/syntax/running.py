@@ -21,11 +21,12 @@ from kueuelib.cli.syntax.options import (
 @setting("--jobs", click.IntRange(1, 200), 12, "How many Jobs to queue.")
 @click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
 @click.option("--keep", is_flag=True, help="Keep the servers' log files and say where they are.")
-def demo(jobs: int, plain: bool, keep: bool) -> int:
+@click.option("--picture", type=FILE, help="Write a picture of the live table to this SVG file.")
+def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
     """Queue Jobs on a simulated cluster with the real manager, and watch them run."""
     from kueuelib.cli.demo.play import run
 
-    return run(jobs, plain=plain, keep=keep)
+    return run(jobs, plain=plain, keep=keep, picture=picture)
 
 
 @click.group(invoke_without_command=True)
