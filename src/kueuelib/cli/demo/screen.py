@@ -63,7 +63,6 @@ class Screen:
             self._console.print(f"{seconds:5.1f} s  {line}", highlight=False, soft_wrap=True)
         self._shown = len(board.lines)
 
-
     def picture(self) -> str:
         """An SVG of the live table as it was when it showed most states and reasons."""
         return picture_of(self._best[1])
