@@ -8,6 +8,7 @@ import jsonpatch
 from jsonpointer import JsonPointerException
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.patch import merge_patch
 from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.patching.strategic import strategic_merge
@@ -24,19 +25,6 @@ _NOT_APPLICABLE: Final = (
     AttributeError,
 )
 REJECTED = "the server rejected our request due to an error in our request"
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386; neither argument is changed."""
-    if not isinstance(patch, dict):
-        return copy_json(patch)
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge_patch(result.get(key), value)
-    return result
 
 
 def json_patch(target: Obj, operations: Any) -> Any:
@@ -103,6 +91,6 @@ def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
     if type_ is PatchType.MERGE:
         if not isinstance(body, dict):
             raise failures.bad_request("error decoding patch: a merge patch is an object")
-        return merge_patch(target, body)
+        return merge_patch(target, copy_json(body))
     assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"
     return strategic_merge(node, target, body)

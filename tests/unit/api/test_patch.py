@@ -42,3 +42,10 @@ def test_numbers_and_booleans_are_told_apart():
 
 def test_a_null_in_the_new_object_takes_the_field_away():
     assert diff_merge_patch({"a": 1}, {"a": None, "b": None}) == {"a": None}
+
+
+def test_a_merge_patch_leaves_its_arguments_alone() -> None:
+    target, patch = {"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": {"e": None, "f": 1}}}
+    assert merge_patch(target, patch) == {"a": {"c": 2, "d": {"f": 1}}}
+    assert target == {"a": {"b": 1, "c": 2}}
+    assert patch == {"a": {"b": None, "d": {"e": None, "f": 1}}}

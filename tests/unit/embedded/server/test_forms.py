@@ -12,7 +12,6 @@ from kueuelib.embedded.http.answers import warning_headers
 from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.routes import Route, parse
 from kueuelib.embedded.identity import generate_name
-from kueuelib.embedded.patches import merge_patch
 from kueuelib.embedded.registry.json_path import JsonPath
 from kueuelib.embedded.registry.registry import version_rank
 from kueuelib.embedded.tls import credentials
@@ -120,13 +119,6 @@ def test_versions_are_ordered_by_their_maturity():
     names = ["v1beta1", "v2", "v1alpha1", "v1", "v1beta2", "v10", "odd"]
     ordered = sorted(names, key=version_rank, reverse=True)
     assert ordered == ["v10", "v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "odd"]
-
-
-def test_a_merge_patch_leaves_its_arguments_alone():
-    target, patch = {"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": {"e": None, "f": 1}}}
-    assert merge_patch(target, patch) == {"a": {"c": 2, "d": {"f": 1}}}
-    assert target == {"a": {"b": 1, "c": 2}}
-    assert patch == {"a": {"b": None, "d": {"e": None, "f": 1}}}
 
 
 def test_generated_names_stay_short_enough_for_a_label():
