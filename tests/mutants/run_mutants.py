@@ -37,7 +37,7 @@ FIRST = (
     "tests/properties/test_fair_sharing.py",
     "tests/scenarios",
     "tests/unit/scheduler/test_preemption.py",
-    "tests/unit/scheduler/test_engine.py",
+    "tests/unit/scheduler/engine",
 )
 """What kills most of them within seconds; all the tests are run only where these do not."""
 SECONDS = 600

@@ -9,7 +9,8 @@ import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration, parse_configuration
-from kueuelib.app.wiring import engine_for, engine_settings
+from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.wiring import engine_for
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.setup import feed_from
 from kueuelib.recording.writer import RecordingOptions

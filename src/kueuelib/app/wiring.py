@@ -14,10 +14,10 @@ from kueuelib import __version__
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.checks import add_checks
-from kueuelib.app.configuration import OFF, Configuration, WaitForPodsReady
+from kueuelib.app.configuration import OFF, Configuration
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
-from kueuelib.app.preemption import load_policy
+from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
 from kueuelib.app.servers import add_servers, add_visibility, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.manifests import manager_user
@@ -30,7 +30,6 @@ from kueuelib.controllers.webhooks import (
 )
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.plugins import registry_for
-from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.setup import setup as setup_jobs
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.machinery.election import ElectionOptions
@@ -49,8 +48,7 @@ from kueuelib.runtime.webhook.certs import host_names, server_context, service_n
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
+from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.served import queueing_version
 
 USER_AGENT = f"kueuelib/{__version__}"
@@ -234,79 +232,6 @@ def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions
     recorder = Recorder(recording, settings)
     manager.add(Group.EVENTS, recorder, "recorder")
     return recorder.engine
-
-
-def job_settings(configuration: Configuration) -> JobSettings:
-    """What the configuration says about jobs."""
-    frameworks = configuration.integrations.frameworks
-    options = configuration.integrations.pod_options
-    excluded = system_excluded(configuration.manager_namespace)
-    selector = configuration.managed_jobs_namespace_selector
-    waiting = pods_ready(configuration)
-    retention = configuration.object_retention_policies.workloads
-    return JobSettings(
-        frameworks=frameworks,
-        manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
-        namespace_selector=excluded if selector is None else selector,
-        workers=configuration.controller.group_kind_concurrency,
-        external_kinds=configuration.integrations.external_kinds,
-        labels_to_copy=configuration.integrations.label_keys_to_copy,
-        pods=PodSettings(
-            excluded if options.namespace_selector is None else options.namespace_selector,
-            options.pod_selector,
-            options.pod_group_shape_policy,
-        ),
-        delete_deactivated_after=retention.after_deactivated_by_kueue,
-        wait_for_pods_ready=waiting is not None,
-        pods_ready_recovery=waiting is not None and waiting.recovery_timeout is not None,
-    )
-
-
-def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:
-    """What the configuration says about decisions.
-
-    Args:
-        configuration: what the user wants.
-        source: what to call the configuration in errors.
-
-    Raises:
-        ConfigError: the preemption policy cannot be loaded.
-    """
-    waiting = pods_ready(configuration)
-    sharing, by_usage = configuration.fair_sharing, configuration.admission_fair_sharing
-    found = Settings(
-        fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
-        past_usage=None if by_usage is None else by_usage.rule,
-        preemption=load_policy(configuration.preemption, source),
-        exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
-    )
-    if waiting is None:
-        return found
-    timestamp = waiting.requeuing_strategy.timestamp
-    return attrs.evolve(found, queue_timestamp=timestamp, block_admission=waiting.blocks)
-
-
-def life_settings(configuration: Configuration) -> LifeSettings:
-    """What the configuration says about time."""
-    waiting = pods_ready(configuration)
-    kept = configuration.object_retention_policies.workloads.after_finished
-    if waiting is None:
-        return LifeSettings(delete_finished_after=kept)
-    strategy = waiting.requeuing_strategy
-    policy = PodsReadyPolicy(
-        timeout=waiting.timeout,
-        recovery_timeout=waiting.recovery_timeout,
-        backoff_base=strategy.backoff_base_seconds,
-        backoff_max=strategy.backoff_max_seconds,
-        limit=strategy.backoff_limit_count,
-    )
-    return LifeSettings(policy, delete_finished_after=kept)
-
-
-def pods_ready(configuration: Configuration) -> WaitForPodsReady | None:
-    """The settings of waiting for pods, None when they are not waited for."""
-    found = configuration.wait_for_pods_ready
-    return found if found is not None and found.enable else None
 
 
 class SettledMemory:

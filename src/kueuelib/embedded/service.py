@@ -52,7 +52,8 @@ from kueuelib.embedded.verbs import (
     WriteOptions,
 )
 from kueuelib.embedded.watching import Stream
-from kueuelib.embedded.writing import STATUS, Target, Writes
+from kueuelib.embedded.write_checks import STATUS, Target
+from kueuelib.embedded.writing import Writes
 from kueuelib.errors import BadRequest, NotFound
 
 BINDING = "binding"

@@ -13,7 +13,8 @@ from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.decoding import copy_json, decode
 from kueuelib.embedded.managing import Managers, configuration
 from kueuelib.embedded.verbs import WriteOptions
-from kueuelib.embedded.writing import Target, Writes, check_revision, place
+from kueuelib.embedded.write_checks import Target, check_revision, place
+from kueuelib.embedded.writing import Writes
 from kueuelib.errors import AlreadyExists, FieldError
 
 _MUST_BE_SPECIFIED = FieldError(

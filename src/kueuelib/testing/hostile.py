@@ -50,8 +50,9 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Tolerance
 from kueuelib.testing.storm.profiles import Profile
 from kueuelib.testing.storm.program import Program
-from kueuelib.testing.storm.run import LIMIT, WATCHES, LawBook
+from kueuelib.testing.storm.run import LIMIT, WATCHES
 from kueuelib.testing.storm.seed_plan import Report
+from kueuelib.testing.storm.theatre import LawBook
 from kueuelib.testing.storm.timeline import summary, timeline
 from kueuelib.testing.storm.tour import replay, shrunk, tour
 from kueuelib.testing.storm.trial import Objects, Trial

@@ -16,7 +16,7 @@ from kueuelib.app.configuration import (
     parse_configuration,
 )
 from kueuelib.app.decoding import parse_duration
-from kueuelib.app.wiring import engine_settings
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.http import parse_address
 from kueuelib.scheduler.quota.past_usage import UsageRule

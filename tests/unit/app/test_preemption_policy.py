@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.preemption import GROUP
-from kueuelib.app.wiring import engine_settings
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.policy import KUEUE
 

@@ -18,7 +18,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.snapshot import CALLS, FACTS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of, decisive, list_kinds
 from kueuelib.app.installation import Installation
-from kueuelib.app.wiring import engine_settings
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.errors import ApiError, Forbidden, NotFound
 from kueuelib.runtime.client import Client

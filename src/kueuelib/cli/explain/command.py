@@ -12,7 +12,7 @@ from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
-from kueuelib.app.wiring import engine_settings, job_settings
+from kueuelib.app.part_settings import engine_settings, job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK

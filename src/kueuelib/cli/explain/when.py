@@ -14,7 +14,7 @@ from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
-from kueuelib.app.wiring import engine_settings, life_settings
+from kueuelib.app.part_settings import engine_settings, life_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connect import connect, wait_for_server

@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.explaining.waiting import Listing, Selection, Waiting, list_pending
-from kueuelib.app.wiring import engine_settings
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.cli.columns import columns
 from kueuelib.cli.explain.data import change_data
 from kueuelib.cli.explain.text import change_text

@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 import orjson
 
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.recording import configuration_in
-from kueuelib.app.wiring import engine_settings
 from kueuelib.cli.replay.asking import Question, answer, question
 from kueuelib.cli.replay.scenario import scenario_of
 from kueuelib.cli.replay.sides import show_difference, show_summary

@@ -9,7 +9,7 @@ import anyio
 
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.overview.gathering import Facts, facts_of, overview_of
-from kueuelib.app.wiring import engine_settings
+from kueuelib.app.part_settings import engine_settings
 from kueuelib.cli.report.page import View, page
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.workloads import Verified

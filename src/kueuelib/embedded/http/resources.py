@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,25 +13,23 @@ from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies, views
-from kueuelib.embedded.http.answers import answer, success, warning_headers
+from kueuelib.embedded.http.answers import answer, success
 from kueuelib.embedded.http.connect import METHODS, connect
-from kueuelib.embedded.http.frames import Framer
 from kueuelib.embedded.http.malformed import body_of
-from kueuelib.embedded.http.negotiation import JSON, VIEWS, Wanted, negotiate
+from kueuelib.embedded.http.negotiation import VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.parameters import (
     check_list,
     delete_options,
     flag,
     list_options,
-    watch_options,
     write_options,
 )
 from kueuelib.embedded.http.routes import Route
-from kueuelib.embedded.http.sending import Sender
+from kueuelib.embedded.http.watching import watch
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
-from kueuelib.embedded.writing import STATUS, Target
+from kueuelib.embedded.write_checks import STATUS, Target
 
 SCALE = "scale"
 
@@ -87,7 +84,7 @@ class Resources:
         method = request.method
         if _is_read(request, kind):
             if flag(request.query, "watch"):
-                return await self._watch(request, route, kind, version)
+                return await watch(request, self._service, route, kind, version)
             return await self._list(request, route, kind, version)
         if method == "POST":
             if kind.namespaced and not route.namespace:
@@ -320,34 +317,7 @@ class Resources:
             raise failures.wrong_method()
         if route.name and kind.namespaced and not route.namespace:
             raise failures.unknown_resource()
-        return await self._watch(request, route, kind, version)
-
-    async def _watch(
-        self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
-    ) -> web.StreamResponse:
-        accept = request.headers.get("Accept", "")
-        wanted = negotiate(accept, VIEWS)
-        options = watch_options(request.query, route.name)
-        stream = self._service.stream(kind, version, route.namespace, options)
-        include = request.query.get("includeObject", "Metadata")
-        frame = Framer(kind, version, wanted, include, self._service.now)
-        headers = [
-            ("Content-Type", Wanted(JSON, wanted.view, wanted.group, wanted.version).media_type)
-        ]
-        if version.deprecation:
-            headers += warning_headers([version.deprecation])
-        response = web.StreamResponse(headers=headers)
-        response.enable_chunked_encoding()
-        try:
-            await response.prepare(request)
-            with Sender(request, response) as sender:
-                async for batch in stream.batches():
-                    await sender.send([frame(event) for event in batch])
-                    await asyncio.sleep(0)
-            await response.write_eof()
-        except ConnectionError:
-            pass  # the client has left
-        return response
+        return await watch(request, self._service, route, kind, version)
 
     # ---- bodies and answers
 

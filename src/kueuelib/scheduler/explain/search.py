@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TypeVar
 
 from kueuelib.api import conditions, kueue, names
-from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.budget import MOST_STEPS, OutOfStepsError
@@ -52,6 +51,7 @@ from kueuelib.scheduler.explain.smallest import smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Outcome, Probe, Trials, Verdict
+from kueuelib.scheduler.explain.widening import tolerable, wider_policies
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -272,7 +272,7 @@ class Search:
     def _own(self) -> Iterator[Found]:
         yield from self._priorities()
         yield from self._fewer_pods()
-        for flavor, taint in self._taints():
+        for flavor, taint in tolerable(self._world, self._queue):
             yield from self._check(Tolerate(self._key, flavor, taint))
         if any(binds_to_nodes(one) for one in self._workload.spec.pod_sets):
             yield from self._check(AnyNode(self._key))
@@ -323,17 +323,6 @@ class Search:
             if found is not None:
                 yield found
 
-    def _taints(self) -> list[tuple[str, Taint]]:
-        if self._queue is None:
-            return []
-        return [
-            (name, taint)
-            for name in queue_spec(self._queue).flavors
-            if name in self._world.flavors
-            for taint in self._world.flavors[name].spec.node_taints
-            if taint.effect in ("NoSchedule", "NoExecute")
-        ]
-
     # --- policies
 
     def _policies(self, queue: ClusterQueue) -> Iterator[Found]:
@@ -341,31 +330,8 @@ class Search:
         if spec.queueing_strategy == kueue.STRICT_FIFO:
             to = kueue.BEST_EFFORT_FIFO
             yield from self._check(SetPolicy(name, "queueingStrategy", kueue.STRICT_FIFO, to))
-        policies = (
-            (
-                "preemption.withinClusterQueue",
-                spec.preemption.within_cluster_queue,
-                (kueue.NEVER, kueue.LOWER_PRIORITY, kueue.LOWER_OR_NEWER_EQUAL_PRIORITY),
-            ),
-            (
-                "preemption.reclaimWithinCohort",
-                spec.preemption.reclaim_within_cohort,
-                (kueue.NEVER, kueue.LOWER_PRIORITY, kueue.ANY),
-            ),
-            (
-                "preemption.borrowWithinCohort.policy",
-                spec.preemption.borrow_within_cohort.policy,
-                (kueue.NEVER, kueue.LOWER_PRIORITY),
-            ),
-            (
-                "flavorFungibility.whenCanPreempt",
-                spec.flavor_fungibility.when_can_preempt,
-                (kueue.MAY_STOP_SEARCH, kueue.TRY_NEXT_FLAVOR),
-            ),
-        )
-        for path, before, scale in policies:
-            at = scale.index(before) if before in scale else 0
-            for to in scale[at + 1 :]:
+        for path, before, wider in wider_policies(spec):
+            for to in wider:
                 found = self._try(SetPolicy(name, path, before, to))
                 if self._helps(found):
                     yield Found(SetPolicy(name, path, before, to), found)

@@ -6,8 +6,8 @@ import asyncio
 import contextvars
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
@@ -17,21 +17,19 @@ from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 from .adversary import Hostile, Injection, Remaining, Subject
 from .coverage import Coverage
 from .difference import difference, only_newer_amounts
-from .disasters import Disaster, Stage, perform
+from .disasters import Disaster, perform
 from .draws import Draws
-from .faults import Adversary
 from .history import Commit
 from .laws import Conduct, Violation
-from .laws.charges import Mind
 from .laws.conduct import BOUNDED
 from .seed_plan import Report, SeedPlan, tolerance
 from .settings import LEASE_SECONDS
-from .users import FAILING, Act, Api, insist, meddle
+from .theatre import LawBook, Theatre
+from .users import FAILING, Act, insist, meddle
 from .users import perform as perform_act
 from .users.acts import RESTORE
-from .wire import Witness
 
-__all__ = ["LIMIT", "QUIET", "WATCHES", "LawBook", "Theatre", "storm"]
+__all__ = ["LIMIT", "QUIET", "WATCHES", "storm"]
 
 QUIET: Final = BOOKMARK_IDLE + 20.0
 """Seconds without a write after which the cluster may be at rest, unless a watch is silent."""
@@ -65,92 +63,6 @@ UNREACHED: Final = ("could not be listed in time", "the API server did not answe
 """In the error of a manager that could not read what it needs while it started."""
 PASSING: Final = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 """Kinds that may be written at rest."""
-
-
-class LawBook(Protocol):
-    """Judges one storm."""
-
-    sometimes: Counter[str]
-    """How often each situation was reached that is counted, not judged."""
-
-    def commit(self, commit: Commit) -> list[Violation]:
-        """Return what the next commit breaks; called once for each, in the order of revisions."""
-        ...
-
-    def at_rest(
-        self, objects: Callable[[str], list[dict[str, Any]]], now: float
-    ) -> list[Violation]:
-        """Return what is wrong in a state that no longer changes; may be called several times.
-
-        Args:
-            objects: Gives the stored objects of a resource.
-            now: The virtual time in seconds.
-        """
-        ...
-
-
-class Theatre(Stage, Protocol):
-    """The world, as far as a run needs it."""
-
-    trace: Callable[[str], None] | None
-    listeners: list[Callable[[Commit], None]]
-    endings: list[str]
-
-    @property
-    def now(self) -> float:
-        """The virtual time in seconds."""
-        ...
-
-    @property
-    def behind(self) -> bool:
-        """Whether somebody may not know yet what happened."""
-        ...
-
-    @property
-    def managers(self) -> Mapping[str, object]:
-        """The managers that were started, dead ones too."""
-        ...
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """What nobody caught."""
-        ...
-
-    def tell(self, line: str) -> None:
-        """Write a line into the trace."""
-        ...
-
-    async def ready(self, name: str, limit: float) -> None:
-        """Wait until a manager is ready."""
-        ...
-
-    def set_witness(self, witness: Witness | None) -> None:
-        """Choose who is told of calls and answers."""
-        ...
-
-    def set_adversary(self, adversary: Adversary | None) -> None:
-        """Hand the wire over, or heal it."""
-        ...
-
-    def user(self) -> Api:
-        """Return clean calls."""
-        ...
-
-    def objects(self, resource: str) -> list[dict[str, Any]]:
-        """Return the stored objects of a resource."""
-        ...
-
-    async def quiet(self, seconds: float, limit: float) -> bool:
-        """Wait until nothing was committed for some time."""
-        ...
-
-    def mind(self, name: str) -> Mind | None:
-        """Return what a manager believes; None if it does not run."""
-        ...
-
-    def inside(self) -> list[Violation]:
-        """Return what is wrong in the memory of managers, at rest."""
-        ...
 
 
 async def storm(

@@ -13,8 +13,9 @@ from .history import Obj
 from .laws import Laws, Tolerance
 from .profiles import RESOURCES, Profile
 from .program import Program
-from .run import LIMIT, WATCHES, LawBook
+from .run import LIMIT, WATCHES
 from .settings import CONFIGURATION
+from .theatre import LawBook
 from .users import Scenario, scenario
 from .warm import warm_up
 

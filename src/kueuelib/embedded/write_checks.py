@@ -1,0 +1,193 @@
+"""What is being written, and what a write may not say or change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from kueuelib.api.kinds import CRDS
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.embedded import failures
+from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid
+from kueuelib.embedded.builtins.metadata import (
+    validate_finalizers,
+    validate_metadata,
+    validate_metadata_update,
+)
+from kueuelib.embedded.decoding import copy_json
+from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.errors import FieldError
+
+STATUS = "status"
+LAST_REVISION = 2**64 - 1
+_ANY_FINALIZER = (CRDS.kind, "Event", "RuntimeClass")
+
+
+@attrs.frozen
+class Target:
+    """What is being written.
+
+    Attributes:
+        kind: the kind.
+        version: the version of the request.
+        key: namespace and name.
+        subresource: empty for the object itself.
+        verb: the options kind that webhooks are told of: `Update` or `Patch`.
+        applied: whether the owners of fields are known already, from an apply.
+    """
+
+    kind: Kind
+    version: Version
+    key: ObjectKey
+    subresource: str = ""
+    verb: str = "Update"
+    applied: bool = False
+
+
+def keep_other_half(target: Target, new: Obj, old: Obj) -> None:
+    """A write of the object leaves its status alone, and the other way round."""
+    if not target.version.status:
+        return
+    if not target.subresource:
+        if "status" in old:
+            new["status"] = copy_json(old["status"])
+        else:
+            new.pop("status", None)
+    elif target.subresource == STATUS:
+        for key in new.keys() - old.keys() - {"status", "metadata"}:
+            del new[key]
+        for key, value in old.items():
+            if key not in ("status", "metadata") and new.get(key) is not value:
+                new[key] = copy_json(value)
+        meta = new["metadata"]
+        given: tuple[str, ...] = ("managedFields",)
+        if target.kind.builtin:
+            given = ("managedFields", "labels", "annotations")
+        kept = {key: value for key, value in old["metadata"].items() if key not in given}
+        kept = copy_json(kept)
+        for key in given:
+            if key in meta:
+                kept[key] = meta[key]
+        new["metadata"] = kept
+
+
+def check_preconditions(
+    target: Target, wanted: Obj, old: Obj, insisted: str
+) -> Sequence[FieldError]:
+    """Refuses what is about another object; gives what else of the metadata has to stay."""
+    kind, name = target.kind, target.key.name
+    meta = wanted.get("metadata")
+    if not isinstance(meta, dict):
+        raise failures.bad_request("metadata must be an object")
+    if not meta.get("name"):
+        raise failures.unnamed(target.key)
+    if meta["name"] != name:
+        raise failures.mismatch(target.key, str(meta["name"]))
+    if kind.namespaced and (meta.get("namespace") or target.key.namespace) != (
+        target.key.namespace
+    ):
+        raise failures.bad_request(
+            f"the namespace of the object ({meta['namespace']}) does not match the "
+            f"namespace on the request ({target.key.namespace})"
+        )
+    uid = meta.get("uid")
+    fixed = ["deletionTimestamp", "deletionGracePeriodSeconds"]
+    if target.verb == "Patch":
+        fixed.insert(0, "uid")
+    elif uid and uid != old["metadata"]["uid"]:
+        raise failures.other_uid(kind, name, uid, old["metadata"]["uid"])
+    check_revision(insisted)
+    if insisted and insisted != old["metadata"]["resourceVersion"]:
+        raise failures.conflict(kind, name)
+    return [
+        invalid(f"metadata.{key}", meta[key], IMMUTABLE)
+        for key in fixed
+        if meta.get(key) not in (None, "", old["metadata"].get(key))
+    ]
+
+
+def check_placed(kind: Kind, obj: Obj, key: ObjectKey) -> None:
+    """Mutating webhooks leave name and namespace alone.
+
+    Raises:
+        BadRequest: one of them did not.
+    """
+    meta = obj["metadata"]
+    if meta.get("namespace", "") != key.namespace or (
+        key.name and meta.get("name", "") != key.name
+    ):
+        raise failures.bad_request(
+            f"a mutating webhook changed the name or namespace of {kind.kind} {key}"
+        )
+
+
+def broken_rules(
+    kind: Kind,
+    version: Version,
+    new: Obj,
+    old: Obj | None,
+    subresource: str,
+    fixed: Sequence[FieldError] = (),
+) -> list[FieldError]:
+    """What is wrong with a new state by the rules of its kind, its schema and its metadata."""
+    errors: list[FieldError] = []
+    if subresource != STATUS:
+        errors += validate_metadata(new, kind.group, namespaced=kind.namespaced)
+    errors += fixed
+    if old is not None:
+        errors += validate_metadata_update(new, old)
+    if subresource != STATUS and kind.builtin and kind.kind not in _ANY_FINALIZER:
+        errors += validate_finalizers(new["metadata"])
+    if version.schema is not None:
+        errors += version.schema.validate(new, old)
+    if old is None:
+        errors += kind.rules.validate_create(new)
+    else:
+        errors += kind.rules.validate_update(new, old, subresource)
+    return errors
+
+
+def insisted_on(wanted: Obj, old: Obj) -> str:
+    """The resource version in a patched object, when the patch has set one."""
+    meta = wanted.get("metadata")
+    found = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    if not isinstance(found, str) or found in ("0", old["metadata"]["resourceVersion"]):
+        return ""
+    return found
+
+
+def check_revision(text: str) -> None:
+    """A resource version that a client insists on is a number.
+
+    Raises:
+        ApiError: it is none; an empty one insists on nothing.
+    """
+    if text and not (text.isascii() and text.isdigit()):
+        raise failures.unexplained(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if text and int(text) > LAST_REVISION:
+        raise failures.unexplained(f'strconv.ParseUint: parsing "{text}": value out of range')
+
+
+def place(kind: Kind, obj: Obj, namespace: str) -> None:
+    """Puts an object into the namespace of the request.
+
+    Raises:
+        BadRequest: it names another one, or none is named at all.
+    """
+    meta = obj["metadata"]
+    found = meta.get("namespace", "")
+    if not kind.namespaced:
+        if namespace:
+            raise failures.unknown_resource()
+        return
+    if not namespace:
+        if not found:
+            raise failures.bad_request("an empty namespace may not be set during creation")
+        return
+    if found and found != namespace:
+        raise failures.bad_request(
+            f"the namespace of the provided object does not match the namespace sent on the "
+            f"request (provided: {found}, request: {namespace})"
+        )
+    meta["namespace"] = namespace
