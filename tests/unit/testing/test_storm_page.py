@@ -41,7 +41,9 @@ def test_the_faults_are_those_of_the_code() -> None:
         (f"`{kind.name}`", kind.place, kind.legal) for kind in CATALOGUE.values()
     ]
     counts = [int(row[3].replace(",", "")) for row in rows]
-    said = re.search(r"--seeds 1:(\d+) --counts`: ([\d,]+) faults, (\d+) in each seed", PAGE)
+    said = re.search(
+        r"--seeds 1:(\d+) --counts`: ([\d,]+) faults, (\d+) in each seed", " ".join(PAGE.split())
+    )
     assert said
     seeds, total, each = (int(number.replace(",", "")) for number in said.groups())
     assert total == sum(counts)

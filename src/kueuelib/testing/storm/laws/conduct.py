@@ -49,7 +49,7 @@ LEASED = Law(
 REMEMBERED = Law(
     "own-answers-are-remembered",
     CALL,
-    "A write is not made from a state older than what the server has told this process.",
+    "A write is not made from a state older than the last answer that this process received.",
 )
 REPEATED = Law(
     "conflicts-are-read-again",
