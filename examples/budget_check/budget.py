@@ -30,7 +30,7 @@ async def budget(workload: Workload, parameters: Obj) -> Verdict:
     if mine > limit:
         return Rejected(f"costs {mine:g}, more than a week's budget of {limit:g}")
     spent = await consumed(f"{spec['prometheus']}/api/v1/query", spec["query"])
-    if not spent >= 0:  # NaN is neither below nor above anything: who waits goes on waiting
+    if not spent >= 0:  # NaN is neither below nor above anything: keep waiting
         raise ValueError(f"Prometheus says that {spent:g} was spent")
     others = sum(cost(other, spec["prices"]) for other in current().passed(workload.namespace))
     planned = 0 if is_true(workload.status.conditions, "Admitted") else others + mine
