@@ -1,0 +1,144 @@
+"""Prose reads as docs/style.md says: none of the forms that send a reader back to the start."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(ROOT / "changelog.d").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    ]
+)
+CODE = sorted((ROOT / "examples").rglob("*.py"))
+STYLE = ROOT / "docs" / "style.md"
+"""Shows the forms, so it is not searched."""
+
+_BEGIN = r"(?:^|(?<=[.:;|] ))"
+_PEOPLE = "".join(
+    rf"(?<!\b{word} )"
+    for word in ("user", "users", "people", "person", "somebody", "anybody", "everybody", "else")
+)
+_DONE = "has|have|had|is|are|was|were|gets?|got|waits?|runs?|holds?|needs?|uses?|preempts?|borrows?"
+FORMS = {
+    r"(?<!there )\b(?:is|are|was|were|be) no\b(?! longer| more| less| later)": "use not",
+    r"\bbe it\b": "for example",
+    r"\btold\b": "a message says, an event reports, the engine is given",
+    r"\bwhom\b|\bwhoever\b": "objects are it or that",
+    rf"{_PEOPLE}\bwho (?:{_DONE})\b": "objects are it or that",
+    r"\bfor ever\b": "forever, or: until what ends it",
+    r"\bsuch (?:are|is)\b": "this or these, in front of the verb",
+    r"\blets? [^.;:,]{1,40}\bbe\b|\blet (?:run|go|in)\b": "allow, admit, release",
+    r"\bin vain\b": "without success",
+    r"\bcomes? round\b": "starts over",
+    rf"{_BEGIN}(?-i:Of) (?!course)": "begin with the subject",
+    rf"{_BEGIN}(?:Counted|Checked|Deleted|Named|Not known) (?:is|are)\b": "begin with the subject",
+}
+"""What is searched for, and what to write instead."""
+
+_FORMS = {re.compile(form, re.IGNORECASE | re.MULTILINE): fix for form, fix in FORMS.items()}
+_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|^    .*?$", re.DOTALL | re.MULTILINE)
+
+
+def findings(text: str, first: int) -> Iterator[str]:
+    """Every form in a text, with its line and what to write instead."""
+    flat, starts = "", []
+    for line in text.split("\n"):
+        bare = line.strip(" #>")
+        begins = not bare or bare.startswith(("- ", "* "))
+        starts.append(len(flat))
+        gap = "\n" if begins else " " if flat.strip("\n") and flat[-1] != "\n" else ""
+        flat += gap + bare.lstrip("-* ")
+    for form, fix in _FORMS.items():
+        for found in form.finditer(flat):
+            yield f"{first + bisect_right(starts, found.start()) - 1}: {found[0]!r}: {fix}"
+
+
+def blanked(text: str) -> str:
+    """Markdown without its code, with the same lines."""
+    return _CODE.sub(lambda code: "`" + "\n" * code[0].count("\n") + "`", text)
+
+
+def texts(source: str) -> Iterator[tuple[str, int]]:
+    """Comments and strings of a module, what belongs together as one, with their first lines."""
+    parts: list[str] = []
+    kind, first, last = -1, 0, 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.NL, tokenize.NEWLINE):
+            continue
+        if token.type != kind or token.start[0] > last + 1:
+            if parts:
+                yield "\n".join(parts), first
+            parts, first = [], token.start[0]
+        kind, last = token.type, token.end[0]
+        if kind == tokenize.COMMENT:
+            parts.append(token.string.lstrip("# "))
+        elif kind == tokenize.STRING:
+            parts.append(re.sub(r"^\w*([\"']{3}|[\"'])|[\"']+$", "", token.string))
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+@pytest.mark.parametrize("page", [page for page in names(PAGES) if ROOT / page != STYLE])
+def test_a_page_reads_well(page: str) -> None:
+    found = list(findings(blanked((ROOT / page).read_text()), 1))
+    assert not found, f"{page}:" + f"\n{page}:".join(found)
+
+
+@pytest.mark.parametrize("module", names(CODE))
+def test_a_module_reads_well(module: str) -> None:
+    source = (ROOT / module).read_text()
+    found = [one for text, first in texts(source) for one in findings(text, first)]
+    assert not found, f"{module}:" + f"\n{module}:".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the body is no JSON",
+        "`spec.replicas` is\nno number",
+        "be it that a check goes back",
+        "its author is told",
+        "Workloads of whom nobody knows",
+        "the Workload who has quota",
+        "it would wait for ever",
+        "such are refused",
+        "what lets a Job be admitted",
+        "it was let go",
+        "tried in vain",
+        "Nothing else. Of these parts none is missing",
+        "Counted are the storms",
+    ],
+)
+def test_a_form_is_found(text: str) -> None:
+    assert list(findings(text, 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "there is no such file",
+        "it is no longer queued",
+        "a user who has no rights",
+        "let the manager run",
+        "the owner of these parts",
+    ],
+)
+def test_plain_english_is_not_found(text: str) -> None:
+    assert not list(findings(text, 1))
+
+
+def test_code_is_not_prose() -> None:
+    assert blanked("a `told` b\n```\ntold\n```\nc") == "a `` b\n`\n\n`\nc"
