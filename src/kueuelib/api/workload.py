@@ -197,6 +197,19 @@ class AdmissionCheckState(Struct):
 
 
 @attrs.frozen
+class PodSetRequest(Struct):
+    """What one pod set asks for while its Workload waits.
+
+    Attributes:
+        name: the pod set.
+        resources: the amounts that count against quota, for all pods together.
+    """
+
+    name: str = attrs.field(metadata=wire(required=True, **DNS_LABEL))
+    resources: Mapping[str, Quantity] = NOTHING
+
+
+@attrs.frozen
 class WorkloadStatus(Struct):
     """How far a workload has come.
 
@@ -207,6 +220,7 @@ class WorkloadStatus(Struct):
         reclaimable_pods: pods that do not need their quota any more.
         admission_checks: what the checks of its queue say.
         accumulated_past_execution_time_seconds: how long it was admitted in earlier turns.
+        resource_requests: what it asked for when it was considered last; empty with quota.
     """
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
@@ -220,6 +234,9 @@ class WorkloadStatus(Struct):
     )
     accumulated_past_execution_time_seconds: int | None = attrs.field(
         default=None, metadata=wire(minimum=0)
+    )
+    resource_requests: tuple[PodSetRequest, ...] = attrs.field(
+        default=(), metadata=wire(keys=("name",), maxItems=POD_SET_LIMIT)
     )
 
 

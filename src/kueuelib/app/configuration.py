@@ -21,6 +21,7 @@ from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.preemption import Preemption
+from kueuelib.app.resources import Resources
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.namespace import own_namespace
 
@@ -233,6 +234,7 @@ class Configuration:
     admission_fair_sharing: AdmissionFairSharing | None = None
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()
+    resources: Resources = attrs.field(factory=Resources)
     queue_visibility: QueueVisibility | None = None
     visibility_server: VisibilityServer | None = None
     multi_kueue: MultiKueue | None = None

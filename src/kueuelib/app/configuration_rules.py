@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
 from kueuelib.app.preemption import check_preemption
+from kueuelib.app.resources import check_resources
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.catalog.plugins import installed
@@ -33,7 +34,7 @@ UPSTREAM_FRAMEWORKS = frozenset(
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
 
 MISSING = (
-    "resources",
+    "resources.deviceClassMappings",
     "tls",
     "metrics.customLabels",
     "metrics.localQueueMetrics",
@@ -86,6 +87,7 @@ def check(found: Configuration, source: str) -> None:
         check_fair_sharing(found.fair_sharing, source)
     if found.admission_fair_sharing:
         check_admission_fair_sharing(found.admission_fair_sharing, source)
+    check_resources(found.resources, source)
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.lists:

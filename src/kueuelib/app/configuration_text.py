@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from kueuelib.api.quantity import Quantity
 from kueuelib.app.configuration import KIND, Configuration
 from kueuelib.app.configuration_versions import V1BETA2
 from kueuelib.app.decoding import Duration, camel
@@ -47,6 +48,8 @@ def format_duration(seconds: float) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, Duration):
         return format_duration(value)
+    if isinstance(value, Quantity):
+        return str(value)
     if attrs.has(type(value)):
         found = {
             camel(field.name): _plain(getattr(value, field.name))

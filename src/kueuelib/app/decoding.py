@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from kueuelib.errors import ConfigError
+from kueuelib.api.quantity import Quantity
+from kueuelib.errors import ConfigError, InvalidQuantity
 
 T = TypeVar("T")
 
@@ -86,6 +87,11 @@ def _value(hint: Any, value: Any, where: str, source: str) -> Any:
         if item is Any:
             return value
         return {str(k): _value(item, part, f"{where}[{k}]", source) for k, part in value.items()}
+    if hint is Quantity:
+        try:
+            return Quantity.parse(value)
+        except InvalidQuantity as error:
+            raise ConfigError(source, f"{where}: {error}", "write for example 2 or 5Gi") from None
     if attrs.has(hint):
         return decode(hint, value, where, source)
     if hint is Duration:

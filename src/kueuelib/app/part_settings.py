@@ -54,6 +54,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         past_usage=None if by_usage is None else by_usage.rule,
         preemption=load_policy(configuration.preemption, source),
         exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
+        resources=configuration.resources.rules,
     )
     if waiting is None:
         return found

@@ -216,11 +216,13 @@ class Applier:
 
     async def _wait(self, order: Wait) -> None:
         written = self._written
+        requests = [encode(found) for found in order.resource_requests] or None
 
         def waits(wl: Obj) -> Obj | None:
             if wl["metadata"]["uid"] != order.uid or not _may_wait(wl):
                 return None
-            return states.wait(wl, order.condition_reason, order.message, written.clock.now())
+            now = written.clock.now()
+            return states.wait(wl, order.condition_reason, order.message, now, requests)
 
         wl = await written.write(order.key, waits, "wait")
         if wl is not None:

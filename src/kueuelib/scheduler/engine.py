@@ -265,7 +265,15 @@ class Engine(Knowledge):
 
     def _wait(self, item: Pending, reason: Reason) -> Wait:
         info, home = item.info, item.queue.name
-        return Wait(info.key, info.uid, info.workload, home, reason, Requeue.GENERIC)
+        return Wait(
+            info.key,
+            info.uid,
+            info.workload,
+            home,
+            reason,
+            Requeue.GENERIC,
+            pod_sets=info.pod_sets,
+        )
 
     # --- reservations
 

@@ -7,6 +7,7 @@ import attrs
 from kueuelib.scheduler.ordering import EVICTION
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 from kueuelib.scheduler.quota.past_usage import UsageRule
+from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED, ResourceRules
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 """Without the victim, its side still has at least the share of the preemptor's side."""
@@ -52,6 +53,7 @@ class Settings:
             ask for it (KEP-4136); None: it does not.
         preemption: which of the workloads that may be preempted are spared, and in which order
             the others leave.
+        resources: which resources count against quota, and as what.
     """
 
     queue_timestamp: str = EVICTION
@@ -64,6 +66,7 @@ class Settings:
     fair_sharing: FairSharing | None = None
     past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE
+    resources: ResourceRules = AS_REQUESTED
 
 
 DEFAULTS = Settings()

@@ -38,7 +38,12 @@ NAMESPACE = "conformance"
 QUEUE = "team"
 MOST_PLANS = 30
 """Plans that a job may need until there is nothing left to do."""
-_BUNDLED_FIELDS = ("admission", "requeueState", "accumulatedPastExecutionTimeSeconds")
+_BUNDLED_FIELDS = (
+    "admission",
+    "requeueState",
+    "resourceRequests",
+    "accumulatedPastExecutionTimeSeconds",
+)
 
 
 class NotSettled(KueuelibError):

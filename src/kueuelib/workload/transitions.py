@@ -22,7 +22,7 @@ object changed meanwhile, and whoever asked looks again. What has to be sent to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api import names
@@ -143,6 +143,8 @@ def reserve(
     if failed:
         raise IllegalTransition(wl, "reserve quota", f"checks failed: {', '.join(failed)}")
     changed = requeue(wl, now)
+    if "resourceRequests" in status_of(changed):
+        changed = without_status(changed, "resourceRequests")
     changed = with_status(changed, admission=dict(admission))
     name = admission.get("clusterQueue", "")
     message = f"Quota reserved in ClusterQueue {name}"
@@ -260,17 +262,28 @@ def cancel(wl: Obj, reason: str, message: str, now: float) -> Obj:
     return _drop_quota(wl, reason, message, now)
 
 
-def wait(wl: Obj, reason: str, message: str, now: float) -> Obj:
+def wait(
+    wl: Obj, reason: str, message: str, now: float, requests: Sequence[Obj] | None = None
+) -> Obj:
     """Says why a pending workload has no quota; the same object when that is known already.
 
     A reason that was found for an older generation is renewed: after a restart it would count as
     outdated.
+
+    Args:
+        wl: the workload.
+        reason: of the condition.
+        message: of the condition.
+        now: the transition time.
+        requests: the raw `status.resourceRequests`; None leaves them as they are.
 
     Raises:
         IllegalTransition: the workload is not pending.
     """
     _check(wl, "wait", "wait")
     changed = set_condition(wl, QUOTA_RESERVED, "False", reason, message, now, renew=True)
+    if requests is not None and requests != (status_of(wl).get("resourceRequests") or []):
+        changed = with_status(changed, resourceRequests=requests)
     return sync_admitted(changed, now)
 
 

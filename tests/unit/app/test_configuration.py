@@ -304,3 +304,57 @@ def test_the_visibility_server_is_off_unless_its_block_is_there(tmp_path: Path) 
     path.write_text(f"{head}visibilityServer: {{bindPort: 0}}\n")
     with pytest.raises(ConfigError, match=r"visibilityServer\.bindPort is 0"):
         load_configuration(path)
+
+
+def test_rules_about_resources_are_read() -> None:
+    found = parse(
+        resources={
+            "excludeResourcePrefixes": ["example.com/"],
+            "transformations": [
+                {"input": "gpu", "multiplyBy": "cpu", "outputs": {"credits": 10, "memory": "5Gi"}},
+                {"input": "noise", "strategy": "Replace"},
+            ],
+        }
+    )
+    rules = engine_settings(found).resources
+    assert rules.excluded_prefixes == ("example.com/",)
+    gpu, noise = rules.transformations["gpu"], rules.transformations["noise"]
+    assert (gpu.retain, gpu.multiply_by) == (True, "cpu")
+    assert {name: str(amount) for name, amount in gpu.outputs.items()} == {
+        "credits": "10",
+        "memory": "5Gi",
+    }
+    assert (noise.retain, dict(noise.outputs)) == (False, {})
+    assert rules.generated == {"credits", "memory"}
+    assert not rules.ignores_undeclared
+    loose = parse(resources={"quotaCheckStrategy": "IgnoreUndeclared"})
+    assert engine_settings(loose).resources.ignores_undeclared
+
+
+@pytest.mark.parametrize(
+    ("resources", "want"),
+    [
+        ({"quotaCheckStrategy": "Ignore"}, ["quotaCheckStrategy is 'Ignore'", "BlockUndeclared"]),
+        (
+            {"quotaCheckStrategy": "IgnoreUndeclared", "excludeResourcePrefixes": ["a"]},
+            ["excludeResourcePrefixes cannot be combined with IgnoreUndeclared", "remove"],
+        ),
+        ({"excludeResourcePrefixes": ["a", ""]}, ["excludeResourcePrefixes[1] is empty"]),
+        ({"transformations": [{"outputs": {}}]}, ["transformations[0].input is missing"]),
+        ({"transformations": [{"input": "a"}, {"input": "a"}]}, ["a has more than one"]),
+        ({"transformations": [{"input": "a", "strategy": "Drop"}]}, ["Retain or Replace"]),
+        ({"transformations": [{"input": "a", "outputs": {"pods": 1}}]}, ["pods is counted"]),
+        (
+            {"transformations": [{"input": "a", "outputs": {"b": "5Q"}}]},
+            ["transformations[0].outputs[b]: '5Q' is no quantity", "2 or 5Gi"],
+        ),
+        ({"deviceClassMappings": []}, ["resources.deviceClassMappings is not available"]),
+    ],
+)
+def test_rules_about_resources_that_cannot_work_are_refused(
+    resources: dict[str, Any], want: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(resources=resources)
+    for part in want:
+        assert part in str(refused.value)

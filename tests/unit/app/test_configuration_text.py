@@ -43,6 +43,15 @@ CONTENTS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     (OLD, {"queueVisibility": {"clusterQueues": {"maxCount": 0}}}),
+    (
+        NEW,
+        {
+            "resources": {
+                "excludeResourcePrefixes": ["a/"],
+                "transformations": [{"input": "b", "outputs": {"c": "1500m"}}],
+            }
+        },
+    ),
 ]
 
 

@@ -13,6 +13,8 @@ from kueuelib.scheduler.pending.requests import (
     limit_range_violations,
     pod_request,
 )
+from kueuelib.scheduler.quota.amounts import Requests
+from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED
 from kueuelib.testing.builders import make_workload
 
 
@@ -36,6 +38,10 @@ def request_of(
     return pod_request(found.spec, limits, runtime_class)
 
 
+def amounts(found: PodRequest) -> Requests:
+    return AS_REQUESTED.counted(found.per_pod)
+
+
 def limit_range(name: str = "lr", type: str = "Container", **bounds: Any) -> LimitRange:
     raw = {
         "apiVersion": "v1",
@@ -53,7 +59,7 @@ def test_containers_add_up_and_init_containers_count_by_the_largest() -> None:
         init=[container({"cpu": "800m"}), container({"cpu": "100m"})],
         overhead={"cpu": "50m"},
     )
-    assert found.amounts == {"cpu": 850}
+    assert amounts(found) == {"cpu": 850}
 
 
 def test_sidecars_run_beside_what_comes_after_them() -> None:
@@ -66,17 +72,17 @@ def test_sidecars_run_beside_what_comes_after_them() -> None:
             container({"cpu": "200m"}, **sidecar),
         ],
     )
-    assert found.amounts == {"cpu": 600}
+    assert amounts(found) == {"cpu": 600}
 
 
 def test_sidecars_add_to_the_containers() -> None:
     sidecar = container({"cpu": "2"}, restartPolicy="Always")
-    assert request_of(container({"cpu": "1"}), init=[sidecar]).amounts == {"cpu": 3000}
+    assert amounts(request_of(container({"cpu": "1"}), init=[sidecar])) == {"cpu": 3000}
 
 
 def test_limits_stand_in_for_missing_requests() -> None:
     found = request_of(container({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}))
-    assert found.amounts == {"cpu": 1000, "memory": 2**30}
+    assert amounts(found) == {"cpu": 1000, "memory": 2**30}
 
 
 def test_default_requests_come_before_limits() -> None:
@@ -84,32 +90,32 @@ def test_default_requests_come_before_limits() -> None:
         [limit_range(default={"memory": "512Mi"}, defaultRequest={"memory": "256Mi"})]
     )
     found = request_of(container(limits={"memory": "1Gi"}), limits=limits)
-    assert found.amounts == {"memory": 256 * 2**20}
+    assert amounts(found) == {"memory": 256 * 2**20}
     assert found.containers[0].limits["memory"] == 2**30 * 10**9
 
 
 def test_default_limits_become_requests() -> None:
     limits = summarize([limit_range(default={"cpu": "2"})])
-    assert request_of(container(), limits=limits).amounts == {"cpu": 2000}
+    assert amounts(request_of(container(), limits=limits)) == {"cpu": 2000}
 
 
 def test_defaults_apply_to_init_containers_too() -> None:
     limits = summarize([limit_range(defaultRequest={"cpu": "2"})])
     found = request_of(container({"cpu": "1"}), init=[container()], limits=limits)
-    assert found.amounts == {"cpu": 2000}
+    assert amounts(found) == {"cpu": 2000}
 
 
 def test_amounts_are_rounded_up_once_per_pod() -> None:
-    assert request_of(container({"cpu": "0.0001", "memory": "1500m"})).amounts == {
+    assert amounts(request_of(container({"cpu": "0.0001", "memory": "1500m"}))) == {
         "cpu": 1,
         "memory": 2,
     }
     found = request_of(container({"cpu": "400u"}), container({"cpu": "400u"}))
-    assert found.amounts == {"cpu": 1}
+    assert amounts(found) == {"cpu": 1}
 
 
 def test_negative_requests_count_as_nothing() -> None:
-    assert request_of(container({"cpu": "-1"}), container({"cpu": "2"})).amounts == {"cpu": 2000}
+    assert amounts(request_of(container({"cpu": "-1"}), container({"cpu": "2"}))) == {"cpu": 2000}
 
 
 def test_runtime_class_gives_the_overhead_that_the_pod_lacks() -> None:
@@ -122,10 +128,10 @@ def test_runtime_class_gives_the_overhead_that_the_pod_lacks() -> None:
     }
     runtime_class = decode(RuntimeClass, raw)
     named = {"runtimeClassName": "vm", "runtime_class": runtime_class}
-    assert request_of(container({"cpu": "1"}), **named).amounts == {"cpu": 1250}
+    assert amounts(request_of(container({"cpu": "1"}), **named)) == {"cpu": 1250}
     own = {"overhead": {"cpu": "1"}}
-    assert request_of(container({"cpu": "1"}), **named, **own).amounts == {"cpu": 2000}
-    assert request_of(container({"cpu": "1"}), runtimeClassName="gone").amounts == {"cpu": 1000}
+    assert amounts(request_of(container({"cpu": "1"}), **named, **own)) == {"cpu": 2000}
+    assert amounts(request_of(container({"cpu": "1"}), runtimeClassName="gone")) == {"cpu": 1000}
 
 
 def test_pod_level_requests_replace_the_sum_of_containers() -> None:
@@ -133,7 +139,7 @@ def test_pod_level_requests_replace_the_sum_of_containers() -> None:
         container({"cpu": "1", "memory": "1Gi"}),
         resources={"requests": {"cpu": "3"}, "limits": {"cpu": "4", "gpu": "2"}},
     )
-    assert found.amounts == {"cpu": 3000, "gpu": 2, "memory": 2**30}
+    assert amounts(found) == {"cpu": 3000, "gpu": 2, "memory": 2**30}
 
 
 def test_bounds_of_several_limit_ranges_are_the_strictest() -> None:

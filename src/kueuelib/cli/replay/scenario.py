@@ -173,6 +173,8 @@ class _Writer:
             self._omit("waitForPodsReady.blockAdmission")
         if settings.past_usage is not None:
             self._omit("admissionFairSharing")
+        if settings.resources.ignores_undeclared:
+            self._omit("resources.quotaCheckStrategy")
         if settings.preemption != Settings().preemption:
             self._omit(f"the preemption policy {settings.preemption.name}")
         found: Obj = {EXCEEDS_QUOTA: True} if settings.exceeds_quota else {}
@@ -261,7 +263,8 @@ class _Writer:
             for key, found in self._world.limit_ranges.items()
             if key.namespace == workload.namespace
         )
-        return workload_info(workload, limits, self._world.runtime_classes)
+        rules = self._world.settings.resources
+        return workload_info(workload, limits, self._world.runtime_classes, rules=rules)
 
 
 def _at(instant: float, now: float) -> int:

@@ -12,6 +12,7 @@ from kueuelib.api.core import LimitRange, PodSpec, RuntimeClass
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.requests import pod_request
+from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED
 
 
 @attrs.frozen
@@ -42,7 +43,7 @@ class PodRequests:
         found = decode(PodSpec, dict(spec))
         raw = self.runtime_classes.get(found.runtime_class_name)
         runtime_class = None if raw is None else decode(RuntimeClass, dict(raw))
-        return pod_request(found, self.limits, runtime_class).amounts
+        return AS_REQUESTED.counted(pod_request(found, self.limits, runtime_class).per_pod)
 
 
 NO_REQUESTS = PodRequests()

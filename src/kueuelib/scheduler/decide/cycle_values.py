@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 import attrs
 
-from kueuelib.api.kueue import Admission, Workload
+from kueuelib.api.kueue import Admission, PodSetRequest, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.quantity import quantity_of
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
-from kueuelib.scheduler.pending.workload_info import WorkloadInfo
+from kueuelib.scheduler.pending.workload_info import PodSetInfo, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.snapshot import Frozen
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
@@ -105,6 +106,7 @@ class Wait:
         promise: what others are told to leave for, None when nobody is.
         transient: whether the reason is a passing state of the caches, not worth a status write.
         again: when to try it again though nothing changes, because the preemption policy said so.
+        pod_sets: what it asks for.
     """
 
     key: ObjectKey
@@ -118,6 +120,7 @@ class Wait:
     promise: Promise | None = None
     transient: bool = False
     again: float | None = None
+    pod_sets: tuple[PodSetInfo, ...] = attrs.field(default=(), eq=False)
 
     @property
     def message(self) -> str:
@@ -128,6 +131,20 @@ class Wait:
     def condition_reason(self) -> str:
         """The reason of `QuotaReserved=False` and of the event."""
         return condition_reason(self.reason)
+
+    @property
+    def resource_requests(self) -> tuple[PodSetRequest, ...]:
+        """What to write about its requests; the pods themselves are not among them."""
+        return tuple(
+            PodSetRequest(
+                found.name,
+                {
+                    name: quantity_of(name, amount)
+                    for name, amount in found.requests(found.count, count_pods=False).items()
+                },
+            )
+            for found in self.pod_sets
+        )
 
 
 @attrs.frozen

@@ -211,7 +211,7 @@ class _PodSetSearch:
                 continue
             group = spec.group_of(resource)
             if group is None:
-                if not requests[resource]:
+                if spec.ignores_undeclared or not requests[resource]:
                     continue
                 return self._fail([FlavorAttempt("", NO_FIT, (ResourceUncovered(resource),))])
             pinned = None if self._only is None else self._only.get(resource, "")

@@ -217,5 +217,12 @@ def _is_possible(proposal: Proposal) -> bool:
 def _refuse(head: Head, reason: Reason, requeue: Requeue, *, transient: bool = False) -> Wait:
     info = head.info
     return Wait(
-        info.key, info.uid, info.workload, head.cluster_queue, reason, requeue, transient=transient
+        info.key,
+        info.uid,
+        info.workload,
+        head.cluster_queue,
+        reason,
+        requeue,
+        transient=transient,
+        pod_sets=info.pod_sets,
     )

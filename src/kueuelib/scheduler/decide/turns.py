@@ -259,6 +259,7 @@ class Turns:
             progress,
             skipped,
             promise,
+            pod_sets=info.pod_sets,
         )
         self.waits.append(wait if protected is None else changed(wait, again=protected.until))
 

@@ -217,11 +217,14 @@ def missing_labels(
 
 
 def _uncovered(world: World, queue: ClusterQueue, key: ObjectKey) -> Iterator[Problem]:
+    rules = world.settings.resources
+    if rules.ignores_undeclared:
+        return
     covered = {name for group in queue.spec.resource_groups for name in group.covered_resources}
     asked = {
         name
         for pod_set in workload_info(
-            world.workloads[key], NO_LIMIT_RANGES, world.runtime_classes
+            world.workloads[key], NO_LIMIT_RANGES, world.runtime_classes, rules=rules
         ).pod_sets
         for name, amount in pod_set.per_pod.items()
         if amount and pod_set.count

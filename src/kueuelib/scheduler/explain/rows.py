@@ -123,10 +123,12 @@ def _rows(
 ) -> list[Row]:
     group = queue.spec.group_of(resource)
     if group is None:
+        if queue.spec.ignores_undeclared or not requested:
+            return []
         none = Row(
             pod_set.name, pod_set.count, resource, "", requested, 0, 0, 0, 0, 0, Fit.UNCOVERED
         )
-        return [none] if requested else []
+        return [none]
     rows = []
     for name in group.flavors:
         pair = FlavorResource(name, resource)

@@ -28,6 +28,7 @@ class Facts:
     """
 
     def __init__(self, settings: Settings, history: History) -> None:
+        self._settings = settings
         self.state = State(history, settings.past_usage)
         self.workloads = WorkloadFacts(self.state, settings)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -62,7 +63,8 @@ class Facts:
     # --- ClusterQueues
 
     def _cluster_queue_set(self, event: events.ClusterQueueSet, now: float) -> None:
-        spec = queue_spec(event.cluster_queue)
+        ignores = self._settings.resources.ignores_undeclared
+        spec = queue_spec(event.cluster_queue, ignores_undeclared=ignores)
         known = self.state.queues.cluster_queues.get(spec.name)
         if not self.state.cache.set_queue(spec):
             return

@@ -117,6 +117,7 @@ class WorkloadFacts:
             self._runtime_classes,
             timestamp=self._settings.queue_timestamp,
             by_age=not self._settings.priority_sorting,
+            rules=self._settings.resources,
         )
         if self._settings.preemption is KUEUE:
             return found

@@ -1,17 +1,16 @@
 """What one pod asks for: defaults, init containers, sidecars, overhead, and the rules it must keep.
 
 The pod template is never changed; defaults exist only in the numbers (spec/scheduling 1.2, 1.4,
-1.7). Sums are exact and are rounded once, per pod.
+1.7). Sums are exact; `resource_rules` says what of them counts, and rounds once, per pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import attrs
 
 from kueuelib.api.core import Container, PodSpec, RuntimeClass
-from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.scheduler.pending.limit_ranges import Bounds, LimitSummary, Nanos, nanos_of
 
 _ALWAYS = "Always"
@@ -34,13 +33,11 @@ class PodRequest:
         init: the init containers, sidecars included, in their order.
         containers: the containers.
         per_pod: what one pod asks for, exactly.
-        amounts: the same in the whole units of scheduling.
     """
 
     init: tuple[ContainerRequest, ...]
     containers: tuple[ContainerRequest, ...]
     per_pod: Nanos
-    amounts: Mapping[str, int]
 
 
 def pod_request(
@@ -67,8 +64,7 @@ def pod_request(
         overhead = runtime_class.overhead.pod_fixed
     for name, amount in nanos_of(overhead).items():
         per_pod[name] = per_pod.get(name, 0) + amount
-    amounts = {name: amount_of(name, Quantity(per_pod[name])) for name in sorted(per_pod)}
-    return PodRequest(init, containers, per_pod, amounts)
+    return PodRequest(init, containers, per_pod)
 
 
 def _with_defaults(found: Container, bounds: Bounds) -> ContainerRequest:

@@ -44,6 +44,7 @@ from kueuelib.scheduler.quota.amounts import (
     total_of,
 )
 from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED, ResourceRules
 from kueuelib.scheduler.reasons import (
     PENDING_EVALUATION,
     VERDICTS,
@@ -70,7 +71,7 @@ class PodSetInfo:
         name: its name.
         count: the pods that still need quota: those of the spec without reclaimable ones.
         min_count: the fewest pods that are worth starting, None for all.
-        per_pod: the request of one pod.
+        per_pod: what one pod counts as.
         spec: the pod set itself, for its selectors and tolerations.
     """
 
@@ -172,6 +173,7 @@ def workload_info(
     *,
     timestamp: str = EVICTION,
     by_age: bool = False,
+    rules: ResourceRules = AS_REQUESTED,
 ) -> WorkloadInfo:
     """The computing form of a pending Workload.
 
@@ -181,6 +183,7 @@ def workload_info(
         runtime_classes: the RuntimeClasses that exist, by name.
         timestamp: the setting `requeuingStrategy.timestamp`, Eviction or Creation.
         by_age: whether age alone decides between the heads of a cohort.
+        rules: which resources count, and as what.
     """
     reclaimable = _reclaimable(workload)
     excessive: list[str] = []
@@ -191,9 +194,8 @@ def workload_info(
         excessive += excessive_requests(pod_set.name, request)
         outside += limit_range_violations(pod_set.name, request, limits)
         count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
-        pod_sets.append(
-            PodSetInfo(pod_set.name, count, pod_set.min_count, request.amounts, pod_set)
-        )
+        per_pod = rules.counted(request.per_pod)
+        pod_sets.append(PodSetInfo(pod_set.name, count, pod_set.min_count, per_pod, pod_set))
     invalid: Reason | None = None
     if excessive:
         invalid = InvalidResources(tuple(excessive))

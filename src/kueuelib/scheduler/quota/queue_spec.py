@@ -120,6 +120,7 @@ class QueueSpec:
         terminating: whether the object is being deleted.
         weight: what its share of borrowed quota is divided by (KEP-1714).
         by_usage: whether past usage orders its LocalQueues, where it is counted (KEP-4136).
+        ignores_undeclared: whether resources without quota are left unchecked (KEP-7513).
     """
 
     name: str
@@ -135,6 +136,7 @@ class QueueSpec:
     terminating: bool = False
     weight: Fraction = Fraction(1)
     by_usage: bool = False
+    ignores_undeclared: bool = False
     _covering: Mapping[str, ResourceGroup] = attrs.field(init=False, eq=False, repr=False)
 
     @_covering.default
@@ -185,8 +187,12 @@ class CohortSpec:
     weight: Fraction = Fraction(1)
 
 
-def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
+def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -> QueueSpec:
     """The computing form of a ClusterQueue.
+
+    Args:
+        found: the object.
+        ignores_undeclared: whether resources without quota are left unchecked.
 
     Raises:
         InvalidSelector: the namespace selector breaks the rules that validation guards.
@@ -216,6 +222,7 @@ def queue_spec(found: kueue.ClusterQueue) -> QueueSpec:
         weight=weight_of(spec.fair_sharing),
         by_usage=scope is not None
         and scope.admission_mode == kueue.USAGE_BASED_ADMISSION_FAIR_SHARING,
+        ignores_undeclared=ignores_undeclared,
     )
 
 

@@ -31,8 +31,12 @@ class _Capacity:
 
     @cached_property
     def promised(self) -> Mapping[tuple[str, str], int]:
-        """The nominal quota of all ClusterQueues and Cohorts, by flavor and resource."""
+        """The nominal quota of all ClusterQueues and Cohorts, by flavor and resource.
+
+        Resources that only transformations make are left out: nodes do not have them.
+        """
         world = self.snapshot.world
+        made_up = world.settings.resources.generated
         places = [
             *(Place(CLUSTER_QUEUE, name) for name in world.cluster_queues),
             *(Place(COHORT, name) for name in world.cohorts),
@@ -40,6 +44,8 @@ class _Capacity:
         found: dict[tuple[str, str], int] = {}
         for place in places:
             for (flavor, resource), quota in place.quotas(world).items():
+                if resource in made_up:
+                    continue
                 amount = amount_of(resource, quota.nominal_quota)
                 found[flavor, resource] = found.get((flavor, resource), 0) + amount
         return found
@@ -114,6 +120,7 @@ def unused(snapshot: Snapshot) -> Iterator[Finding]:
     capacity = _Capacity(snapshot)
     if not capacity.offered:
         return
+    rules = snapshot.world.settings.resources
     of_node = {
         node["metadata"]["name"]: [
             name for name, flavor in capacity.offered.items() if _is_of(node, flavor)
@@ -129,6 +136,7 @@ def unused(snapshot: Snapshot) -> Iterator[Finding]:
             f"{format_amount(resource, amount)} {resource}"
             for resource, amount in sorted(_allocatable(nodes).items())
             if (resource in _COUNTED or "/" in resource)
+            and not rules.excludes(resource)
             and amount > capacity.promised.get((name, resource), 0)
         ]
         if rest:

@@ -1,0 +1,93 @@
+"""Which resources of a pod count against quota, and under which names (KEP-2937, KEP-7513).
+
+The administrator may leave resources out by prefix, turn one resource into others, and let the
+ClusterQueue decide which resources are checked at all. Amounts are exact nano units until the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.scheduler.quota.amounts import Requests
+
+_NANO = 10**9
+
+
+@attrs.frozen
+class Transformation:
+    """What one resource of a pod counts as.
+
+    Attributes:
+        outputs: per resource the amount for one unit of the input; may be negative.
+        retain: whether the input counts as well.
+        multiply_by: a resource of the same pod whose amount multiplies the outputs; empty: none.
+            A pod that does not request it counts as if it requested 1.
+    """
+
+    outputs: Mapping[str, Quantity] = attrs.field(factory=dict)
+    retain: bool = True
+    multiply_by: str = ""
+
+
+@attrs.frozen
+class ResourceRules:
+    """The administrator's rules about resources (`resources` of the configuration).
+
+    Attributes:
+        excluded_prefixes: resources whose names begin like this do not count.
+        transformations: what resources count as, by the name of the input.
+        ignores_undeclared: whether a resource that a ClusterQueue does not cover is left unchecked
+            (`quotaCheckStrategy: IgnoreUndeclared`); otherwise nothing that requests it fits.
+    """
+
+    excluded_prefixes: tuple[str, ...] = ()
+    transformations: Mapping[str, Transformation] = attrs.field(factory=dict)
+    ignores_undeclared: bool = False
+
+    def excludes(self, resource: str) -> bool:
+        """Whether a resource does not count."""
+        return resource.startswith(self.excluded_prefixes)
+
+    @property
+    def generated(self) -> frozenset[str]:
+        """The resources that transformations make; no node need have them."""
+        return frozenset(name for one in self.transformations.values() for name in one.outputs)
+
+    def counted(self, per_pod: Mapping[str, int]) -> Requests:
+        """What one pod counts as, in the whole units of scheduling, sorted by resource.
+
+        Exclusions come first. Transformations read the pod as it is then, not each other's outputs.
+        What they generate under one name is added up, and never takes away from a request.
+
+        Args:
+            per_pod: what one pod asks for, in nano units.
+        """
+        if not self.excluded_prefixes and not self.transformations:
+            return _whole(per_pod)
+        asked = {name: nanos for name, nanos in per_pod.items() if not self.excludes(name)}
+        found = {name: nanos for name, nanos in asked.items() if self._retains(name)}
+        generated: dict[str, int] = {}
+        for name in asked.keys() & self.transformations.keys():
+            rule = self.transformations[name]
+            times = asked.get(rule.multiply_by, _NANO) if rule.multiply_by else _NANO
+            for output, each in rule.outputs.items():
+                product = asked[name] * times * each.nanos
+                generated[output] = generated.get(output, 0) + product
+        for name, product in generated.items():
+            found[name] = found.get(name, 0) + max(0, -(-product // _NANO**2))
+        return _whole(found)
+
+    def _retains(self, name: str) -> bool:
+        rule = self.transformations.get(name)
+        return rule is None or rule.retain
+
+
+def _whole(per_pod: Mapping[str, int]) -> Requests:
+    return {name: amount_of(name, Quantity(per_pod[name])) for name in sorted(per_pod)}
+
+
+AS_REQUESTED = ResourceRules()
+"""Every resource counts as itself."""
