@@ -57,7 +57,7 @@ async def main(kubeconfig: str, port: int) -> None:
         names = host_names(["127.0.0.1"])
         server = WebhookServer("127.0.0.1", port, context)
         server.validate(PATH, keeps_its_team)
-        manager.add(Group.WEBHOOKS, CertificateKeeper(client, context, secret, names, trusting))
+        manager.add(Group.WEBHOOKS, CertificateKeeper(client, [context], secret, names, trusting))
         manager.add(Group.WEBHOOKS, server)
         with Signals(manager.stop):
             await manager.run()

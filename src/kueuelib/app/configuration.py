@@ -8,6 +8,7 @@ ignored is found only in production.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.preemption import Preemption
 from kueuelib.app.resources import Resources
+from kueuelib.app.tls import Tls
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.namespace import own_namespace
 
@@ -38,6 +40,12 @@ class Webhook:
     port: int = 9443
     host: str = ""
     cert_dir: str = ""
+
+    @property
+    def certificate_folder(self) -> Path:
+        """Where somebody else puts `tls.crt` and `tls.key`, if the manager makes none."""
+        default = Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs")
+        return Path(self.cert_dir) if self.cert_dir else default
 
 
 @attrs.frozen
@@ -223,6 +231,7 @@ class Configuration:
     metrics: Metrics = Metrics()
     health: Health = Health()
     pprof_bind_address: str = ""
+    tls: Tls = attrs.field(factory=Tls)
     controller: Controller = Controller()
     manage_jobs_without_queue_name: bool = False
     managed_jobs_namespace_selector: Mapping[str, Any] | None = None

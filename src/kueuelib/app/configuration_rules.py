@@ -10,6 +10,7 @@ from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualif
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
 from kueuelib.app.preemption import check_preemption
 from kueuelib.app.resources import check_resources
+from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError, InvalidSelector
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.catalog.plugins import installed
@@ -35,7 +36,7 @@ UPSTREAM_FRAMEWORKS = frozenset(
 
 MISSING = (
     "resources.deviceClassMappings",
-    "tls",
+    "tls.curvePreferences",
     "metrics.customLabels",
     "metrics.localQueueMetrics",
 )
@@ -88,6 +89,7 @@ def check(found: Configuration, source: str) -> None:
     if found.admission_fair_sharing:
         check_admission_fair_sharing(found.admission_fair_sharing, source)
     check_resources(found.resources, source)
+    check_tls(found.tls, source)
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.lists:
@@ -102,10 +104,12 @@ def check(found: Configuration, source: str) -> None:
         raise _missing(source, "pprofBindAddress")
     if any(found.feature_gates.values()):
         raise _missing(source, "featureGates")
-    if not found.internal_cert_management.enable:
-        raise _missing(source, "internalCertManagement.enable: false")
-    if found.webhook.cert_dir:
-        raise _missing(source, "webhook.certDir")
+    if found.webhook.cert_dir and found.internal_cert_management.enable:
+        raise ConfigError(
+            source,
+            "webhook.certDir is not read while the manager makes its own certificates",
+            "remove it, or set internalCertManagement.enable to false",
+        )
     if found.leader_election.resource_lock != "leases":
         raise ConfigError(source, "leaderElection.resourceLock must be leases", "remove the key")
     for name, count in found.controller.group_kind_concurrency.items():

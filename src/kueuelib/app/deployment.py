@@ -156,6 +156,7 @@ def check_configuration(
         ),
         "health.livenessEndpointName": (configuration.health.liveness_endpoint_name, "/healthz"),
         "health.readinessEndpointName": (configuration.health.readiness_endpoint_name, "/readyz"),
+        "internalCertManagement.enable": (configuration.internal_cert_management.enable, True),
         "namespace": (configuration.namespace or namespace, namespace),
     }
     for key, (found, wanted) in expected.items():

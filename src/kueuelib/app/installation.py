@@ -23,6 +23,7 @@ from kueuelib.controllers.manifests import (
     cluster_role,
     manager_manifests,
     manager_user,
+    server_names,
 )
 from kueuelib.controllers.webhooks import (
     ClientConfig,
@@ -42,7 +43,7 @@ from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webh
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.webhook.certs import Names, host_names, service_names
+from kueuelib.runtime.webhook.certs import Names, host_names
 from kueuelib.runtime.webhook.trust import ensure_certificates, with_bundle
 
 FIELD_MANAGER = "kueuelib-install"
@@ -76,12 +77,14 @@ class Installation:
         webhook_url: `https://host:port`, or None for the Service in the cluster.
         deployed: the manager's pods; None when it runs elsewhere.
         frameworks: the names of the bundled kinds that it queues besides Jobs and Pods.
+        certificates: whether the manager makes its certificates itself.
     """
 
     namespace: str
     webhook_url: str | None = None
     deployed: Deployed | None = None
     frameworks: tuple[str, ...] = ()
+    certificates: bool = True
 
     @property
     def integrations(self) -> tuple[Integration, ...]:
@@ -100,7 +103,7 @@ class Installation:
     @property
     def names(self) -> Names:
         """What the webhook server's certificate must name."""
-        found = service_names(WEBHOOK_SERVICE, self.namespace)
+        found = server_names(WEBHOOK_SERVICE, self.namespace)
         host = urlsplit(self.webhook_url).hostname if self.webhook_url else None
         return found | host_names([host]) if host else found
 
@@ -189,17 +192,18 @@ async def install(client: Client, installation: Installation, deadline: float) -
     """
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     written = [await _apply(client, obj) for obj in installation.foundation()]
-    secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
-    certificates = await ensure_certificates(client, secret, installation.names)
-    written.append(f"secret/{secret.name} holds the webhooks' certificate")
-    authority = certificates.ca_cert
-    written += [
-        await _apply(client, with_bundle(obj, authority)) for obj in installation.definitions()
-    ]
+    authority = b""
+    if installation.certificates:
+        secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
+        authority = (await ensure_certificates(client, secret, installation.names)).ca_cert
+        written.append(f"secret/{secret.name} holds the webhooks' certificate")
+
+    def trusting(obj: Obj) -> Obj:
+        return with_bundle(obj, authority) if authority else obj
+
+    written += [await _apply(client, trusting(obj)) for obj in installation.definitions()]
     await _served(client, deadline)
-    written += [
-        await _apply(client, with_bundle(obj, authority)) for obj in installation.webhooks()
-    ]
+    written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
     return written

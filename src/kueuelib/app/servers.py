@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.controllers.manifests import VISIBILITY_SERVICE
 from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
@@ -17,7 +17,6 @@ from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.certs import service_names
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.scheduler.engine import Engine
 
@@ -50,19 +49,19 @@ def add_visibility(
     configuration: Configuration,
     client: Client,
     engine: Engine,
+    context: ssl.SSLContext,
     source: str,
 ) -> None:
     """Adds the visibility API, if the configuration asks for it; it is served in every replica.
 
-    It starts after the caches, when the engine knows what waits.
+    It starts after the caches, when the engine knows what waits, and the context has a certificate.
     """
     wanted = configuration.visibility_server
     if wanted is None:
         return
-    names = service_names(VISIBILITY_SERVICE, configuration.manager_namespace)
     key = f"{source}: visibilityServer"
     server = VisibilityServer(
-        wanted.bind_address, wanted.bind_port, names, client, engine, subject=key
+        wanted.bind_address, wanted.bind_port, context, client, engine, subject=key
     )
     manager.add(Group.OTHERS, server, "visibility API")
 

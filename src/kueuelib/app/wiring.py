@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +21,7 @@ from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
 from kueuelib.app.servers import add_servers, add_visibility, waiting_probes
 from kueuelib.app.webhooks import register
-from kueuelib.controllers.manifests import manager_user
+from kueuelib.controllers.manifests import manager_user, server_names
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.webhooks import (
@@ -44,9 +45,9 @@ from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
-from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
+from kueuelib.runtime.webhook.certs import host_names
 from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
+from kueuelib.runtime.webhook.trust import CertificateFiles, CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.served import queueing_version
@@ -211,14 +212,17 @@ async def assemble_manager(
     manager.add(Group.OTHERS, SettledMemory(), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
     trusting = [Trusting(CRDS, name) for name in converted_crds()]
-    webhooks = add_webhooks(manager, configuration, client, telemetry, names, trusting)
+    visibility = configuration.tls.context()  # of its own: it asks for client certificates
+    webhooks = add_webhooks(
+        manager, configuration, client, telemetry, names, trusting, [visibility]
+    )
     register(webhooks, wired.webhooks)
     of_jobs = webhook_entries(registry.enabled(settings.frameworks), settings)
     entries = sparing(of_jobs, manager_user(namespace))
     keeper = EntryKeeper(client, *names, entries, lambda: webhooks.paths)
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
     add_servers(manager, configuration, client, telemetry, webhooks, source)
-    add_visibility(manager, configuration, client, engine, source)
+    add_visibility(manager, configuration, client, engine, visibility, source)
 
 
 def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:
@@ -252,6 +256,7 @@ def add_webhooks(
     telemetry: Telemetry,
     names: tuple[str, str],
     trusting: Iterable[Trusting] = (),
+    contexts: Iterable[ssl.SSLContext] = (),
 ) -> WebhookServer:
     """Adds the webhook server, and what keeps its certificate.
 
@@ -262,21 +267,26 @@ def add_webhooks(
         telemetry: where the server reports.
         names: of the mutating and of the validating webhook configuration.
         trusting: what else carries the certificate of our authority.
+        contexts: of further servers that show the same certificate.
     """
     certificates = configuration.internal_cert_management
     namespace = configuration.manager_namespace
     host = configuration.webhook.host
-    hosts = service_names(certificates.webhook_service_name, namespace)
+    hosts = server_names(certificates.webhook_service_name, namespace)
     if host and host not in ("0.0.0.0", "::"):
         hosts |= host_names([host])
-    context = server_context()
+    context = configuration.tls.context()
+    keeper: CertificateKeeper | CertificateFiles
     all_trusting = [
         Trusting(MUTATING_WEBHOOKS, names[0]),
         Trusting(VALIDATING_WEBHOOKS, names[1]),
         *trusting,
     ]
-    secret = ObjectKey(namespace, certificates.webhook_secret_name)
-    keeper = CertificateKeeper(client, context, secret, hosts, all_trusting)
+    if certificates.enable:
+        secret = ObjectKey(namespace, certificates.webhook_secret_name)
+        keeper = CertificateKeeper(client, [context, *contexts], secret, hosts, all_trusting)
+    else:
+        keeper = CertificateFiles([context, *contexts], configuration.webhook.certificate_folder)
     server = WebhookServer(
         host, configuration.webhook.port, context, telemetry=telemetry, subject="webhook.port"
     )

@@ -64,6 +64,10 @@ class Options:
         """
         return load_configuration(self.config).integrations.frameworks if self.config else ()
 
+    def certificates(self) -> bool:
+        """Whether the manager makes its certificates itself; errors as `frameworks`."""
+        return load_configuration(self.config).internal_cert_management.enable
+
 
 def write_packages(options: Options, namespace: str, chart: Path | None, base: Path | None) -> None:
     """Writes a Helm chart, a kustomize base, or both, and says which files.
@@ -106,6 +110,7 @@ def run(
         checked_url(webhook_url),
         options.deployed(namespace, webhook_url),
         options.frameworks(),
+        options.certificates(),
     )
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))

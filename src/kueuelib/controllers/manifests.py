@@ -12,6 +12,7 @@ from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.runtime.webhook.certs import Names, service_names
 
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
@@ -33,6 +34,11 @@ _USER = {f"rbac.{KUEUE}/batch-user": "true"}
 def manager_user(namespace: str, account: str = SERVICE_ACCOUNT) -> str:
     """The user name of a pod with a ServiceAccount of a namespace, by default the manager's."""
     return f"system:serviceaccount:{namespace}:{account}"
+
+
+def server_names(service: str, namespace: str) -> Names:
+    """The names of a manager's certificate: of its webhooks' Service and the visibility API's."""
+    return service_names(service, namespace) | service_names(VISIBILITY_SERVICE, namespace)
 
 
 def manager_manifests(namespace: str) -> list[Obj]:

@@ -37,7 +37,7 @@ kind: Configuration
 namespace: kueue-system
 health: {{healthProbeBindAddress: "127.0.0.1:{health}"}}
 metrics: {{bindAddress: "{metrics}"}}
-webhook: {{host: 127.0.0.1, port: {webhook}}}
+webhook: {{host: 127.0.0.1, port: {webhook}{webhooks}}}
 leaderElection: {{leaderElect: false}}
 controller:
   groupKindConcurrency: {{Job.batch: 5, Pod: 5, Workload.kueue.x-k8s.io: 5}}
@@ -196,6 +196,7 @@ class LocalCluster:
         metrics_port: where it serves metrics; 0 when it does not.
         frameworks: the integrations that the manager enables.
         integrations: further entries of its `integrations`, as YAML in one line.
+        webhook: further entries of its `webhook`, as YAML in one line.
         settings: further lines of its configuration, as YAML.
         options: further options of its command.
     """
@@ -206,6 +207,7 @@ class LocalCluster:
     metrics_port: int = 0
     frameworks: tuple[str, ...] = ("batch/job",)
     integrations: str = ""
+    webhook: str = ""
     settings: str = ""
     options: tuple[str, ...] = ()
 
@@ -236,6 +238,7 @@ class LocalCluster:
                 metrics=f"127.0.0.1:{self.metrics_port}" if self.metrics_port else "0",
                 frameworks=", ".join(self.frameworks),
                 integrations=f", {self.integrations}" if self.integrations else "",
+                webhooks=f", {self.webhook}" if self.webhook else "",
                 settings=self.settings,
             )
         )

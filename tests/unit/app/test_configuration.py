@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -358,3 +359,51 @@ def test_rules_about_resources_that_cannot_work_are_refused(
         parse(resources=resources)
     for part in want:
         assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        ({"minVersion": "VersionTLS11"}, ["tls.minVersion is 'VersionTLS11'", "VersionTLS12 or"]),
+        (
+            {"cipherSuites": ["TLS_RSA_WITH_RC4_128_SHA"]},
+            ["tls.cipherSuites[0]: 'TLS_RSA_WITH_RC4_128_SHA'", "TLS_ECDHE_ECDSA_WITH_AES_128"],
+        ),
+        (
+            {
+                "minVersion": "VersionTLS13",
+                "cipherSuites": ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"],
+            },
+            ["tls.cipherSuites has no effect", "remove"],
+        ),
+        ({"cipherSuites": ["TLS_AES_128_GCM_SHA256"]}, ["no suite of TLS 1.2", "VersionTLS13"]),
+        ({"curvePreferences": [29]}, ["tls.curvePreferences is not available"]),
+    ],
+)
+def test_tls_that_is_not_safe_or_has_no_effect_is_refused(
+    content: dict[str, Any], want: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(tls=content)
+    for part in want:
+        assert part in str(refused.value)
+
+
+def test_tls_names_the_version_and_the_suites_of_the_servers() -> None:
+    suites = ["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"]
+    context = parse(tls={"minVersion": "VersionTLS12", "cipherSuites": suites}).tls.context()
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    of_tls12 = [one["name"] for one in context.get_ciphers() if not one["name"].startswith("TLS_")]
+    assert of_tls12 == ["ECDHE-ECDSA-CHACHA20-POLY1305"]
+    assert parse(tls={"minVersion": "VersionTLS13"}).tls.context().minimum_version is (
+        ssl.TLSVersion.TLSv1_3
+    )
+
+
+def test_certificates_from_elsewhere_have_a_folder() -> None:
+    mine = parse(internalCertManagement={"enable": False}, webhook={"certDir": "/certs"})
+    assert mine.webhook.certificate_folder == Path("/certs")
+    usual = parse(internalCertManagement={"enable": False}).webhook.certificate_folder
+    assert usual.parts[-2:] == ("k8s-webhook-server", "serving-certs")
+    with pytest.raises(ConfigError, match=r"webhook\.certDir is not read while"):
+        parse(webhook={"certDir": "/certs"})

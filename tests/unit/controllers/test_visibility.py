@@ -30,7 +30,7 @@ from kueuelib.embedded.tls import Authority
 from kueuelib.errors import BadRequest
 from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.connect import connect
-from kueuelib.runtime.webhook.certs import host_names
+from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
@@ -220,7 +220,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
             key = ObjectKey("kube-system", "extension-apiserver-authentication")
             data = {**TRUST, "requestheader-client-ca-file": authority.pem.decode()}
             await client.patch(CONFIG_MAPS, key, {"data": data}, PatchType.MERGE)
-            api = VisibilityServer("127.0.0.1", 0, host_names(["127.0.0.1"]), client, engine())
+            context = server_context()
+            load(context, renewed(None, host_names(["127.0.0.1"]), time.time()))
+            api = VisibilityServer("127.0.0.1", 0, context, client, engine())
             started = asyncio.Event()
             task = asyncio.create_task(api.run(started.set))
             try:

@@ -19,9 +19,8 @@ from kueuelib.app.decoding import Duration, camel
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 ONLY_V1BETA1 = ("waitForPodsReady.enable", "fairSharing.enable", "queueVisibility")
 REFUSED: dict[str, tuple[str, Any]] = {
-    "webhook.certDir": ("refused", "/certs"),
+    "webhook.certDir": ("refused, unless `internalCertManagement.enable` is false", "/certs"),
     "pprofBindAddress": ("refused", ":1"),
-    "internalCertManagement.enable": ("`false` is refused", False),
     "leaderElection.resourceLock": ("anything else is refused", "endpoints"),
     "featureGates": ("`true` is refused", {"A": True}),
     "queueVisibility.updateIntervalSeconds": ("refused, but for the next key", 5),

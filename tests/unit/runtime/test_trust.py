@@ -224,7 +224,7 @@ async def test_the_keeper_supplies_repairs_and_renews_without_a_restart(api, clo
     api.put(MUTATING, webhooks())
     context = server_context()
     trusting = [Trusting(MUTATING_WEBHOOKS, "m")]
-    keeper = CertificateKeeper(api.client, context, SECRET, NAMES, trusting, clock=clock)
+    keeper = CertificateKeeper(api.client, [context], SECRET, NAMES, trusting, clock=clock)
     api.failures = 2
     async with Running(keeper):
         ca = api.bundle(MUTATING)
@@ -246,7 +246,7 @@ async def test_the_keeper_supplies_repairs_and_renews_without_a_restart(api, clo
 
 async def test_the_keeper_loads_what_somebody_else_renewed(api):
     context = server_context()
-    keeper = CertificateKeeper(api.client, context, SECRET, NAMES)
+    keeper = CertificateKeeper(api.client, [context], SECRET, NAMES)
     async with Running(keeper):
         present = from_secret(api.objects[SECRET_PATH])
         before = await served_serial(context, present.ca_cert)
@@ -267,7 +267,7 @@ async def test_files_are_loaded_again_when_they_change(tmp_path):
     made = renewed(None, NAMES, time.time())
     write(made)
     context = server_context()
-    files = CertificateFiles(context, tmp_path, period=0.01)
+    files = CertificateFiles([context], tmp_path, period=0.01)
     async with Running(files):
         before = await served_serial(context, made.ca_cert)
         (tmp_path / "tls.crt").write_text("half written")
@@ -281,4 +281,4 @@ async def test_files_are_loaded_again_when_they_change(tmp_path):
 
 async def test_missing_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"holds no usable tls\.crt and tls\.key"):
-        await CertificateFiles(server_context(), tmp_path).run(lambda: None)
+        await CertificateFiles([server_context()], tmp_path).run(lambda: None)

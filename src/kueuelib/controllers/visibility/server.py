@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -36,11 +36,10 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.webhook.certs import Certificates, Names, load, renewed, server_context
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 
 PERIOD = 60.0
-"""Seconds between two looks at how the API server is known, and at the certificate's end."""
+"""Seconds between two looks at how the API server is known."""
 DRAIN = 5.0
 HEALTH = ("/healthz", "/livez", "/readyz")
 
@@ -64,12 +63,10 @@ class Waiting(Protocol):
 class VisibilityServer:
     """Answers who may read which queue, with what waits there.
 
-    The certificate is the process's own, as upstream's: the API server does not check it.
-
     Args:
         host: the address to bind; all when empty.
         port: 0 for any free one; see `port`.
-        names: of the certificate.
+        tls: the context, whose certificate somebody may replace while we serve.
         client: asks the API server who somebody is.
         waiting: what is known of queues.
         subject: what to name in errors, for example the configuration's key.
@@ -80,7 +77,7 @@ class VisibilityServer:
         self,
         host: str,
         port: int,
-        names: Names,
+        tls: ssl.SSLContext,
         client: Client,
         waiting: Waiting,
         *,
@@ -89,18 +86,16 @@ class VisibilityServer:
     ) -> None:
         self.port = port
         self._host = host
-        self._names = names
         self._waiting = waiting
         self._subject = subject
         self._clock = clock
-        self._tls = server_context()
-        self._certificates: Certificates | None = None
-        self._delegation = Delegation(client, self._tls)
+        self._tls = tls
+        self._delegation = Delegation(client, tls)
         self._log = get_logger("visibility")
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serves until cancelled."""
-        await self._look()
+        await self._delegation.learn()
         server = web.Server(self._handle, access_log=None)
         async with serving(
             server, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
@@ -108,14 +103,7 @@ class VisibilityServer:
             ready()
             while True:
                 await self._clock.sleep(PERIOD)
-                await self._look()
-
-    async def _look(self) -> None:
-        found = await asyncio.to_thread(renewed, self._certificates, self._names, self._clock.now())
-        if found != self._certificates:
-            load(self._tls, found)
-            self._certificates = found
-        await self._delegation.learn()
+                await self._delegation.learn()
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         """Every mistake is a Status."""

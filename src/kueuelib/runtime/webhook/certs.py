@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,10 +176,19 @@ def load(context: ssl.SSLContext, found: Certificates) -> None:
         context.load_cert_chain(path)
 
 
-def server_context() -> ssl.SSLContext:
-    """The context of a server, still without certificate."""
+def server_context(
+    minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, suites: Sequence[str] = ()
+) -> ssl.SSLContext:
+    """The context of a server, still without certificate.
+
+    Args:
+        minimum: the oldest version that is spoken.
+        suites: those of TLS 1.2, as OpenSSL names them; empty: what OpenSSL thinks good.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = minimum
+    if suites:
+        context.set_ciphers(":".join(suites))
     return context
 
 

@@ -189,14 +189,14 @@ async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> None:
 
 
 class CertificateKeeper:
-    """Keeps a TLS context supplied with good certificates; a part of a `Manager`.
+    """Keeps TLS contexts supplied with good certificates; a part of a `Manager`.
 
     Every minute, and whenever it is poked, it reads the Secret, renews what is about to end,
-    repairs missing bundles, and loads what changed into the context; nothing is restarted.
+    repairs missing bundles, and loads what changed into the contexts; nothing is restarted.
 
     Args:
         client: reads and writes the Secret and those who trust it.
-        context: of the webhook server.
+        contexts: of the servers.
         secret: where certificates are kept.
         names: what the server must be called.
         trusting: objects that carry the `caBundle`.
@@ -208,7 +208,7 @@ class CertificateKeeper:
     def __init__(
         self,
         client: Client,
-        context: ssl.SSLContext,
+        contexts: Iterable[ssl.SSLContext],
         secret: ObjectKey,
         names: Names,
         trusting: Iterable[Trusting] = (),
@@ -219,7 +219,7 @@ class CertificateKeeper:
     ) -> None:
         self.ready = False
         self._client = client
-        self._context = context
+        self._contexts = tuple(contexts)
         self._secret = secret
         self._names = names
         self._trusting = tuple(trusting)
@@ -236,7 +236,7 @@ class CertificateKeeper:
         self._poked.set()
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Keep certificates until cancelled; `ready` is called once the context has one."""
+        """Keep certificates until cancelled; `ready` is called once the contexts have one."""
         pauses = Backoff(base=0.5, cap=30.0, jitter=0.5)
         while True:
             self._poked.clear()
@@ -272,7 +272,8 @@ class CertificateKeeper:
             if missing:
                 self._log.warning("nobody to trust our certificate", missing=missing)
         if found != self._loaded:
-            load(self._context, found)
+            for context in self._contexts:
+                load(context, found)
             self._log.info("certificate loaded", secret=str(self._secret))
             self._loaded = found
 
@@ -281,7 +282,7 @@ class CertificateFiles:
     """Loads `tls.crt` and `tls.key` of a folder, again whenever they change; a `Manager`'s part.
 
     Args:
-        context: of the webhook server.
+        contexts: of the servers.
         folder: where somebody else puts and renews the files.
         period: seconds between two looks.
         clock: time.
@@ -289,13 +290,13 @@ class CertificateFiles:
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        contexts: Iterable[ssl.SSLContext],
         folder: str | Path,
         *,
         period: float = 10.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._context = context
+        self._contexts = tuple(contexts)
         self._folder = Path(folder)
         self._period = period
         self._clock = clock
@@ -303,7 +304,7 @@ class CertificateFiles:
         self._log = get_logger("certificates")
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Keep the context up to date until cancelled.
+        """Keep the contexts up to date until cancelled.
 
         Raises:
             ConfigError: there is no usable certificate at the start.
@@ -314,7 +315,7 @@ class CertificateFiles:
             raise ConfigError(
                 str(self._folder),
                 f"holds no usable tls.crt and tls.key ({error})",
-                "put the webhook server's certificate and key there",
+                "put the servers' certificate and key there",
             ) from error
         ready()
         while True:
@@ -328,6 +329,8 @@ class CertificateFiles:
         cert, key = self._folder / "tls.crt", self._folder / "tls.key"
         content = cert.read_bytes() + key.read_bytes()
         if content != self._loaded:
-            self._context.load_cert_chain(cert, key)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)  # all or none
+            for context in self._contexts:
+                context.load_cert_chain(cert, key)
             self._loaded = content
             self._log.info("certificate loaded", folder=str(self._folder))

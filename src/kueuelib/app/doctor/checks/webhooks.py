@@ -73,6 +73,8 @@ def authority(snapshot: Snapshot) -> Iterator[Finding]:
 @check("webhook-certificate", SECRETS.kind, MUTATING)
 def certificate(snapshot: Snapshot) -> Iterator[Finding]:
     """The certificate of the webhook server: its chain, its end and its names."""
+    if not snapshot.configuration.internal_cert_management.enable:
+        return  # it is in files of the manager's machine
     name = snapshot.configuration.internal_cert_management.webhook_secret_name
     subject = Subject(SECRETS.kind, name, snapshot.namespace)
     found = _certificates(snapshot)
@@ -113,6 +115,9 @@ def _fix(snapshot: Snapshot) -> str:
 
 
 def _certificates(snapshot: Snapshot) -> Certificates | None:
+    """What the manager keeps; None where it keeps none."""
+    if not snapshot.configuration.internal_cert_management.enable:
+        return None
     return next((from_secret(one) for one in snapshot.all(SECRETS.kind)), None)
 
 

@@ -1,0 +1,81 @@
+"""The block `tls` of the configuration: which versions and ciphers the servers accept."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+import attrs
+
+from kueuelib.errors import ConfigError
+from kueuelib.runtime.webhook.certs import server_context
+
+_VERSIONS: Final = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+_TLS13: Final = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+"""Suites of TLS 1.3, which no server can choose among; they may be listed beside others."""
+_SUITES: Final = {
+    f"TLS_ECDHE_{key}_WITH_{name}": f"ECDHE-{key}-{found}"
+    for key in ("ECDSA", "RSA")
+    for name, found in (
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+    )
+}
+"""What OpenSSL calls the suites of TLS 1.2 that are safe."""
+
+
+@attrs.frozen
+class Tls:
+    """What the HTTPS servers accept: webhooks and the visibility API.
+
+    Attributes:
+        min_version: `VersionTLS12` or `VersionTLS13`; empty: TLS 1.2.
+        cipher_suites: those of TLS 1.2, by their IANA names; empty: what the library thinks good.
+    """
+
+    min_version: str = ""
+    cipher_suites: tuple[str, ...] = ()
+
+    def context(self) -> ssl.SSLContext:
+        """The context of a server, still without certificate."""
+        suites = [_SUITES[name] for name in self.cipher_suites if name not in _TLS13]
+        return server_context(_VERSIONS[self.min_version], suites)
+
+
+def check_tls(found: Tls, source: str) -> None:
+    """Refuses versions and suites that are not safe, not known, or without effect.
+
+    Raises:
+        ConfigError: the key is named.
+    """
+    if found.min_version not in _VERSIONS:
+        raise ConfigError(
+            source,
+            f"tls.minVersion is {found.min_version!r}",
+            "write VersionTLS12 or VersionTLS13",
+        )
+    suites = found.cipher_suites
+    for index, name in enumerate(suites):
+        if name not in _SUITES and name not in _TLS13:
+            raise ConfigError(
+                source,
+                f"tls.cipherSuites[{index}]: {name!r} is not a suite that is known and safe",
+                f"use some of {', '.join(_SUITES)}",
+            )
+    if suites and found.min_version == "VersionTLS13":
+        raise ConfigError(
+            source, "tls.cipherSuites has no effect on VersionTLS13", "remove the suites"
+        )
+    if suites and _TLS13.issuperset(suites):
+        raise ConfigError(
+            source,
+            "tls.cipherSuites has no suite of TLS 1.2",
+            "set tls.minVersion to VersionTLS13 instead",
+        )
