@@ -23,23 +23,23 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "pprofBindAddress": ("refused", ":1"),
     "leaderElection.resourceLock": ("anything else is refused", "endpoints"),
     "featureGates": ("`true` is refused", {"A": True}),
-    "queueVisibility.updateIntervalSeconds": ("refused, but for the next key", 5),
-    "queueVisibility.clusterQueues.maxCount": ("anything but 0 is refused", 5),
+    "queueVisibility.updateIntervalSeconds": ("refused, unless `clusterQueues.maxCount` is 0", 5),
+    "queueVisibility.clusterQueues.maxCount": ("any value except 0 is refused", 5),
     "multiKueue.gcInterval": ("refused", "1m"),
     "multiKueue.origin": ("refused", "a"),
 }
-"""What becomes of keys that are not honoured, and a value that shows it."""
+"""The keys that are not honoured, and a value that shows it."""
 
 HEAD = """# Configuration
 
 Every key of the file that `kueuelib manager --config` reads, a `Configuration` of
-`config.kueue.x-k8s.io/v1beta1` or `v1beta2`. [kueuelib manager](commands.md#kueuelib-manager) says
-what the keys mean. This table is generated.
+`config.kueue.x-k8s.io/v1beta1` or `v1beta2`. [kueuelib manager](commands.md#kueuelib-manager)
+explains the keys. This table is generated.
 
 `kueuelib manager --print-config --config FILE` prints the configuration with all defaults, in
-`v1beta2`, and ends. In `v1beta2`, the blocks `waitForPodsReady` and `fairSharing` turn their
-feature on by being there, and `waitForPodsReady.blockAdmission` is false unless it is set. A key
-that is refused is an error at the start, with exit code 2, like every key that is not in the table.
+`v1beta2`, and exits. In `v1beta2`, the presence of the blocks `waitForPodsReady` and `fairSharing`
+turns their feature on, and `waitForPodsReady.blockAdmission` is false unless it is set. A refused
+key is an error at the start, with exit code 2, like every key that is not in the table.
 
 | Key | Versions | Default | |
 | --- | --- | --- | --- |

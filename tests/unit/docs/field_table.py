@@ -16,7 +16,7 @@ STORED_ONLY = {
     ("ResourceFlavor", "spec.nodeTaints[].timeAdded"),
     ("WorkloadPriorityClass", "description"),
 }
-"""What is kept and read by nobody."""
+"""Stored fields that nothing reads."""
 
 UNSERVED: dict[str, list[tuple[str, str, str]]] = {
     "ClusterQueue": [
@@ -47,16 +47,17 @@ HEAD = """# Fields
 Every field of the queueing kinds, as the CRDs of `kueuelib install` serve them. This page is
 generated.
 
-- **honoured**: it decides about something.
-- **written**: the manager writes it, or a check's controller does, and it reads back what it needs.
-- **stored only**: it is kept, and nothing reads it.
+- **honoured**: decisions depend on it.
+- **written**: the manager or the controller of a check writes it, and reads back what it needs.
+- **stored only**: it is stored, and nothing reads it.
 
 Both versions are served and `v1beta2` is stored. A field that only one version has under this
-name has its counterpart in the other, with the same meaning. Which values a field may have is in
-the CRDs: patterns, limits, enums, defaults, and rules in CEL that name the field and the fix. The
-webhook adds what CEL cannot say: a `lendingLimit` above the nominal quota, names that occur twice,
-resources in another order than `coveredResources`, updates of unknown pod sets, amounts that do
-not divide by the number of pods, and pod templates and admissions that change while quota is held.
+name has its counterpart in the other, with the same meaning. The CRDs define the valid values:
+patterns, limits, enums, defaults, and rules in CEL that name the field and the fix. The webhook
+adds rules that CEL cannot express: a `lendingLimit` above the nominal quota, names that occur
+twice, resources in another order than `coveredResources`, updates of unknown pod sets, amounts that
+do not divide by the number of pods, and pod templates and admissions that change while quota is
+held.
 
 A pod template keeps all its fields. A field that is **not served** is not stored: `kubectl`
 refuses it as an unknown field, and an API server drops it where the client does not ask for
