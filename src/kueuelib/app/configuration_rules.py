@@ -38,7 +38,6 @@ MISSING = (
     "resources.deviceClassMappings",
     "tls.curvePreferences",
     "metrics.customLabels",
-    "metrics.localQueueMetrics",
 )
 """Keys of today's Kueue that this build does not have; what it knows and refuses is in `check`."""
 
@@ -167,6 +166,10 @@ def _check_frameworks(found: Configuration, source: str) -> None:
     for field, selector in (
         ("integrations.podOptions.namespaceSelector", options.namespace_selector),
         ("integrations.podOptions.podSelector", options.pod_selector),
+        (
+            "metrics.localQueueMetrics.localQueueSelector",
+            found.metrics.local_queue_metrics.local_queue_selector,
+        ),
         ("managedJobsNamespaceSelector", found.managed_jobs_namespace_selector),
     ):
         if selector is None:

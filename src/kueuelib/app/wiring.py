@@ -188,6 +188,7 @@ async def assemble_manager(
             version=version,
             workers=workers,
             resource_metrics=configuration.metrics.enable_cluster_queue_resources,
+            local_queues_reported=configuration.metrics.local_queue_metrics.selector,
             life=life_settings(configuration),
         ),
     )

@@ -60,6 +60,7 @@ def _rate(metric: str, labels: str, by: str) -> str:
 
 
 _AMOUNT: Final = "{{cluster_queue}} {{flavor}} {{resource}}"
+_LOCAL: Final = "LocalQueues that metrics.localQueueMetrics selects."
 _NEEDS: Final = "Needs metrics.enableClusterQueueResources in the manager's configuration."
 
 PANELS: Final = (
@@ -87,6 +88,28 @@ PANELS: Final = (
                 "{{cluster_queue}} admitted",
             ),
         ),
+    ),
+    Panel(
+        "Workloads that wait, by LocalQueue",
+        "short",
+        (
+            (
+                "sum by (namespace, name, status) (kueue_local_queue_pending_workloads)",
+                "{{namespace}}/{{name}} {{status}}",
+            ),
+        ),
+        _LOCAL,
+    ),
+    Panel(
+        "Admissions a second, by LocalQueue",
+        "ops",
+        (
+            (
+                _rate("kueue_local_queue_admitted_workloads_total", "", "namespace, name"),
+                "{{namespace}}/{{name}}",
+            ),
+        ),
+        _LOCAL,
     ),
     Panel("Wait until admission", "s", _quantiles("kueue_admission_wait_time_seconds")),
     Panel("Wait for admission checks", "s", _quantiles("kueue_admission_checks_wait_time_seconds")),

@@ -18,6 +18,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.controllers.evictions import Evictor
+from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.controller import DONE, Controller, Result
@@ -185,7 +186,8 @@ class Applier:
     def _report(self, order: Admit, wl: Obj) -> None:
         written, metrics = self._written, self._written.metrics
         metrics.wrote("admission", "ok")
-        metrics.reserved(order.cluster_queue, order.wait_seconds)
+        where = counted(wl)
+        metrics.reserved(where, order.wait_seconds)
         written.event(
             wl,
             "Normal",
@@ -194,8 +196,7 @@ class Applier:
             f"wait time since queued was {order.wait_seconds:.0f}s",
         )
         if states.is_admitted(wl):
-            priority = states.priority_class_of(wl)
-            metrics.admitted(order.cluster_queue, priority, order.wait_seconds, 0.0)
+            metrics.admitted(where, order.wait_seconds, 0.0)
             written.event(
                 wl,
                 "Normal",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kueuelib.api import names
 from kueuelib.api.meta import Obj
+from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.workload import states
@@ -58,7 +59,7 @@ class Evictor:
         victim, preemption, orders = order.victim, order.preemption, self._orders
         queue, path = victim.holder.cluster_queue, victim.path.value
         orders.metrics.wrote("preemption", "ok")
-        orders.metrics.evicted(queue, names.REASON_PREEMPTED)
+        orders.metrics.evicted(counted(wl), names.REASON_PREEMPTED)
         orders.metrics.preempted(preemption.cluster_queue, path)
         message = preemption.message(victim)
         ranks = preemption.ranks(victim)

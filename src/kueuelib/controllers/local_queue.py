@@ -1,11 +1,11 @@
-"""The LocalQueue reconciler: status and gauge (spec/jobs 5.5, KEP-4136)."""
+"""The LocalQueue reconciler: status and metrics (spec/jobs 5.5, KEP-1833, KEP-4136)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.controllers.queue_metrics import LocalQueueMetrics
+from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.queue_status import local_activity, local_queue_status
 from kueuelib.controllers.queue_writer import QueueStatusWriter
 from kueuelib.runtime.client import Client
@@ -29,7 +29,7 @@ class LocalQueueReconciler:
         local_queues: the LocalQueues.
         cluster_queues: the ClusterQueues.
         engine: knows their numbers.
-        metrics: the gauge of their usage.
+        metrics: what they do.
         clock: tells the time of transitions and samples, and paces the writes.
     """
 
@@ -66,7 +66,7 @@ class LocalQueueReconciler:
         self._engine.advance(now)
         numbers = self._engine.local_queue_status(key)
         past = None if numbers is None else numbers.past
-        self._metrics.usage(key, name, None if past is None else past.usage)
+        self._metrics.show(queue, numbers, activity, name)
         status = local_queue_status(queue, numbers, activity, now)
         result = await self._writer.write(queue, status)
         if result != DONE or past is None or past.next_sample is None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kueuelib.controllers.local_queue_metrics import WAIT_BUCKETS, Counted, LocalQueueMetrics
+
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-WAIT_BUCKETS = (1.0, *(2.5 * 2**exponent for exponent in range(14)), 86400.0, 259200.0)
 RESULTS = ("success", "inadmissible")
 
 
@@ -22,12 +23,17 @@ class SchedulerMetrics:
     Args:
         telemetry: where to.
         cohorts: the cohorts above a ClusterQueue.
+        local_queues: where the same is counted by LocalQueue; None: nowhere.
     """
 
     def __init__(
-        self, telemetry: Telemetry, cohorts: Callable[[str], tuple[str, ...]] = lambda _: ()
+        self,
+        telemetry: Telemetry,
+        cohorts: Callable[[str], tuple[str, ...]] = lambda _: (),
+        local_queues: LocalQueueMetrics | None = None,
     ) -> None:
         queue = ("cluster_queue",)
+        self._local_queues = local_queues
         self._cohorts = cohorts
         attempts = telemetry.counter(
             "kueue_admission_attempts_total",
@@ -104,31 +110,34 @@ class SchedulerMetrics:
         self._attempts[result].inc()
         self._seconds[result].observe(seconds)
 
-    def reserved(self, cluster_queue: str, waited: float) -> None:
+    def reserved(self, where: Counted, waited: float) -> None:
         """A workload got quota, `waited` seconds after it was queued."""
-        self._reserved.labels(cluster_queue).inc()
-        self._reserved_wait.labels(cluster_queue).observe(waited)
+        self._reserved.labels(where.cluster_queue).inc()
+        self._reserved_wait.labels(where.cluster_queue).observe(waited)
+        if self._local_queues is not None:
+            self._local_queues.reserved(where, waited)
 
-    def admitted(
-        self, cluster_queue: str, priority_class: str, waited: float, checks_waited: float
-    ) -> None:
+    def admitted(self, where: Counted, waited: float, checks_waited: float) -> None:
         """A workload was admitted.
 
         Args:
-            cluster_queue: where.
-            priority_class: the name of its class, empty for none.
+            where: its queues and its priority class.
             waited: seconds since it was queued.
             checks_waited: seconds since it got quota.
         """
-        self._admitted.labels(cluster_queue).inc()
-        for cohort in self._cohorts(cluster_queue):
-            self._admitted_below.labels(cohort, priority_class).inc()
-        self._admitted_wait.labels(cluster_queue).observe(waited)
-        self._checks_wait.labels(cluster_queue).observe(checks_waited)
+        self._admitted.labels(where.cluster_queue).inc()
+        for cohort in self._cohorts(where.cluster_queue):
+            self._admitted_below.labels(cohort, where.priority_class).inc()
+        self._admitted_wait.labels(where.cluster_queue).observe(waited)
+        self._checks_wait.labels(where.cluster_queue).observe(checks_waited)
+        if self._local_queues is not None:
+            self._local_queues.admitted(where, waited, checks_waited)
 
-    def evicted(self, cluster_queue: str, reason: str) -> None:
+    def evicted(self, where: Counted, reason: str) -> None:
         """A workload was told to stop."""
-        self._evicted.labels(cluster_queue, reason).inc()
+        self._evicted.labels(where.cluster_queue, reason).inc()
+        if self._local_queues is not None:
+            self._local_queues.evicted(where, reason)
 
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
         """A workload was told to stop for one of another ClusterQueue, or of its own."""

@@ -1,12 +1,10 @@
-"""Gauges of ClusterQueues, LocalQueues and cohorts, under upstream's names (spec/api 5 and 7.5)."""
+"""Gauges of ClusterQueues and cohorts, under upstream's names (spec/api 5 and 7.5)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
-
-from kueuelib.api.meta import ObjectKey
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -20,24 +18,30 @@ Values = Mapping[tuple[str, ...], float]
 """The values of one gauge by labels."""
 
 
-class _Series(Protocol):
-    def labels(self, *values: str) -> _Series: ...
-
+class _Removable(Protocol):
     def remove(self, *values: str) -> None: ...
+
+
+class _Series(_Removable, Protocol):
+    def labels(self, *values: str) -> _Series: ...
 
     def set(self, value: float) -> None: ...
 
 
 class OwnedSeries:
-    """Series of gauges by the object that they describe; they go with it."""
+    """Series of metrics by the object that they describe; they go with it."""
 
     def __init__(self) -> None:
-        self._series: dict[str, set[tuple[_Series, tuple[str, ...]]]] = {}
+        self._series: dict[str, set[tuple[_Removable, tuple[str, ...]]]] = {}
+
+    def own(self, owner: str, metric: _Removable, labels: tuple[str, ...]) -> None:
+        """One series belongs to an object from now on."""
+        self._series.setdefault(owner, set()).add((metric, labels))
 
     def set(self, owner: str, gauge: _Series, labels: tuple[str, ...], value: float) -> None:
         """Sets one series of an object."""
         gauge.labels(*labels).set(value)
-        self._series.setdefault(owner, set()).add((gauge, labels))
+        self.own(owner, gauge, labels)
 
     def replace(self, owner: str, gauge: _Series, values: Values) -> None:
         """Sets the series of one gauge by their labels, and drops those of others.
@@ -56,7 +60,7 @@ class OwnedSeries:
             self._drop(owner, series, labels)
         self._series.pop(owner, None)
 
-    def _drop(self, owner: str, series: _Series, labels: tuple[str, ...]) -> None:
+    def _drop(self, owner: str, series: _Removable, labels: tuple[str, ...]) -> None:
         series.remove(*labels)
         self._series[owner].discard((series, labels))
 
@@ -204,28 +208,6 @@ class CohortMetrics:
     def forget(self, name: str) -> None:
         """Drops all series of a cohort."""
         self._series.forget(name)
-
-
-class LocalQueueMetrics:
-    """The gauge of LocalQueues; a queue's series goes with the queue."""
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        self._series = OwnedSeries()
-        self._usage = telemetry.gauge(
-            "kueue_local_queue_admission_fair_sharing_usage",
-            "Past usage and entry penalties, weighted; the lowest value comes first.",
-            ("name", "namespace", "cluster_queue"),
-        )
-
-    def usage(self, key: ObjectKey, cluster_queue: str, usage: float | None) -> None:
-        """The usage of a queue; infinite for weight 0, None where usage does not count."""
-        labels = (key.name, key.namespace, cluster_queue)
-        values: Values = {} if usage is None else {labels: usage}
-        self._series.replace(str(key), self._usage, values)
-
-    def forget(self, key: ObjectKey) -> None:
-        """Drops the series of a queue."""
-        self._series.forget(str(key))
 
 
 def shown_share(share: float) -> float:

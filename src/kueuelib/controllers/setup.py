@@ -20,9 +20,10 @@ from kueuelib.controllers.cohort import CohortReconciler
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.in_use import InUseReconciler
 from kueuelib.controllers.local_queue import LocalQueueReconciler
+from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.order_writer import OrderWriter
-from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, QueueMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
 from kueuelib.controllers.teller import Teller
 from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
@@ -32,6 +33,7 @@ from kueuelib.controllers.workload import (
     queue_matters,
 )
 from kueuelib.machinery.rate_limits import ItemExponential
+from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -63,6 +65,8 @@ class ControllerSettings:
         appliers: how many Workload statuses are written at a time.
         resource_metrics: whether quota and usage are reported by flavor and resource
             (`metrics.enableClusterQueueResources`).
+        local_queues_reported: the LocalQueues with metrics, by their labels
+            (`metrics.localQueueMetrics`).
         life: what it says about time.
     """
 
@@ -70,6 +74,7 @@ class ControllerSettings:
     workers: Mapping[str, int] = attrs.field(factory=dict)
     appliers: int = 16
     resource_metrics: bool = False
+    local_queues_reported: Selector = EVERYTHING
     life: LifeSettings = attrs.field(factory=LifeSettings)
 
     def workers_of(self, resource: Resource) -> int:
@@ -123,7 +128,14 @@ def setup(
     settings = settings or ControllerSettings()
     informers = _informers(cache, settings.version)
     informers.index()
-    metrics = SchedulerMetrics(telemetry, engine.cohorts)
+    local_queue_metrics = LocalQueueMetrics(
+        telemetry,
+        informers.local_queues.store.get,
+        settings.local_queues_reported,
+        resources=settings.resource_metrics,
+        inadmissible=engine.inadmissible_in,
+    )
+    metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics)
     feed = Feed(engine, recorder, clock=clock)
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
 
@@ -201,7 +213,7 @@ def setup(
                 informers.local_queues,
                 informers.cluster_queues,
                 engine,
-                LocalQueueMetrics(telemetry),
+                local_queue_metrics,
                 clock=clock,
             ),
         )

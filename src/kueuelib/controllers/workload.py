@@ -11,6 +11,7 @@ from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
 from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
+from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -163,13 +164,12 @@ class WorkloadReconciler:
             await self._writer.store(wl, step.workload)
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
-        name = (states.status_of(new).get("admission") or {}).get("clusterQueue", "")
         if states.is_true(new, EVICTED) and not states.is_true(old, EVICTED):
-            self._metrics.evicted(name, states.condition(new, EVICTED)["reason"])
+            self._metrics.evicted(counted(new), states.condition(new, EVICTED)["reason"])
         if states.is_true(new, ADMITTED) and not states.is_true(old, ADMITTED):
             reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
             waited, checked = max(now - queued_at(new), 0.0), max(now - reserved, 0.0)
-            self._metrics.admitted(name, states.priority_class_of(new), waited, checked)
+            self._metrics.admitted(counted(new), waited, checked)
 
 
 def queued_at(wl: Obj) -> float:

@@ -94,6 +94,14 @@ class Knowledge:
         past, pending = past_of(self.past_usage, key), self._state.waiting.size(key)
         return local_queue_status(spec, tally or Tally(), pending, past)
 
+    def inadmissible_in(self, key: ObjectKey) -> int:
+        """How many waiting workloads of a LocalQueue wait for a change, or in no active queue."""
+        items = (self._queues.get(member) for member in self._state.waiting.members(key))
+        return sum(
+            item is None or not item.queue.active or item.place is Place.INADMISSIBLE
+            for item in items
+        )
+
     def leaving(self) -> tuple[Holder, ...]:
         """The workloads that count as leaving before their objects say so."""
         return self._facts.workloads.leaving()

@@ -11,10 +11,28 @@ from click.testing import CliRunner
 
 from kueuelib.cli.dashboards import PANELS, dashboard
 from kueuelib.cli.root import app
+from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
+UPSTREAM: list[tuple[str, set[str]]] = [
+    ("kueue_cluster_queue_resource_usage", {"cluster_queue", "resource"}),
+    ("kueue_cluster_queue_nominal_quota", {"cluster_queue", "resource"}),
+    ("kueue_pending_workloads", {"cluster_queue", "status"}),
+    ("kueue_admission_wait_time_seconds_bucket", {"le", "cluster_queue"}),
+    ("kueue_admitted_workloads_total", {"cluster_queue"}),
+    ("kueue_evicted_workloads_total", {"cluster_queue", "reason"}),
+    ("kueue_cluster_queue_status", {"status"}),
+]
+"""What the queries for Grafana in upstream's documentation ask for."""
+UNANSWERED = [
+    "kueue_admitted_until_ready_wait_time_seconds",
+    "kueue_finished_workloads_total",
+    "kueue_pod_scheduling_gate_removal_seconds",
+    "kueue_workload_eviction_latency_seconds",
+]
+"""What they ask for besides, and nobody answers."""
 FUNCTIONS = {"sum", "by", "rate", "histogram_quantile", "label_values"}
 QUERIES = [(query, legend) for panel in PANELS for query, legend in panel.queries]
 
@@ -25,6 +43,7 @@ def served() -> dict[str, set[str]]:
     QueueMetrics(telemetry, resources=True)
     CohortMetrics(telemetry)
     SchedulerMetrics(telemetry)
+    LocalQueueMetrics(telemetry, lambda _: None)
     found = {}
     for name, metric in telemetry._made.items():
         labels = set(metric._labelnames)
@@ -61,6 +80,17 @@ def test_every_query_asks_for_what_is_served(query: str, legend: str) -> None:
     by = re.findall(r"by \(([^)]*)\)", query)
     kept = {name.strip() for part in by for name in part.split(",")} or SERVED[metrics.pop()]
     assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= kept
+
+
+@pytest.mark.parametrize(("metric", "labels"), UPSTREAM)
+def test_queries_that_upstream_publishes_are_answered(metric: str, labels: set[str]) -> None:
+    assert labels <= SERVED[metric]
+
+
+@pytest.mark.parametrize("metric", UNANSWERED)
+def test_a_query_of_upstream_without_an_answer_is_listed(metric: str) -> None:
+    assert metric not in SERVED
+    assert f"`{metric}`" in (Path(__file__).parents[3] / "docs/missing.md").read_text()
 
 
 def test_a_name_or_label_that_is_not_served_would_be_found() -> None:

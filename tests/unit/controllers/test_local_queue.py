@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kinds import LOCAL_QUEUES
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.controllers.local_queue import LocalQueueReconciler
-from kueuelib.controllers.queue_metrics import LocalQueueMetrics
+from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
@@ -67,7 +67,7 @@ class Place:
             events.ClusterQueueSet(make_cluster_queue("q", {"f": {"cpu": 9, "memory": 9}}, **spec)),
             events.LocalQueueSet(make_local_queue("team", "q")),
         )
-        metrics = LocalQueueMetrics(self.telemetry)
+        metrics = LocalQueueMetrics(self.telemetry, lambda _: self.queue)
         none = Nothing()
         self.reconciler = LocalQueueReconciler(
             self,  # type: ignore[arg-type]
