@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
+from kueuelib.app.feature_gates import check_feature_gates
 from kueuelib.app.preemption import check_preemption
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
@@ -92,17 +93,22 @@ def check(found: Configuration, source: str) -> None:
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.lists:
-        raise _missing(source, "queueVisibility without clusterQueues.maxCount: 0")
+        raise ConfigError(
+            source,
+            "queueVisibility: the status of ClusterQueues does not list what waits",
+            "remove it, and write visibilityServer: {} for the visibility API",
+        )
     if found.visibility_server and not 0 < found.visibility_server.bind_port < 65536:
         raise ConfigError(
             source,
             f"visibilityServer.bindPort is {found.visibility_server.bind_port}",
             "give a port from 1 to 65535",
         )
-    if found.pprof_bind_address:
-        raise _missing(source, "pprofBindAddress")
-    if any(found.feature_gates.values()):
-        raise _missing(source, "featureGates")
+    if found.pprof_bind_address not in ("", "0"):
+        raise ConfigError(
+            source, "pprofBindAddress: only programs in Go have such profiles", "remove it"
+        )
+    check_feature_gates(found, source)
     if found.webhook.cert_dir and found.internal_cert_management.enable:
         raise ConfigError(
             source,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.app.configuration import Configuration, WaitForPodsReady
+from kueuelib.app.feature_gates import FLAVOR_FUNGIBILITY, PARTIAL_ADMISSION, PRIORITY_SORTING
 from kueuelib.app.preemption import load_policy
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.scheduler.settings import FairSharing, Settings
@@ -47,7 +48,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
     Raises:
         ConfigError: the preemption policy cannot be loaded.
     """
-    waiting = pods_ready(configuration)
+    waiting, gates = pods_ready(configuration), configuration.feature_gates
     sharing, by_usage = configuration.fair_sharing, configuration.admission_fair_sharing
     found = Settings(
         fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
@@ -55,6 +56,9 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         preemption=load_policy(configuration.preemption, source),
         exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
         resources=configuration.resources.rules,
+        partial_admission=gates.get(PARTIAL_ADMISSION, True),
+        flavor_fungibility=gates.get(FLAVOR_FUNGIBILITY, True),
+        priority_sorting=gates.get(PRIORITY_SORTING, True),
     )
     if waiting is None:
         return found

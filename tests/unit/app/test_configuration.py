@@ -140,10 +140,13 @@ integrations:
             ["unknown key admissionFairSharing.usageHalfLife", "usageHalfLifeTime"],
         ),
         ({"multiKueue": {"origin": "a"}}, ["multiKueue is not available"]),
-        ({"queueVisibility": {"updateIntervalSeconds": 9}}, ["queueVisibility without cluster"]),
+        (
+            {"queueVisibility": {"updateIntervalSeconds": 9}},
+            ["queueVisibility: the status"],
+        ),
         (
             {"queueVisibility": {"clusterQueues": {"maxCount": 5}}},
-            ["queueVisibility without cluster"],
+            ["queueVisibility: the status"],
         ),
         ({"controller": {"groupKindConcurrency": {"Pod": 0}}}, ["[Pod] is 0"]),
         (

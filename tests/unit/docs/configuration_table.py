@@ -22,7 +22,6 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "webhook.certDir": ("refused, unless `internalCertManagement.enable` is false", "/certs"),
     "pprofBindAddress": ("refused", ":1"),
     "leaderElection.resourceLock": ("anything else is refused", "endpoints"),
-    "featureGates": ("`true` is refused", {"A": True}),
     "queueVisibility.updateIntervalSeconds": ("refused, unless `clusterQueues.maxCount` is 0", 5),
     "queueVisibility.clusterQueues.maxCount": ("any value except 0 is refused", 5),
     "multiKueue.gcInterval": ("refused", "1m"),

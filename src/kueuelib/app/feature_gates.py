@@ -1,0 +1,191 @@
+"""Feature gates of today's Kueue: which values say what kueuelib does anyway.
+
+A gate that cannot be honoured is refused by name, so that nobody counts on a feature that is not
+there, or on being without one that is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kueuelib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kueuelib.app.configuration import Configuration
+
+PARTIAL_ADMISSION: Final = "PartialAdmission"
+FLAVOR_FUNGIBILITY: Final = "FlavorFungibility"
+PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
+
+FREE: Final = frozenset({PARTIAL_ADMISSION, FLAVOR_FUNGIBILITY, PRIORITY_SORTING})
+"""Gates that may be true or false; the engine has a setting for each."""
+
+ON: Final = frozenset(
+    {
+        "FairSharingPreemptWithinNominal",
+        "FairSharingPrioritizeNonBorrowing",
+        "FlavorFungibilityPreserveScanProgress",
+        "LendingLimit",
+        "MetricsForCohorts",
+        "ReclaimablePods",
+        "RecomputeAssignmentUponPreemptionTargetsOverlap",
+        "SchedulingEquivalenceHashing",
+        "TLSOptions",
+    }
+)
+"""Features that kueuelib always has: only true is accepted."""
+
+_TAS: Final = "topology-aware scheduling is missing"
+_DRA: Final = "quota for devices of resource claims is missing"
+_MULTI: Final = "dispatch to other clusters is missing"
+_SLICES: Final = "elastic jobs by workload slices are missing"
+
+OFF: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            "TASAssignmentsEncodingByHostnamePrefix",
+            "TASBalancedPlacement",
+            "TASCacheNodeMatchResults",
+            "TASCacheTopologyTree",
+            "TASCachingRemainingResources",
+            "TASFailedNodeReplacement",
+            "TASFailedNodeReplacementFailFast",
+            "TASHandleOverlappingFlavors",
+            "TASMultiLayerTopology",
+            "TASProfileMixed",
+            "TASRecomputeAssignmentWithinSchedulingCycle",
+            "TASReplaceNodeDueToNotReadyOverFixedTime",
+            "TASReplaceNodeOnNodeTaints",
+            "TASReplaceNodeOnPodTermination",
+            "TASRespectNodeAffinityPreferred",
+            "TASValidateWorkloadSliceSize",
+            "TopologyAwareScheduling",
+        ),
+        _TAS,
+    ),
+    **dict.fromkeys(
+        (
+            "KueueDRAIntegration",
+            "KueueDRAIntegrationConsumableCapacity",
+            "KueueDRAIntegrationExtendedResource",
+            "KueueDRAIntegrationPartitionableDevices",
+            "KueueDRARejectWorkloadsWhenDRADisabled",
+        ),
+        _DRA,
+    ),
+    **dict.fromkeys(
+        (
+            "MultiKueue",
+            "MultiKueueAdaptersForCustomJobs",
+            "MultiKueueClusterProfile",
+            "MultiKueueIncrementalDispatcherConfig",
+            "MultiKueueIncrementalDispatcherRespectConfigOrder",
+            "MultiKueueKubeConfigPathValidation",
+            "MultiKueueManagerQuotaAutomation",
+            "MultiKueueOrchestratedPreemption",
+            "MultiKueueRemoteSpecSync",
+        ),
+        _MULTI,
+    ),
+    "ElasticJobsViaWorkloadSlices": _SLICES,
+    "ElasticJobsViaWorkloadSlicesWithTAS": _SLICES,
+    "AdmissionGatedBy": "gates that others release are missing",
+    "ConcurrentAdmission": "admission in several flavors at once is missing",
+    "CustomMetricLabels": "metrics.customLabels is missing",
+    "DisableWaitForPodsReady": "leave out waitForPodsReady instead",
+    "FailureRecoveryPolicy": "recovery of pods that do not terminate is missing",
+    "PriorityBoost": "the annotation priority-boost is not read",
+    "QueueVisibility": "the visibility API lists what waits: write visibilityServer: {}",
+    "SchedulerLibraryIntegration": "kueuelib has a scheduler of its own",
+    "SparkApplicationIntegration": "the integration of SparkApplications is missing",
+}
+"""Features that kueuelib does not have: only false is accepted; true is refused with the reason."""
+
+EITHER: Final = frozenset({"VectorizedResourceRequests", "WorkloadRequestUseMergePatch"})
+"""Gates about the inside of the Go manager, which nobody can tell from outside."""
+
+CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
+    "AdmissionFairSharing": (
+        lambda found: found.admission_fair_sharing is not None,
+        "admissionFairSharing",
+    ),
+    "LocalQueueMetrics": (
+        lambda found: found.metrics.local_queue_metrics.enable,
+        "metrics.localQueueMetrics.enable",
+    ),
+    "QuotaCheckStrategy": (
+        lambda found: found.resources.rules.ignores_undeclared,
+        "resources.quotaCheckStrategy",
+    ),
+    "VisibilityOnDemand": (lambda found: found.visibility_server is not None, "visibilityServer"),
+}
+"""Gates that permit what a block of the configuration turns on: whether it does, and its key."""
+
+_PERMITS: Final = frozenset({"AdmissionFairSharing", "QuotaCheckStrategy"})
+"""Those of them that do nothing by themselves, so that true is accepted in any case."""
+
+NO_SWITCH: Final = frozenset(
+    {
+        "AllAlpha",
+        "AllBeta",
+        "AssignQueueLabelsForPods",
+        "CleanupProvisioningRequestsOnEviction",
+        "DeferRayServiceFinalizationForRedisCleanup",
+        "FastQuotaReleaseInPodIntegration",
+        "FinishOrphanedWorkloads",
+        "LWSImmutableGroupSize",
+        "ManagedJobsNamespaceSelectorAlwaysRespected",
+        "MetricForWorkloadCreationLatency",
+        "PodIntegrationValidateGroupOwner",
+        "PrioritizePreemptorWorkloads",
+        "RejectUpdatesToCQWithInvalidOnFlavors",
+        "RemoveFinalizersWithStrictPatch",
+        "ShortWorkloadNames",
+        "SkipAncestorCheckForDeletedWorkloads",
+        "SkipReassignmentForPodOwnedWorkloads",
+        "UnadmittedWorkloadsExplicitStatus",
+        "UnadmittedWorkloadsObservability",
+        "ValidateRayAndSparkJobUpdates",
+        "WorkloadIdentifierAnnotations",
+        "WorkloadPriorityClassDefaulting",
+        "WorkloadValidateResourcesAreNonNegative",
+        "WorkloadValidationForPodSetMetadata",
+    }
+)
+"""Gates of which neither value is known to say exactly what kueuelib does."""
+
+KNOWN: Final = frozenset({*FREE, *ON, *OFF, *EITHER, *CONFIGURED, *NO_SWITCH})
+
+
+def check_feature_gates(found: Configuration, source: str) -> None:
+    """Refuses gates that say something else than what kueuelib does.
+
+    Raises:
+        ConfigError: the gate is named, with the reason.
+    """
+    for name, value in found.feature_gates.items():
+        problem, fix = _refusal(found, name, value=value)
+        if problem:
+            raise ConfigError(source, f"featureGates.{name}: {problem}", fix)
+
+
+def _refusal(found: Configuration, name: str, *, value: bool) -> tuple[str, str]:
+    """Why a value is refused, and the fix; two empty texts when it is not."""
+    if name in CONFIGURED:
+        is_on, key = CONFIGURED[name]
+        if value == is_on(found) or (value and name in _PERMITS):
+            return "", ""
+        state = "turned on" if is_on(found) else "off"
+        return f"{str(value).lower()}, but {key} says that it is {state}", f"change {key}"
+    if name in ON and not value:
+        return "the feature cannot be turned off", "remove the gate"
+    if name in OFF and value:
+        return OFF[name], "remove the gate (see docs/missing.md)"
+    if name in NO_SWITCH:
+        return "kueuelib has no such switch", "remove the gate (see docs/missing.md)"
+    if name not in KNOWN:
+        near = difflib.get_close_matches(name, KNOWN, 1)
+        return "unknown feature gate", f"did you mean {near[0]}?" if near else "remove it"
+    return "", ""
