@@ -11,8 +11,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "feature-gates.md"
 HEAD = """# Feature gates
 
 `featureGates` of the [configuration](configuration.md) takes the gates of today's Kueue. A value is
-accepted if it says what happens anyway. Any other value is an error at the start that names the gate. This
-page is generated.
+accepted if it says what happens anyway. Any other value is an error at the start that names the
+gate. This page is generated.
 
 | Gate | Accepted | |
 | --- | --- | --- |
