@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_webhooks import HOOKS, MAPS, Hook, config_map, register, rule
 
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 
 LIST = "namespace('default').check('list').allowed()"
 ACCOUNT = "system:serviceaccount:default:x"
@@ -130,7 +130,7 @@ async def test_a_broken_condition_is_invalid(api, hook, given, path):
 
 
 async def test_our_own_conditions_are_valid(api):
-    plan = Plan("kueue-system", "https://127.0.0.1:9443")
+    plan = Installation("kueue-system", "https://127.0.0.1:9443")
     for configuration, kind in zip(plan.webhooks(), ("mutating", "validating"), strict=True):
         path = f"{HOOKS}/{kind}webhookconfigurations"
         made = await api.post(path, configuration, params={"dryRun": "All"})

@@ -9,7 +9,7 @@ import orjson
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj
-from kueuelib.app.installation import Plan, install
+from kueuelib.app.installation import Installation, install
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
 from kueuelib.runtime.client import Client
@@ -31,10 +31,10 @@ async def test_the_way_to_the_conversion_webhook_may_be_somebody_elses(tmp_path:
                 other = with_conversion(crd, by_service("kueue-system", "kueue-webhook-service"))
                 await client.create(kinds.CRDS, other)
             assert {"service"} <= set().union(*await conversions(client))
-            await install(client, Plan("kueue-system", URL), 60.0)
+            await install(client, Installation("kueue-system", URL), 60.0)
             after = await conversions(client)
             assert after
             assert all(config.keys() == {"url", "caBundle"} for config in after)
-            await install(client, Plan("kueue-system"), 60.0)
+            await install(client, Installation("kueue-system"), 60.0)
             back = await conversions(client)
             assert all(config.keys() == {"service", "caBundle"} for config in back)

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.installation import Plan
+from kueuelib.app.installation import Installation
 from kueuelib.app.packages import values_of, write_chart, write_kustomize
 from kueuelib.cli.root import app
 
@@ -61,7 +61,7 @@ def by_name(objects: list[Obj]) -> dict[tuple[str, str], Obj]:
 
 def wanted(namespace: str, deployed: Deployed) -> dict[tuple[str, str], Obj]:
     """The objects of a release: those of the plan, without the namespace, CRDs that stay."""
-    objects = by_name(Plan(namespace, deployed=deployed).manifests())
+    objects = by_name(Installation(namespace, deployed=deployed).manifests())
     del objects["Namespace", namespace]
     for (kind, _), obj in objects.items():
         if kind == "CustomResourceDefinition":
@@ -106,7 +106,7 @@ def test_the_values_are_described_and_nothing_else_is_taken(tmp_path: Path) -> N
 
 
 def test_the_kustomize_base_gives_what_is_installed(tmp_path: Path) -> None:
-    plan = Plan("queues", deployed=CHANGED)
+    plan = Installation("queues", deployed=CHANGED)
     write_kustomize(tmp_path, plan)
     base = yaml.safe_load((tmp_path / "kustomization.yaml").read_text())
     objects = [
