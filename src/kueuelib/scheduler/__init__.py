@@ -1,1 +1,1 @@
-"""Decisions: who gets quota, and a typed reason for every no."""
+"""Decisions: which workloads get quota, and a typed reason for every refusal."""

@@ -38,7 +38,7 @@ class Outlook:
     Attributes:
         candidates: how many workloads were considered as victims, in the widest round; 0 when the
             policies of the ClusterQueue protect all that use the flavor.
-        victims: those that would have to leave, sorted; empty when it does not fit whoever leaves.
+        victims: those that would have to leave, sorted; empty if no victims suffice.
         lack: what would still be missing with all of them gone.
         named: the first of the candidates, in the order in which they would leave, when all of them
             do not suffice.
@@ -62,8 +62,8 @@ class Together:
     Attributes:
         candidates: how many workloads were considered as victims, in the widest round.
         named: the first of them, in the order in which they would leave.
-        borrowing: whether that round let the workload borrow in the end; whoever reclaims for one
-            resource may have to stay within nominal quota in all.
+        borrowing: whether that round let the workload borrow in the end; a preemptor that reclaims
+            one resource may have to stay within nominal quota for all.
         lacks: what would still be missing with all of them gone: flavor, resource, amount.
         spared: how many more the policies allow, but not the shares.
     """

@@ -49,9 +49,9 @@ class Settled:
     Attributes:
         admissions: the admissions that are charged and are to be written; the others were void,
             because their workload or ClusterQueue changed while the cycle ran.
-        waits: the verdicts that still hold and are to be told.
+        waits: the verdicts that still hold and must be reported.
         effects: whose status must be looked at again.
-        preemptions: who is to be told to leave; without those who are leaving already, and those of
+        preemptions: the workloads to evict; without those that are leaving already, and those of
             preemptors that changed while the cycle ran.
         faults: where the preemption policy failed, so that Kueue's own one decided.
     """
@@ -142,7 +142,7 @@ class Engine(Knowledge):
                     queue.scope.touch()
 
     def reconsider(self) -> None:
-        """Lets what is in front of each ClusterQueue be tried again, although nothing changed.
+        """Tries the heads of each ClusterQueue again, although nothing changed.
 
         What is parked stays parked. Not needed for progress: what can change a verdict causes a new
         try by itself.
@@ -153,9 +153,9 @@ class Engine(Knowledge):
     def next_cycle(self, now: float) -> CycleInput | None:
         """The heads that are worth a try, and the state to try them on; None when there are none.
 
-        There may be no heads, when only verdicts are to be told that are known without a cycle, or
-        when the turn passes of those that nothing can help.
-        The heads are in flight until `settle` is called with the plan that was made of them.
+        There may be no heads if only verdicts are to be reported that need no cycle, or when the
+        turn passes of those that nothing can help. The heads are in flight until `settle` is called
+        with the plan that was made of them.
         """
         while self.has_work(now):
             popped = self._queues.pop_heads()
@@ -224,7 +224,7 @@ class Engine(Knowledge):
         return Settled(tuple(admissions), tuple(waits), effects, preemptions, plan.faults)
 
     def _issue(self, preemption: Preemption) -> Preemption | None:
-        """What is left of a preemption to be told to its victims, None when nothing is."""
+        """The part of a preemption that its victims must still learn; None if nothing is left."""
         key, name = preemption.key, preemption.cluster_queue
         item = self._still_stands(key, preemption.uid, name)
         if item is None:
@@ -302,13 +302,13 @@ class Engine(Knowledge):
     def _victims_for(
         self, frozen: Frozen, holder: Holder
     ) -> tuple[tuple[Victim, ...], tuple[PolicyFault, ...]]:
-        """Who has to leave for a reservation, and where the preemption policy failed."""
+        """Which workloads must leave for a reservation, and where the preemption policy failed."""
         judge = Judge(self._settings.preemption, self.history.past(), self._now)
         victims = victims_for(frozen, holder, self._settings.fair_sharing, judge)
         return victims, judge.reported
 
     def make_room(self, key: ObjectKey) -> Settled:
-        """Marks who has to leave for a reservation as leaving; those that were not told before.
+        """Marks the victims of a reservation as leaving; returns those without an earlier eviction.
 
         The next change that may have helped names the workload in its effects.
         """

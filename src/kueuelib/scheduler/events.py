@@ -1,8 +1,7 @@
-"""The facts that the engine is told: one class per kind of change.
+"""The facts that the engine receives: one class per kind of change.
 
-They carry typed values as the API server has them. `Assumed`, `Forgotten` and
-`EvictionFailed` come from whoever writes admissions; everything else from watches, and from the
-answers to our own writes.
+They carry typed values as the API server has them. `Assumed`, `Forgotten` and `EvictionFailed` come
+from the writer of admissions; everything else from watches, and from the answers to our own writes.
 """
 
 from __future__ import annotations
@@ -177,9 +176,9 @@ class Forgotten:
 
 @attrs.frozen
 class EvictionFailed:
-    """A victim of a preemption could not be told to leave (spec/scheduling 6.7).
+    """A victim of a preemption could not be evicted (spec/scheduling 6.7).
 
-    It counts as staying again, and whoever waits for it looks at once who else could leave. Nothing
+    It counts as staying again, and its preemptor searches for other victims at once. Nothing
     happens to a Workload that has another UID than the one that is named; an empty UID stands for
     any.
     """

@@ -1,8 +1,8 @@
 """The preemption policy: which workloads may be preempted now, and in which order.
 
-ClusterQueues say who may preempt whom (`spec.preemption`, fair sharing). A policy narrows that and
-orders what is left; it never widens it. The base class is Kueue's own policy: it refuses nothing,
-and the lowest priority leaves first, among equals the newest reservation.
+ClusterQueues define the rules of preemption (`spec.preemption`, fair sharing). A policy narrows
+them and orders what is left; it never widens it. The base class is Kueue's own policy: it refuses
+nothing, and the lowest priority leaves first, among equals the newest reservation.
 
 A policy is pure: equal arguments give equal answers, and nothing is remembered between two calls.
 What happened in the past comes with the arguments.
@@ -99,7 +99,7 @@ class PreemptionPolicy:
         Workloads that are on their way out are not asked about: they always count as room.
 
         Args:
-            asking: who needs room.
+            asking: the workload that needs room.
             running: who would have to leave.
             now: seconds since the epoch.
         """
@@ -114,7 +114,7 @@ class PreemptionPolicy:
         Equals are in Kueue's own order.
 
         Args:
-            asking: who needs room.
+            asking: the workload that needs room.
             running: who would have to leave; only preemptions before this cycle are filled in.
         """
         del asking

@@ -84,7 +84,8 @@ class NoFlavors:
         return self.mode is not Mode.NO_FIT
 
     def keeps_quota(self, policy: PreemptionPolicy) -> bool:
-        """Whether whoever is refused so keeps what is free of its quota from the heads behind it.
+        """Whether the refused workload protects the free part of its quota from the heads behind
+        it.
 
         It need not where it can reclaim that at any time (spec/scheduling 4.3).
 
@@ -144,11 +145,11 @@ class NoLongerFits:
 
 @record
 class Preempting:
-    """Others were told to leave; the workload fits when they are gone (spec/scheduling 6.5).
+    """Others are being preempted; the workload fits when they are gone (spec/scheduling 6.5).
 
     Attributes:
         blocked: why it does not fit before.
-        victims: who has to leave, sorted.
+        victims: the workloads that must leave, sorted.
     """
 
     blocked: NoFlavors
@@ -164,10 +165,10 @@ class Preempting:
 
 @record
 class FitsAfterPreemptions:
-    """Who leaves for others in the same cycle makes room for this workload as well (4.3).
+    """The victims of others in the same cycle make room for this workload as well (4.3).
 
     Attributes:
-        victims: who leaves for others, sorted.
+        victims: the workloads that leave for others, sorted.
     """
 
     victims: tuple[ObjectKey, ...]
@@ -225,7 +226,7 @@ class MakingRoom:
     """A reservation was made on the assumption that others leave; now they have to (KEP-993).
 
     Attributes:
-        victims: who has to leave, sorted.
+        victims: the workloads that must leave, sorted.
     """
 
     victims: tuple[ObjectKey, ...]
@@ -271,7 +272,7 @@ class QuotaWithdrawn:
 
 @attrs.frozen
 class NotEvaluated:
-    """The workload is queued and was not a head yet."""
+    """The workload is queued and has not been a head yet."""
 
     condition_reason = PENDING_EVALUATION
 

@@ -3,8 +3,7 @@
 1. Every head is nominated against the same snapshot: checked, and given flavors; one whose quota is
    in use is given victims.
 2. The nominated heads are put in order, with fair sharing anew after each of them.
-3. In that order each one is admitted if it still fits what is left, or its victims are told to
-   leave.
+3. In that order each one is admitted if it still fits what is left, or its victims have to leave.
 
 Nothing is remembered between calls.
 """
@@ -34,7 +33,7 @@ def decide(found: CycleInput, now: float) -> Plan:
 
 
 def decide_on(snapshot: Snapshot, found: CycleInput, now: float) -> Plan:
-    """Decides one cycle on a snapshot of the caller, who has to undo what it leaves there.
+    """Decides one cycle on a snapshot; the caller must undo the changes in it.
 
     Args:
         snapshot: the state; changed by every decision.

@@ -30,7 +30,7 @@ class Head:
         cluster_queue: the queue.
         namespace_labels: the labels of its namespace, None when the namespace is not known.
         progress: the flavors that earlier attempts tried already.
-        promise: what others were told to leave for before, None when nobody was.
+        promise: what others were preempted for before; None if no preemption happened.
         preempted: how often it made others leave since quota moved from outside.
     """
 
@@ -103,7 +103,7 @@ class Wait:
         requeue: where it goes.
         progress: the flavors that were tried.
         skipped: whether it would have fit, had another head not been first.
-        promise: what others are told to leave for, None when nobody is.
+        promise: what others are preempted for; None without a preemption.
         transient: whether the reason is a passing state of the caches, not worth a status write.
         again: when to try it again though nothing changes, because the preemption policy said so.
         pod_sets: what it asks for.

@@ -46,7 +46,7 @@ class Proposal:
 
     Attributes:
         assignment: the flavors.
-        victims: who has to leave first, empty when nobody has to, or when it would not help.
+        victims: which workloads must leave first; empty if none must, or if it would not help.
         together: why it would not help, where each pair of flavor and resource could be freed.
         protected: who the preemption policy refused to preempt; None for nobody.
     """
@@ -75,7 +75,7 @@ class Entry:
 
     @property
     def insists(self) -> bool:
-        """Whether it comes before all that do not, whoever borrows."""
+        """Whether it comes before all that do not, regardless of borrowing."""
         return self.order.borrowing_level < 0
 
 
@@ -150,7 +150,7 @@ def propose(
 def _with_victims(
     found: Assignment, searches: Searches, head: Head, settings: Settings
 ) -> Proposal:
-    """An assignment, and who has to leave for it."""
+    """An assignment, and the workloads that must leave for it."""
     if found.mode is FIT or found.mode is NO_FIT or gave_up(head):
         return Proposal(found)
     needed = found.usage
@@ -201,7 +201,7 @@ def _insists(head: Head) -> bool:
 
 
 def gave_up(head: Head) -> bool:
-    """Whether a head preempts nobody any more, because it did so too often in vain."""
+    """True if the head used up its preemption attempts."""
     return head.preempted >= MOST_PREEMPTIONS
 
 

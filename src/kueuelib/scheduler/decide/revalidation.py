@@ -2,11 +2,11 @@
 
 Between the reservation and the last passed check anything may happen to the quota: it shrinks, a
 flavor leaves the ClusterQueue, the queue leaves its cohort. So quota and flavors are verified once
-more (KEP-993, "recheck that Admission settings are still valid"). Of several reservations that do
-not fit together any more the later ones lose: a reservation is measured beside what is admitted
+more (KEP-993, "recheck that Admission settings are still valid"). Among several reservations that
+do not fit together any more the later ones lose: a reservation is measured beside what is admitted
 and what was reserved before it. One that does not fit but may preempt gets its room that way: so do
-reservations that were made on the assumption of preemptions
-(`preemptionPolicy: AfterCheckPassedOrOnDemand`).
+reservations that were made on the assumption of preemptions (`preemptionPolicy:
+AfterCheckPassedOrOnDemand`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kueuelib.scheduler.settings import FairSharing
 def withdrawn_flavor(queue: FrozenQueue, usage: Amounts) -> FlavorWithdrawn | None:
     """The first flavor of a reservation that its ClusterQueue does not offer any more, or None.
 
-    Only what is asked for counts; whoever asks for nothing of a resource needs no flavor for it.
+    Only requests count; a pod set that requests nothing of a resource needs no flavor for it.
 
     Args:
         queue: the ClusterQueue that the quota was reserved in.
@@ -73,7 +73,7 @@ def victims_for(
     fair_sharing: FairSharing | None = None,
     judge: Judge | None = None,
 ) -> tuple[Victim, ...]:
-    """Who has to leave so that a reservation fits, empty when it fits or nobody can help.
+    """Which workloads must leave so that a reservation fits; empty if it fits or none can help.
 
     Args:
         frozen: the ClusterQueue of the workload and its tree.

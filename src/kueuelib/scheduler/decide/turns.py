@@ -4,7 +4,7 @@ The snapshot follows the decisions: what a head gets is charged, and its victims
 who come later, so several heads of a cohort may preempt in one cycle as long as they choose
 different victims. A head whose victims are taken already looks again, with these gone: it chooses
 others, or it fits when the others have left and waits for that. Nobody is admitted into room that
-victims have yet to leave, unless the administrator lets quota be exceeded that long.
+victims have not left yet, unless the administrator allows quota to be exceeded until then.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Turns:
         judge: asks the preemption policy.
 
     Attributes:
-        admissions: who got quota.
+        admissions: the workloads that got quota.
         waits: who did not.
-        preemptions: for whom others have to leave.
+        preemptions: the workloads for which others must leave.
         shown: the state with what all heads got so far, and with their victims still in place; kept
             with fair sharing only, which orders the heads by it.
     """
@@ -164,8 +164,8 @@ class Turns:
     def _reserve_early(self, entry: Entry) -> None:
         """Gives quota on the assumption that the victims will have left when it is needed.
 
-        They keep what they have, and all of it counts: nobody else is let in on the same room, also
-        where quota may be exceeded until victims leave, because these may never have to.
+        They keep what they have, and all of it counts: no other workload is admitted into the same
+        room, also where quota may be exceeded until victims leave, because these may never have to.
         """
         self._may_exceed = False
         self._claim(entry)

@@ -30,7 +30,7 @@ class Explanation:
         cluster_queue: the ClusterQueue in which it waits or holds quota, empty for none.
         outcome: what becomes of it when nothing is changed.
         admission: the quota that it holds, or that it would get in the cycles that are due now.
-        ahead: who waits before it in its ClusterQueue, in the order of the queue.
+        ahead: the workloads that wait before it in its ClusterQueue, in the order of the queue.
         behind: how many wait after it.
         usage: the past usage of its LocalQueue; None where it does not count (KEP-4136).
         notes: what else to know, as sentences for people.

@@ -1,9 +1,8 @@
 """A copy of an engine that can be used up: what may change is copied, what is frozen is shared.
 
-An engine that was told of thousands of workloads is copied in a few milliseconds, while telling a
-fresh one takes a hundred times as long; so every trial works on a copy, and nothing has to be
-undone. The copy decides what an engine decides that is told the same facts (law in
-`tests/properties/test_explain.py`).
+An engine with thousands of workloads is copied in a few milliseconds, while loading a fresh one
+takes a hundred times as long; so every trial works on a copy, and nothing has to be undone. The
+copy decides like an engine with the same facts (law in `tests/properties/test_explain.py`).
 """
 
 from __future__ import annotations

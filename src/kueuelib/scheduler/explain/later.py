@@ -95,7 +95,7 @@ class _Later(PreemptionPolicy):
         self._after = after
 
     def refuse(self, asking: Asking, running: Running, now: float) -> Refusal | None:
-        """As the policy will answer then; times are told as if it were now."""
+        """As the policy will answer then; times are shifted as if it were now."""
         later = now + self._after
         forgotten = later - self.remembers
         running = attrs.evolve(

@@ -165,7 +165,7 @@ def absent_cohorts(world: World, key: ObjectKey, rows: Sequence[Row]) -> tuple[s
 
 
 def silent_checks(world: World, key: ObjectKey) -> tuple[Problem, ...]:
-    """The checks that a workload with quota waits for in vain, as their controllers don't work.
+    """The checks that block a workload with quota because their controllers do not work.
 
     Args:
         world: the facts.

@@ -167,7 +167,7 @@ class QuotaSearch:
         """
         for name, most in tuple(by.items()):
             others = {other: size for other, size in by.items() if other != name}
-            # Nothing at all is no change, and was tried before everything else.
+            # The unchanged world was tried before everything else.
             if any(others.values()) and good(test({**by, name: 0})):
                 by = {**by, name: 0}
                 continue

@@ -340,7 +340,7 @@ class Search:
         yield from self._thresholds(queue)
 
     def _thresholds(self, queue: ClusterQueue) -> Iterator[Found]:
-        """Only priorities of those who hold quota can make a difference."""
+        """Only priorities of workloads that hold quota can make a difference."""
         policy = queue.spec.preemption.borrow_within_cohort
         before = policy.max_priority_threshold
         if policy.policy == kueue.NEVER or before is None:

@@ -1,7 +1,7 @@
 """A still smaller size of a change that was found.
 
-More is not always better: who gets more quota may lose it to others that wait, and who borrows no
-more is no victim any more. So a size that passes while one unit less does not may not be the
+More is not always better: a workload with more quota may lose it to others that wait, and one that
+no longer borrows is not a victim. So a size that passes while one unit less does not may not be the
 smallest one. What is below is looked at in equal steps, as many as there may be.
 """
 

@@ -1,4 +1,4 @@
-"""Changes of a tree of cohorts: weights, and who is below whom."""
+"""Changes of a tree of cohorts: weights and parents."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Verdict(Enum):
     ADMITTED = "admitted"
     """It gets quota in one of the cycles that are due now."""
     PREEMPTS = "preempts"
-    """It gets quota as soon as others that are told to leave have left."""
+    """It gets quota as soon as its victims have left."""
     WAITS = "waits"
     FINISHED = "finished"
     UNKNOWN = "unknown"
@@ -58,7 +58,7 @@ class Outcome:
         reason: why it waits; None when it does not.
         evaluated: whether it was tried at all, and not only stood behind others.
         admit: the decision that gave it quota.
-        victims: who has to leave for it, sorted.
+        victims: the workloads that must leave for it, sorted.
         unsettled: whether the cycles were stopped before they came to rest.
         usage: what was in use when it got quota, its own included; None when it did not.
     """
@@ -105,7 +105,7 @@ def outcome(world: World, key: ObjectKey, now: float) -> Outcome:
 class Trials:
     """Many questions about one world: each is `outcome` of a changed world, only faster.
 
-    One engine is told of the world once; every trial tells a copy of it what is different.
+    One engine is loaded with the world once; every trial applies its differences to a copy.
 
     Args:
         world: the facts; not changed.
@@ -181,7 +181,7 @@ class Trials:
 
 
 def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> Outcome:
-    """Runs cycles, but not for ever: what is known then is the outcome."""
+    """Runs a limited number of cycles; the state after them is the outcome."""
     limit = Budget(most_steps(workloads))
     last: list[Reason] = []
     try:

@@ -1,6 +1,6 @@
 """The facts that a decision depends on, as one value that can be changed on a copy.
 
-An engine is made of a world and never the other way round: whoever asks what would happen if
+An engine is built from a world, never the other way round: to find out what would happen if
 something were different changes the world and lets a fresh engine decide.
 """
 
@@ -109,7 +109,7 @@ class World:
         kept = {key: found for key, found in self.workloads.items() if key not in keys}
         return attrs.evolve(self, workloads=kept)
 
-    # --- who belongs to whom
+    # --- relations between objects
 
     def local_queue_of(self, workload: Workload) -> LocalQueue | None:
         """The LocalQueue that a Workload names, None when it does not exist."""

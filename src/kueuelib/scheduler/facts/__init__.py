@@ -1,1 +1,1 @@
-"""Which fact changes what: the events that the engine is told, taken over by cache and queues."""
+"""Which fact changes what: cache and queues take over the events that the engine receives."""

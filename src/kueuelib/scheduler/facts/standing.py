@@ -13,7 +13,7 @@ class Where(Enum):
     """The places in which a Workload can be; it is in exactly one of them."""
 
     UNKNOWN = "unknown"
-    """The engine was never told of it, or that it is gone."""
+    """The engine does not know it, or knows that it was deleted."""
     FINISHED = "finished"
     LEAVING = "leaving"
     """It is being deleted and holds no quota."""
@@ -26,7 +26,7 @@ class Where(Enum):
     PENDING = "pending"
     """It will be tried when it is first in its ClusterQueue."""
     INADMISSIBLE = "inadmissible"
-    """It was tried in vain and waits for a change."""
+    """It was refused and waits for a change."""
     IN_FLIGHT = "in flight"
     """It is being tried."""
     ASSUMED = "assumed"
@@ -36,7 +36,7 @@ class Where(Enum):
 
 @attrs.frozen
 class Standing:
-    """Where a Workload is, and why it has no quota if that can be told without trying it.
+    """Where a Workload is, and why it has no quota if that is known without a try.
 
     Attributes:
         where: the place.

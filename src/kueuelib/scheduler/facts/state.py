@@ -38,12 +38,12 @@ class EffectsBuilder:
 
 
 class State:
-    """Cache, queues, and who belongs to whom.
+    """Cache, queues, and relations between objects.
 
     Attributes:
-        cache: who holds quota.
+        cache: the workloads that hold quota.
         history: past preemptions, as far as the preemption policy needs them.
-        queues: who waits in a ClusterQueue.
+        queues: the workloads that wait in a ClusterQueue.
         namespaces: the labels of the namespaces.
         local_queues: the LocalQueues.
         local_queue_of: the LocalQueue that each unfinished workload names.

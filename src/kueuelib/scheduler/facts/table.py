@@ -20,7 +20,7 @@ from kueuelib.scheduler.settings import Settings
 
 
 class Facts:
-    """All that the engine was told, and what follows from it.
+    """All facts that the engine received, and what follows from them.
 
     Attributes:
         state: what is known.

@@ -273,7 +273,7 @@ class WorkloadFacts:
             past.before_change(local_queue)
 
     def _note_charge(self, holder: Holder, charged: list[FlavorResource]) -> None:
-        """Who borrows may be preempted by those who may reclaim."""
+        """A borrower may be preempted by workloads that may reclaim."""
         if not charged:
             return
         name = holder.cluster_queue
@@ -348,7 +348,7 @@ class WorkloadFacts:
     # --- preemption
 
     def _as_told(self, holder: Holder) -> Holder:
-        """The charge; it counts as leaving when its workload was told to and is silent yet."""
+        """The charge; it counts as leaving if its eviction was decided but is not observed yet."""
         if holder.evicted:
             self._leaving.pop(holder.key, None)
         elif holder.key in self._leaving:
@@ -365,7 +365,7 @@ class WorkloadFacts:
         return True
 
     def eviction_failed(self, event: events.EvictionFailed, _: float) -> None:
-        """A victim could not be told to leave."""
+        """A victim could not be evicted."""
         holder = self._state.cache.holder(event.key)
         if event.key not in self._leaving or holder is None:
             return

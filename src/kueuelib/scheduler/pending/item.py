@@ -70,7 +70,7 @@ class Pass:
     Attributes:
         began: the instant of the first of them.
         has_news: whether anything happened in the scope since the try before that. A pass without
-            news is not worth a cycle: two heads would keep each other searching for ever.
+            news is not worth a cycle: two heads would keep each other searching forever.
         seen: how far the flavors were tried at the end of each of them. The pass is over when one
             comes again: several pod sets may never be through at the same time.
         lost: whether the workload lost the flavor that it had chosen to another head.
@@ -106,8 +106,8 @@ class Pending:
         back_off: the end of the back-off that it waits for, in seconds since the epoch, or None.
         search: its pass over the flavors, None when it is in none.
         tried: the instant at which its last try began.
-        promise: what others were told to leave for, None when nobody was.
-        reason: what was told about it last, None when nothing was.
+        promise: what others were preempted for; None without a preemption.
+        reason: the last reported reason; None before the first one.
         lane: its LocalQueue, where past usage may count (KEP-4136).
         entry: by what it is ordered in its lane, and its name.
     """

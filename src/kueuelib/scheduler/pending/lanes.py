@@ -34,9 +34,8 @@ SPARE = 64
 class Ranking(Generic[E]):
     """A heap of entries that may go out of date: they are dropped when they come first.
 
-    Its methods are told how to find the Workload that an entry is for, None when the entry is out
-    of date. Were that remembered here, whoever finds it would be freed by the garbage collector
-    only.
+    Its methods receive a function that finds the Workload of an entry, None if the entry is out of
+    date. If it were stored here, its owner would be freed by the garbage collector only.
     """
 
     def __init__(self) -> None:
@@ -110,8 +109,8 @@ class Heap(Lanes):
         usage: the past usage of LocalQueues; None where it does not count.
 
     Attributes:
-        sticky: the Workload for which others were told to leave last; it stays first until it
-            leaves the ClusterQueue, so that nothing overtakes it and takes what becomes free.
+        sticky: the Workload for which others were preempted last; it stays first until it leaves
+            the ClusterQueue, so that nothing overtakes it and takes what becomes free.
         last: the Workload whose turn it was last.
     """
 

@@ -31,7 +31,7 @@ class Group(Lanes):
         verdict: what a try came to, while they are parked; None while they are to be tried.
         has_turn: whether their first ones are in the heap, also for a turn while they are parked.
         untold: those about which nothing was reported yet.
-        told: what no change of usage ends, of all that was reported about them.
+        told: the reported reasons that no change of usage ends.
     """
 
     def __init__(self, key: GroupKey) -> None:
@@ -172,7 +172,7 @@ class PendingQueue:
         return [group for group in groups if group.verdict and group.verdict.is_about_quota]
 
     def unpark(self, group: Group) -> None:
-        """Lets a shape be tried again."""
+        """Returns a shape to the heap."""
         if group.verdict is not None:
             group.verdict = None
             self._give_turn(group)

@@ -252,8 +252,8 @@ def order_of(workload: Workload, timestamp: str = EVICTION, *, by_age: bool = Fa
     It keeps the place that its creation gave it, unless it was evicted because its pods did not get
     ready in time or because of a check, and the setting says Eviction.
 
-    Where age alone decides between the heads of a cohort, whoever was preempted by a borrower goes
-    behind it: otherwise the older one would borrow again at once and be preempted again, for ever.
+    Where age alone decides between the heads of a cohort, a workload that a borrower preempted is
+    queued behind it: otherwise the older one would borrow and be preempted again, forever.
     """
     created = workload.metadata.creation_timestamp
     queued_at = 0.0 if created is None else created

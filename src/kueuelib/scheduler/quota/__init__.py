@@ -1,1 +1,1 @@
-"""How much there is, and who holds it: trees of cohorts (KEP-79), the cache, its frozen parts."""
+"""Quota and the workloads that hold it: trees of cohorts (KEP-79), the cache, its frozen parts."""

@@ -1,9 +1,9 @@
 """All arithmetic of quota in a tree, for one pair of flavor and resource at a time.
 
 A node has, per pair, a subtree quota (what it owns together with what its children lend it), a
-guaranteed part of it that is never lent, and a ceiling: subtree quota plus borrowing limit. It
-uses what its workloads use, or what its children use beyond what is guaranteed to them. Whoever
-keeps usage, lets these functions read and write it by the keys of the nodes: the live cache, the
+guaranteed part of it that is never lent, and a ceiling: subtree quota plus borrowing limit. It uses
+what its workloads use, or what its children use beyond what is guaranteed to them. All owners of
+usage read and write it through these functions, by the keys of the nodes: the live cache, the
 overlay of a cycle, and the plain numbers of a search for victims follow the same rules.
 
 Every function climbs the steps from a node to its root, so that it costs the depth of the tree.
@@ -142,9 +142,8 @@ def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
 def add_along(steps: Iterable[Step], amount: int, used: Column) -> tuple[int, list[int]]:
     """The same for the steps of a node.
 
-    Returns:
-        Of how many nodes the usage changed, from the first one up; and the indices of those of them
-        that began to use more than their subtree owns, or ceased to.
+    Returns: The number of nodes whose usage changed, from the first one up; and the indices of
+        those that began to use more than their subtree owns, or ceased to.
     """
     changed = 0
     turned = []

@@ -1,6 +1,6 @@
 """The rules of admission checks that scheduler and controllers share (spec/jobs 5.1, KEP-993).
 
-They are told here once, for entries of `status.admissionChecks` whatever form these have;
+They are defined here once, for entries of `status.admissionChecks` whatever form these have;
 `kueuelib.workload.checks` applies them to raw objects.
 """
 

@@ -1,8 +1,8 @@
 """What is left of past usage: the older it is, the less it counts (KEP-4136).
 
-After a half-life, half of an amount is left; whoever uses the same amount all the time approaches
-it, half of the way in each half-life. Amounts are whole billionths, the finest step of a quantity
-of Kubernetes, and are rounded down. Equal histories give equal amounts on every machine: no float
+After a half-life, half of an amount is left; the past usage of constant demand approaches it, half
+of the way in each half-life. Amounts are whole billionths, the finest step of a quantity of
+Kubernetes, and are rounded down. Equal histories give equal amounts on every machine: no float
 takes part, but for the given instants.
 """
 
@@ -21,7 +21,7 @@ Value = Fraction | float
 """Past usage as one number; the only float is infinity, for weight 0."""
 
 UNUSED: Final[Value] = Fraction(0)
-"""Of a LocalQueue of which nothing is known."""
+"""The usage of an unknown LocalQueue."""
 
 ONE: Final = 2**64
 """The scale of factors."""

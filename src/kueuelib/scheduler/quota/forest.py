@@ -1,4 +1,4 @@
-"""All quota trees as they are now: who is below whom, what each node owns and uses.
+"""All quota trees as they are now: parents, and what each node owns and uses.
 
 A name that is used as a cohort without an object is a root without quota. A cohort whose parents
 never end is cut off from its parent, so that every walk up ends: it is a root of its own, and what

@@ -1,7 +1,7 @@
 """What the nodes of all quota trees own and use as they are now.
 
 Sums are kept along the way from a node to its root, so that every change costs the depth of the
-tree. `kueuelib.scheduler.quota.forest` knows who is below whom.
+tree. `kueuelib.scheduler.quota.forest` knows the parents.
 """
 
 from __future__ import annotations

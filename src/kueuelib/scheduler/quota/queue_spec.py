@@ -82,7 +82,7 @@ FIRST_FIT = Fungibility()
 
 @attrs.frozen
 class PreemptionPolicy:
-    """Whom a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).
+    """Which workloads a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).
 
     Attributes:
         within_cluster_queue: Never, LowerPriority or LowerOrNewerEqualPriority.
@@ -116,7 +116,7 @@ class QueueSpec:
         stop_policy: None, Hold or HoldAndDrain.
         checks: the admission checks.
         fungibility: how flavors are preferred.
-        preemption: whom it may preempt.
+        preemption: which workloads it may preempt.
         terminating: whether the object is being deleted.
         weight: what its share of borrowed quota is divided by (KEP-1714).
         by_usage: whether past usage orders its LocalQueues, where it is counted (KEP-4136).

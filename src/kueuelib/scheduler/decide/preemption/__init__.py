@@ -1,1 +1,1 @@
-"""Who has to give quota back so that a workload fits (KEP-83, spec/scheduling 6)."""
+"""Which workloads must release quota so that another one fits (KEP-83, spec/scheduling 6)."""

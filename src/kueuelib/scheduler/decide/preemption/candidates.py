@@ -2,8 +2,8 @@
 
 Candidates hold quota in a pair of flavor and resource that is short, and the policies of the
 preemptor's ClusterQueue let it take them. Those of other ClusterQueues count only while these
-borrow, and so does every cohort on the way up to the first one that both are in. The order: who is
-on the way out already, what is owed to a part of the tree that the preemptor is in, other
+borrow, and so does every cohort on the way up to the first one that both are in. The order:
+workloads on the way out already, what is owed to a part of the tree that the preemptor is in, other
 ClusterQueues, the own one; within each low priority, new reservation, UID. Where past usage orders
 the LocalQueues of a ClusterQueue (KEP-4136), those of the one that used most come first.
 
@@ -75,7 +75,7 @@ class Borrowing(Enum):
     """What a round of removals may count on."""
 
     ALLOWED = "allowed"
-    """The preemptor may borrow in the end; who is protected from borrowers stays."""
+    """The preemptor may borrow in the end; workloads that are protected from borrowers stay."""
     FORBIDDEN = "forbidden"
     """The preemptor ends within its nominal quota."""
 
@@ -250,7 +250,7 @@ def allowed(
     Args:
         snapshot: the state.
         preemptor: who wants quota.
-        contested: the pairs that are short; only who uses one of them counts.
+        contested: the pairs that are short; only users of one of them count.
         queue: the ClusterQueue.
         policy: Never, LowerPriority, LowerOrNewerEqualPriority or Any.
         leaving: those that are on their way out, or the others.
@@ -300,7 +300,8 @@ def _highest(preemptor: Preemptor, policy: str) -> int:
 
 
 def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
-    """Whether the lowest priority of a ClusterQueue lets anybody in it be preempted (KEP-83)."""
+    """Whether any workload of a ClusterQueue with this lowest priority may be preempted
+    (KEP-83)."""
     lowest = queue.lowest_priority
     if lowest is None or policy == NEVER:
         return False

@@ -1,10 +1,10 @@
-"""Whom a workload may preempt under fair sharing (KEP-1714, "Preemption";
+"""Which workloads may be preempted under fair sharing (KEP-1714, "Preemption";
 spec/cohorts-and-fair-sharing 3.3).
 
-Whoever is furthest above its due gives back first: from the root down, the node with the highest
-share among its siblings, until a ClusterQueue is found. A victim of another ClusterQueue is taken
-only if the shares of both sides allow it. A side is the child of the lowest cohort above both, on
-the way to the ClusterQueue. During the search the request counts as used by the preemptor.
+The node furthest above its due loses a workload first: from the root down, the node with the
+highest share among its siblings, until a ClusterQueue is found. A victim of another ClusterQueue is
+taken only if the shares of both sides allow it. A side is the child of the lowest cohort above
+both, on the way to the ClusterQueue. During the search the request counts as used by the preemptor.
 
 Every step takes a candidate or refuses it for good, so a search ends.
 """
@@ -51,7 +51,7 @@ def find_fairly(
     Args:
         snapshot: the state; left as it was.
         preemptor: who wants quota.
-        contested: the pairs that are short; only who uses one of them can be a victim.
+        contested: the pairs that are short; only users of one of them can be victims.
         needed: what has to fit in the end, all amounts positive.
         fair_sharing: the strategies.
 
@@ -199,7 +199,8 @@ class _FairSearch:
         """The place among its siblings of a node that may have to give back; None for no place.
 
         Only what borrows gives back to others; where the preemptor is, some may have to give back
-        to each other. Among equal shares cohorts come first, then who has the first candidate.
+        to each other. Among equal shares cohorts come first, then the node with the first
+        candidate.
         """
         first = self._pools[leaf.name].first
         more = borrowed(node, self._snapshot.used)
@@ -258,7 +259,7 @@ def _candidates(
     queue: FrozenQueue,
     policy: str,
 ) -> Iterator[Ranked]:
-    """Whom the preemptor may take of a ClusterQueue: first who is on the way out already."""
+    """The candidates in a ClusterQueue: first those that are leaving already."""
     for leaving in (True, False):
         yield from allowed(snapshot, preemptor, contested, queue, policy, leaving=leaving)
 

@@ -55,7 +55,7 @@ class Judge:
 
     Attributes:
         asks: whether there is anything to ask: the policy is not Kueue's own.
-        taken: who is preempted in this cycle.
+        taken: the workloads that are preempted in this cycle.
         faults: what was wrong with answers of the policy, each once.
     """
 

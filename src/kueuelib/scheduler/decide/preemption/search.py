@@ -1,8 +1,9 @@
 """The search for a minimal set of victims (KEP-83 "Preemption", spec/scheduling 6.4).
 
-With fair sharing, shares decide who has to leave: `kueuelib.scheduler.decide.preemption.fair`.
-Otherwise priorities and ownership do. A round then removes candidates in their order until the
-preemptor fits, and brings them back in the reverse order as long as it still fits. What remains is
+With fair sharing, shares decide which workloads must leave:
+`kueuelib.scheduler.decide.preemption.fair`. Otherwise priorities and ownership do. A round then
+removes candidates in their order until the preemptor fits, and brings them back in the reverse
+order as long as it still fits. What remains is
 minimal: without any one of the victims the preemptor does not fit. One or two rounds are tried,
 with and without borrowing in the end.
 """
@@ -61,7 +62,7 @@ def find_victims(
     Args:
         snapshot: the state; left as it was.
         preemptor: who wants quota.
-        contested: the pairs that are short; only who uses one of them can be a victim.
+        contested: the pairs that are short; only users of one of them can be victims.
         needed: what has to fit in the end; amounts of zero do not matter.
     """
     if preemptor.guard is None:
@@ -163,7 +164,7 @@ def _round(
 
 
 def _bring_back(room: Room, removed: list[Candidate]) -> list[Candidate]:
-    """Whoever is still needed out, given that removing the last one was what made room."""
+    """The victims that are still necessary, given that only the last removal made enough room."""
     kept = [removed[-1]]
     for candidate in reversed(removed[:-1]):
         room.restore(candidate.holder, candidate.queue)

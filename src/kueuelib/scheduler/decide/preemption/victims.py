@@ -1,4 +1,4 @@
-"""Whom a plan preempts, for whom, and by which right (spec/scheduling 6.5)."""
+"""The victims of a plan, their preemptors, and the right to preempt (spec/scheduling 6.5)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Victim:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is on its way out already, so that nobody has to be told."""
+        """Whether it is leaving already, so that no eviction is necessary."""
         return self.holder.evicted
 
 
@@ -76,7 +76,7 @@ class Search:
     """What a search came to.
 
     Attributes:
-        victims: who has to leave, empty when the preemptor does not fit whoever leaves.
+        victims: which workloads must leave; empty if no victims suffice.
         candidates: how many candidates were considered, in the widest round.
         lacks: what is still missing with all of them gone, empty when there are victims.
         named: the first `MOST_NAMED` of them, when they do not suffice.
@@ -102,7 +102,7 @@ class Preemption:
         workload: the object that was evaluated.
         cluster_queue: the queue in which it waits.
         places: that queue and those of the victims, each with the path to it: `/root/cohort/queue`.
-        victims: who has to leave, those on their way out included.
+        victims: which workloads must leave, including those that are leaving already.
     """
 
     key: ObjectKey
