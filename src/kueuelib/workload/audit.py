@@ -1,7 +1,7 @@
 """Whether the law of the orders holds at run time: pure.
 
 What the engine assumes has an order, or was stored and will be seen (`kueuelib.workload.orders`);
-the same holds of the victims that it counts as leaving. A breach would keep quota for ever, so it
+the same holds of the victims that it counts as leaving. A breach would keep quota forever, so it
 is looked for every few seconds, at a cost that depends on nothing but how much is assumed. Between
 a stored status and its being seen there is some time; only what stays unexplained for `GRACE`
 seconds is suspected.
@@ -38,7 +38,7 @@ class Claim:
 
     @property
     def withdrawal(self) -> Forgotten | EvictionFailed:
-        """What the engine has to be told when it is not so."""
+        """What the engine must receive if it is not so."""
         told = EvictionFailed if self.leaving else Forgotten
         return told(self.key, self.uid)
 

@@ -106,8 +106,8 @@ def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable
         required: the checks that its flavors need.
         now: the transition time of new entries.
         named: all checks that the ClusterQueue names. Without quota no flavor is assigned; a check
-            for some flavors that said Retry or Rejected is then kept, so that losing the flavor is
-            no way around its delay.
+            for some flavors that said Retry or Rejected is then kept, so that losing the flavor
+            does not bypass its delay.
     """
     listed = check_states(wl)
     if not (listed or required) or is_finished(wl):

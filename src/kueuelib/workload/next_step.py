@@ -99,9 +99,9 @@ class Step:
     Attributes:
         workload: the Workload whose status is to be written, or None.
         deactivate: whether to set `spec.active` to false.
-        drop_finalizer: whether to let the Workload be deleted.
+        drop_finalizer: whether to remove the finalizer, so that the Workload can be deleted.
         delete: whether to delete the Workload.
-        make_room: whether those who have to leave for its reservation are to be told.
+        make_room: whether the victims of its reservation are to be evicted.
         look_again: the instant at which to ask again although nothing happens, or None.
         notes: events to report once the write has succeeded.
     """

@@ -1,13 +1,13 @@
 """What the scheduler has ordered for each Workload, until it is done or void: a pure machine.
 
 The scheduler orders three things: an admission, a reason to wait, an eviction. At most one order of
-a Workload is being written; of the others the newest counts. An order never just vanishes: when it
-ends otherwise than by being written, the engine is told so (`Forgotten` for an admission, which
-takes its assumption back; `EvictionFailed` for an eviction, whose victim stays), unless its
-successor takes over what it stood for.
+a Workload is being written; of the others the newest counts. An order never just vanishes: if it
+ends without being written, the engine learns so (`Forgotten` for an admission, which takes its
+assumption back; `EvictionFailed` for an eviction, whose victim stays), unless its successor takes
+over what it stood for.
 
-`A`, `W` and `E` are the three kinds, a dash in front says that it is told to the engine that the
-order ended. A line of the table is what waits, a column what is submitted:
+`A`, `W` and `E` are the three kinds. A dash in front reports to the engine that the order ended. A
+line of the table is what waits, a column what is submitted:
 
 ```
  waits             | A'                    | W'       | E'
@@ -38,7 +38,7 @@ that is being written comes next in any case. When the write ends:
  what became of it | nothing waits      | N waits
 -------------------+--------------------+----------------------------------------------------------
  stored            | nothing            | N
- void, gone,       | nothing  -X        | N  -X   (X = A, N = A' of the same UID: N, nothing told;
+ void, gone,       | nothing  -X        | N  -X   (X = A, N = A' of the same UID: N, no report;
  refused for good  |                    |          X = A, N = E of the same UID: nothing  -A)
  again             | X waits            | as if N were submitted while X waits
  unknown           | X waits, maybe     | as if N were submitted while X waits, maybe stored
@@ -73,7 +73,7 @@ class Eviction:
 
     Attributes:
         victim: who.
-        preemption: for whom.
+        preemption: which preemption it belongs to.
     """
 
     victim: Victim
@@ -185,7 +185,7 @@ class Edge:
     Attributes:
         line: the orders of the Workload afterwards, None when there are none.
         ended: the orders that ended.
-        events: what the engine has to be told, in this order.
+        events: what the engine must receive, in this order.
     """
 
     line: Line | None
@@ -284,7 +284,7 @@ def _takes_over(new: Order, old: Order) -> bool:
 
 
 def _loss(order: Order) -> tuple[Forgotten | EvictionFailed, ...]:
-    """What the engine is told when an order will not be written."""
+    """The event for the engine when an order will not be written."""
     match order.what:
         case Admit():
             return (Forgotten(order.key, order.uid),)

@@ -112,7 +112,7 @@ def phase_of(wl: Mapping[str, Any]) -> Phase:
 
 
 def is_deactivation(reason: str) -> bool:
-    """Whether an eviction for this reason was a deactivation, whoever wanted it."""
+    """Whether an eviction for this reason was a deactivation, by a user or by a rule."""
     return reason == DEACTIVATED or reason.startswith(f"{DEACTIVATED}DueTo")
 
 

@@ -16,8 +16,8 @@ spec/jobs 0.1 and 5.2, spec/api 2.6:
 *Quota is held* in RESERVED, ADMITTED and EVICTING. Every function takes a Workload as the API
 server sent it, leaves it alone, and returns the Workload as it has to be afterwards (the same
 object when nothing changes). A step that the machine does not know raises `IllegalTransition`: the
-object changed meanwhile, and whoever asked looks again. What has to be sent to the API server is in
-`kueuelib.workload.patches`. All instants are seconds since the epoch.
+object changed meanwhile, and the caller must read it again. What has to be sent to the API server
+is in `kueuelib.workload.patches`. All instants are seconds since the epoch.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ async def write_status(
         client: speaks to the API server.
         old: the Workload as it was read.
         new: the same Workload after a step of `transitions`.
-        learn: is told every answer.
+        learn: receives every answer.
 
     Returns:
         The Workload as the server has it now.
