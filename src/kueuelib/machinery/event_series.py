@@ -54,7 +54,7 @@ class EventFacts:
 
     @property
     def source(self) -> Hashable:
-        """Who speaks about whom: the unit of the spam filter."""
+        """Reporter and subject: the unit of the spam filter."""
         about = tuple(str(self.regarding.get(name) or "") for name in _REFERENCE)
         return (self.component, self.instance, *about)
 

@@ -55,8 +55,8 @@ class QueueCore(Generic[K]):
         - A key is never held by two workers. Adds before a pop lead to one run, adds during a run
           to exactly one more.
         - Ready keys come by descending priority, then by the order in which they became ready.
-        - Of two delays the earlier holds; an add without delay makes a waiting key ready; the
-          higher of two priorities holds, and raising it puts the key behind its new equals.
+        - The earlier of two delays wins; an add without delay makes a waiting key ready; the higher
+          of two priorities wins, and raising it puts the key behind its new equals.
 
     Attributes:
         adds: how often a key became ready (`workqueue_adds_total`).

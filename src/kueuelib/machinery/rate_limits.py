@@ -43,8 +43,8 @@ class _Counting(Generic[K]):
 class ItemExponential(_Counting[K]):
     """`base * 2**failures` seconds per key, at most `cap`.
 
-    By default at most a minute: with the 1,000 seconds of client-go, whoever failed all through an
-    outage of two minutes is tried again up to five minutes after it.
+    By default at most a minute: with the 1,000 seconds of client-go, a key that failed all through
+    an outage of two minutes would be retried up to five minutes after it.
     """
 
     def __init__(self, base: float = 0.005, cap: float = 60.0) -> None:

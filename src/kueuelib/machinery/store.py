@@ -33,8 +33,8 @@ class Delta(Generic[T]):
         key: whose delta it is.
         old: what the store held before; None when added.
         new: what it holds now; None when deleted.
-        initial: whether it belongs to the first filling of the store, or is told to a handler that
-            came late. Such deltas describe what exists, not what changed.
+        initial: whether it belongs to the first filling of the store, or is replayed to a handler
+            that was added late. Such deltas describe what exists, not what changed.
 
     An object that was deleted and created again while nobody looked is an update whose UIDs differ.
     """
@@ -108,7 +108,7 @@ class Store(Generic[T]):
     Guarantees: indexes and content change together before a method returns; a failing index
     function leaves the store as it was; iteration is in the order in which keys came.
 
-    Caveats: values are shared, not copied. Whoever reads must not change them in place.
+    Caveats: values are shared, not copied. Readers must not change them in place.
     """
 
     __slots__ = ("_indexes", "_items")
