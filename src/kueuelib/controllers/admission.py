@@ -54,7 +54,7 @@ class AdmissionLoop:
         self._fruitless = 0
 
     def wake(self) -> None:
-        """Something changed that the engine was told of."""
+        """The engine received a change."""
         self._changed.set()
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -78,7 +78,7 @@ class AdmissionLoop:
         settled = self._engine.settle(plan, now)
         self._submit(settled)
         self._spread(settled.effects)
-        if not found.heads:  # turns passed, nobody was looked at: nothing was in vain
+        if not found.heads:  # only skipped turns: no try failed
             return True
         admitted = bool(settled.admissions)
         self._metrics.cycle(self._clock.monotonic() - started, success=admitted)

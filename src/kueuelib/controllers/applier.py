@@ -1,9 +1,9 @@
 """Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6), and
 one per victim of a preemption (`kueuelib.controllers.evictions`).
 
-What is to be written, and what the engine is told of an order that will not be, is decided by
-`kueuelib.workload.orders`; two orders of one workload never run at once. Waiting, retries and their
-growing pauses are those of the `Controller` that runs this reconciler.
+`kueuelib.workload.orders` decides what is written, and what the engine learns about an order that
+is not; two orders of one workload never run at once. Waiting, retries and their growing pauses are
+those of the `Controller` that runs this reconciler.
 
 An admission was already charged in the cache when it comes here (*assumed*). While there is no
 answer from the server the assumption stays: nothing else could be written either.

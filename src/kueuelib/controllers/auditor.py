@@ -1,6 +1,7 @@
-"""Looks for quota that is kept for nobody, says so, and gives it back (`kueuelib.workload.audit`).
+"""Finds charged quota without an admission, reports it, and releases it
+(`kueuelib.workload.audit`).
 
-It never trusts itself alone: before the engine is told that a claim is wrong, the Workload is read
+It never trusts itself alone: before it reports a wrong claim to the engine, it reads the Workload
 from the API server.
 """
 
@@ -74,7 +75,7 @@ class Auditor:
         ordered = self._book.evicts if claim.leaving else self._book.admits
         if ordered(claim.key, claim.uid):
             return  # since the look
-        fault = "counts as leaving but was not told" if claim.leaving else "is assumed"
+        fault = "counts as leaving without an eviction" if claim.leaving else "is assumed"
         self._log.error(
             f"a workload {fault}, and nobody is going to write it", workload=str(claim.key)
         )

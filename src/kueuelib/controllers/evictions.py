@@ -1,9 +1,8 @@
-"""Tells the victims of a preemption to leave: one patch per victim (spec/scheduling 6.5, 6.7).
+"""Evicts the victims of a preemption: one patch per victim (spec/scheduling 6.5, 6.7).
 
-A victim counts as leaving in the engine from the moment of the decision. It stays so while there is
-no answer from the server, or only such that a retry may help. When it turns out that the victim
-cannot be told, the engine hears `EvictionFailed`, and the preemptor looks at once who else could
-leave.
+A victim counts as leaving in the engine from the moment of the decision. It stays so while the
+server does not answer, or answers with an error that a retry may cure. If the victim cannot be
+evicted, the engine receives `EvictionFailed`, and the preemptor searches for other victims at once.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ class Evictor:
             orders.event(preemptor, "Normal", "PreemptedWorkload", told)
 
     def refused(self, order: Eviction, error: ApiError) -> None:
-        """Tells the preemptor that the server does not let the victim be told."""
+        """Reports on the preemptor that the server refuses the eviction of the victim."""
         preemptor = self._orders.writer.newest(order.preemption.key)
         if preemptor is not None:
-            message = f"Workload {order.key} could not be told to leave: {error.message}"
+            message = f"Workload {order.key} could not be evicted: {error.message}"
             self._orders.event(preemptor, "Warning", "PreemptionFailed", message)

@@ -42,8 +42,8 @@ class Source:
     Attributes:
         present: the event of an object that exists.
         gone: the event of one that does not.
-        digest: the part of the raw object that the engine reads; a change of anything else is no
-            event.
+        digest: the part of the raw object that the engine reads; a change of anything else is not
+            an event.
     """
 
     present: Callable[[Obj], Event]

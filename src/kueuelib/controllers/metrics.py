@@ -134,13 +134,13 @@ class SchedulerMetrics:
             self._local_queues.admitted(where, waited, checks_waited)
 
     def evicted(self, where: Counted, reason: str) -> None:
-        """A workload was told to stop."""
+        """A workload was evicted."""
         self._evicted.labels(where.cluster_queue, reason).inc()
         if self._local_queues is not None:
             self._local_queues.evicted(where, reason)
 
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
-        """A workload was told to stop for one of another ClusterQueue, or of its own."""
+        """A workload was preempted by one of another ClusterQueue, or of its own."""
         self._preempted.labels(preempting_cluster_queue, reason).inc()
 
     def policy_failed(self, policy: str) -> None:

@@ -1,9 +1,9 @@
-"""When a Workload is told why it waits.
+"""When the reason to wait is written to a Workload.
 
-Such a write changes nothing, and is in vain when the Workload is admitted soon after. So whoever is
-found to wait stands in a line of its ClusterQueue first. Once the ClusterQueue is at rest the whole
-line is told, quickly but not at once. While it admits others only a trickle is, one ClusterQueue
-after the other. An admission takes the Workload out of its line.
+Such a write changes nothing, and is useless if the Workload is admitted soon after. So a waiting
+Workload first joins a line of its ClusterQueue. When the ClusterQueue is at rest, the reasons of
+the whole line are written, quickly but not at once. While it admits others, only a trickle is, one
+ClusterQueue after the other. An admission removes the Workload from its line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 PAUSE = 0.1
 """Seconds between two looks at the lines, and the least that anybody stands in one."""
 AT_ONCE = 20
-"""How many Workloads of ClusterQueues at rest are told at a look."""
+"""How many reasons are written per look, for ClusterQueues at rest."""
 TRICKLE = 0.2
 """Seconds between two Workloads of ClusterQueues that are not at rest."""
 REST = 5.0
@@ -28,7 +28,7 @@ REST = 5.0
 
 @attrs.define
 class _Line:
-    """Who waits in a ClusterQueue, and not before when each may be told.
+    """The Workloads that wait in a ClusterQueue, each with the earliest time to write its reason.
 
     Attributes:
         members: who came first is first.
@@ -39,7 +39,7 @@ class _Line:
     admitted_at: float = float("-inf")
 
     def take(self, now: float, most: int) -> list[ObjectKey]:
-        """Removes those at the front that may be told by now."""
+        """Removes those at the front whose time has come."""
         found: list[ObjectKey] = []
         for key, due in self.members.items():
             if due > now or len(found) >= most:
@@ -51,7 +51,7 @@ class _Line:
 
 
 class Lines:
-    """Who is to be told why it waits. Instants are seconds of one clock."""
+    """The Workloads that still need their reason. Instants are seconds of one clock."""
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
@@ -76,7 +76,7 @@ class Lines:
         members[key] = min(due, members.get(key, due))
 
     def take(self, now: float) -> tuple[ObjectKey, ...]:
-        """Removes those that are to be told now, at most `AT_ONCE` and one more."""
+        """Removes those whose reason is due now, at most `AT_ONCE` and one more."""
         found: list[ObjectKey] = []
         for name, line in tuple(self._lines.items()):
             if now - line.admitted_at >= REST:
@@ -98,7 +98,7 @@ class Lines:
 
 
 class Teller:
-    """Has those told whose turn it is; a part of a `Manager`.
+    """Writes the reasons that are due; a part of a `Manager`.
 
     Args:
         tell: writes why some Workloads wait; must return at once.

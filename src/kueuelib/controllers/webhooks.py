@@ -45,7 +45,7 @@ _VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS, kinds.COH
 
 
 class Entry(Protocol):
-    """One entry of a webhook configuration, whoever contributes it."""
+    """One entry of a webhook configuration, from any contributor."""
 
     @property
     def mutating(self) -> bool:

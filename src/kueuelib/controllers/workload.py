@@ -42,7 +42,7 @@ class Activities(Judgements, Protocol):
     """What the decision engine knows about ClusterQueues and reservations."""
 
     def make_room(self, key: ObjectKey) -> Settled:
-        """Who has to leave for a reservation and was not told yet."""
+        """The victims of a reservation that are not evicted yet."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Who asks, and may they: decided by the API server, as for every aggregated API.
 
-The API server hands on whose request it is in headers, and proves with a client certificate that
-it is the API server. Whoever comes directly shows a bearer token.
+The API server hands on whose request it is in headers, and proves with a client certificate that it
+is the API server. A client that connects directly sends a bearer token.
 """
 
 from __future__ import annotations
