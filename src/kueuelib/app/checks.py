@@ -35,7 +35,7 @@ def add_checks(
         namespace: where checks with a process of their own keep their Leases.
 
     Raises:
-        ConfigError: a package offers something that cannot be loaded or is no check.
+        ConfigError: a package offers something that cannot be loaded or is not a check.
     """
     checks = (provisioning_check(version=version), *installed())
     setup(manager, cache, client, recorder, checks, version=version, telemetry=telemetry)

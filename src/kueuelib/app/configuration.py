@@ -293,7 +293,7 @@ def parse_configuration(content: Any, source: str) -> Configuration:
         ConfigError: as `load_configuration`.
     """
     if not isinstance(content, dict):
-        raise ConfigError(source, "is no mapping", f"write a {KIND} of {V1BETA2}")
+        raise ConfigError(source, "is not a mapping", f"write a {KIND} of {V1BETA2}")
     content = dict(content)
     version = content.pop("apiVersion", None)
     if version not in API_VERSIONS:

@@ -67,7 +67,9 @@ def check(found: Configuration, source: str) -> None:
     _check_frameworks(found, source)
     if found.namespace and not is_dns1123_label(found.namespace):
         raise ConfigError(
-            source, f"namespace: {found.namespace!r} is no name of a namespace", "correct it"
+            source,
+            f"namespace: {found.namespace!r} is not a namespace name",
+            "use a-z, 0-9 and '-'",
         )
     for name, number in (
         ("qps", found.client_connection.qps),
@@ -167,7 +169,7 @@ def _check_frameworks(found: Configuration, source: str) -> None:
     for index, name in enumerate(found.integrations.label_keys_to_copy):
         if not is_qualified_name(name):
             where = f"integrations.labelKeysToCopy[{index}]"
-            raise ConfigError(source, f"{where}: {name!r} is no label key", "correct it")
+            raise ConfigError(source, f"{where}: {name!r} is not a label key", "correct it")
     options = found.integrations.pod_options
     for field, selector in (
         ("integrations.podOptions.namespaceSelector", options.namespace_selector),

@@ -28,13 +28,13 @@ def parse_duration(text: str) -> Duration:
     """Seconds of a Go duration.
 
     Raises:
-        ValueError: the text is no duration.
+        ValueError: the text is not a duration.
     """
     if text == "0":
         return Duration(0)
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration such as 5m or 1m30s")
+        raise ValueError(f"{text!r} is not a duration such as 5m or 1m30s")
     return Duration(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 

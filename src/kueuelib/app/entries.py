@@ -1,9 +1,10 @@
 """Keeps the webhook configurations in line with what the process serves and is configured for.
 
-Whoever writes the configurations (`kueuelib install`, `kueuelib manifests`) knows neither the
-manager's configuration nor its plug-ins. So the process that answers the webhooks puts the entries
-of its kinds of jobs in order: selectors follow `manageJobsWithoutQueueName`, entries of plug-ins
-are added, and entries that nobody would answer are taken away, for they would refuse every object.
+The commands that write the configurations (`kueuelib install`, `kueuelib manifests`) know neither
+the manager's configuration nor its plug-ins. So the process that answers the webhooks puts the
+entries of its kinds of jobs in order: selectors follow `manageJobsWithoutQueueName`, entries of
+plug-ins are added, and entries that nobody would answer are taken away, for they would refuse every
+object.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def checked_url(text: str | None) -> str | None:
     if not good:
         raise ConfigError(
             f"--webhook-url {text}",
-            "is no address that an API server can call",
+            "is not an address that an API server can call",
             "write https://HOST:PORT, without a path",
         )
     return text.rstrip("/")

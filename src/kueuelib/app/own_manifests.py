@@ -97,7 +97,7 @@ def _namespace_rules(integration: Integration) -> list[Obj]:
         where: Obj = {"apiGroups": [group], "resources": [plural]}
         verbs = ["get", "update", "patch"]
         return [
-            {**where, "verbs": ["create"]},  # a name is not known to whoever permits a creation
+            {**where, "verbs": ["create"]},  # RBAC cannot restrict a creation by name
             {**where, "resourceNames": [name], "verbs": verbs},
         ]
 

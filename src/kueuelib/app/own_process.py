@@ -1,6 +1,6 @@
 """One integration in a process of its own: beside the bundled manager, or beside the Go manager.
 
-It reconciles jobs of one kind and answers their webhooks; whoever schedules is another process.
+It reconciles jobs of one kind and answers their webhooks; scheduling is up to another process.
 Everything of it in the cluster has one name, made from its kind: webhook configurations, Service,
 certificate, lease, ServiceAccount.
 """

@@ -130,7 +130,7 @@ def _value(place: re.Match[str]) -> str:
 
 
 def _marked(obj: Obj) -> Obj:
-    """The object with marks where values go that are no texts; CRDs stay when a release goes."""
+    """The object with marks for values that are not text; CRDs stay when a release goes."""
     obj = copy.deepcopy(obj)
     if obj["kind"] == "Deployment":
         obj["spec"]["replicas"] = "@replicas@"

@@ -60,7 +60,7 @@ async def assemble_recorder(
     *,
     recording: RecordingOptions,
 ) -> None:
-    """Adds the parts that follow a cluster and write down what a manager would be told."""
+    """Adds the parts that follow a cluster and record the facts that a manager would receive."""
     cache = Cache(client, telemetry=telemetry)
     engine = engine_for(manager, engine_settings(configuration, source), recording)
     feed_from(manager, cache, client, Feed(engine, _Silent()), version)

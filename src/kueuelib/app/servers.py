@@ -72,7 +72,7 @@ async def waiting_probes(
 ) -> AsyncIterator[None]:
     """Serves probes while the API server is waited for: alive, but not ready.
 
-    An address that cannot be bound is no error here: that a server does not answer is the first
+    An address that cannot be bound is not an error here: that a server does not answer is the first
     thing to know, and the manager binds the same address once it starts.
 
     Args:

@@ -165,7 +165,7 @@ async def assemble_manager(
 ) -> None:
     """Adds every part of the bundled manager.
 
-    With `recording`, what the engine is told and decides is written to a file.
+    With `recording`, the input and the decisions of the engine are written to a file.
     """
     workers = configuration.controller.group_kind_concurrency
     recorder = EventRecorder(client, "kueue", telemetry=telemetry)
@@ -307,7 +307,7 @@ def _check_addresses(configuration: Configuration, source: str) -> None:
     port = configuration.webhook.port
     if not 0 < port < 65536:
         raise ConfigError(
-            f"{source}: webhook.port", f"{port} is no port", "give one from 1 to 65535"
+            f"{source}: webhook.port", f"{port} is not a port", "give one from 1 to 65535"
         )
 
 

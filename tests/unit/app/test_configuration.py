@@ -245,7 +245,7 @@ def test_the_kind_is_checked(head: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("content", [None, [], "text"])
 def test_a_file_that_is_no_mapping_is_refused(content: Any) -> None:
-    with pytest.raises(ConfigError, match="is no mapping"):
+    with pytest.raises(ConfigError, match="is not a mapping"):
         parse_configuration(content, "config.yaml")
 
 
@@ -270,7 +270,7 @@ def test_go_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "m", "5m ", "-5m", "5 m"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
 
@@ -278,7 +278,7 @@ def test_addresses() -> None:
     assert parse_address(":8080", "metrics") == ("", 8080)
     assert parse_address("127.0.0.1:1", "metrics") == ("127.0.0.1", 1)
     assert parse_address("[::1]:443", "metrics") == ("::1", 443)
-    with pytest.raises(ConfigError, match="is no address"):
+    with pytest.raises(ConfigError, match="is not an address"):
         parse_address("8080", "metrics")
 
 

@@ -60,13 +60,13 @@ def _objects(content: Any, subject: str) -> list[Any]:
     if isinstance(content, dict) and content.get("kind") == "List":
         return list(content.get("items") or ())
     if not isinstance(content, dict):
-        raise ConfigError(subject, "is no mapping", "give a manifest with apiVersion and kind")
+        raise ConfigError(subject, "is not a mapping", "give a manifest with apiVersion and kind")
     return [content]
 
 
 def _document(obj: Any, subject: str, namespace: str, default: str) -> Document:
     if not isinstance(obj, dict):
-        raise ConfigError(subject, "holds an item that is no mapping", "correct the list")
+        raise ConfigError(subject, "holds an item that is not a mapping", "correct the list")
     for field in ("apiVersion", "kind"):
         if not isinstance(obj.get(field), str):
             raise ConfigError(subject, f"{field} is missing", "name it as in any manifest")

@@ -93,7 +93,7 @@ def parse_reference(text: str) -> Reference:
 def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:
     """The raw Workload that stands for a Job or Pod; None when there is none.
 
-    Of several the newest unfinished one is meant.
+    Among several, the newest unfinished one counts.
     """
     uid, meta = obj["metadata"]["uid"], obj["metadata"]
     prebuilt = (meta.get("labels") or {}).get(PREBUILT_LABEL)

@@ -321,7 +321,7 @@ def _with_change(world: World, row: Waiting, now: float) -> Waiting:
 
 
 def smallest_of(changes: Sequence[Found]) -> Found | None:
-    """Of several changes the first that preempts the fewest, in the order of `explain`.
+    """The change that preempts the fewest; among several, the first in the order of `explain`.
 
     Args:
         changes: each of them alone is enough.

@@ -1,1 +1,3 @@
-"""What `kueuelib report` shows of a cluster, as values: quota, who waits, who runs, who left."""
+"""What `kueuelib report` shows of a cluster, as values: quota, waiting, running and evicted
+Workloads.
+"""

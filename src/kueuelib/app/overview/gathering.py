@@ -103,7 +103,7 @@ def _listing(facts: Facts, changes: int) -> Listing:
 
 def _policies(settings: Settings) -> Iterator[str]:
     if settings.fair_sharing is not None:
-        yield "fair sharing is on: shares decide as well who is preempted by other ClusterQueues"
+        yield "fair sharing is on: shares also decide which Workloads other ClusterQueues preempt"
     if settings.preemption is not KUEUE:
         yield "a preemption policy is configured, which may spare Workloads that could be preempted"
 

@@ -1,8 +1,7 @@
-"""Who borrows and who lends in a tree of cohorts, for one flavor and resource at a time.
+"""Borrowed and lent quota in a tree of cohorts, for one flavor and resource at a time.
 
-Quota that is borrowed comes from a pool, so that nobody can say whose quota it is. What a cohort
-owns itself counts as lent first; the rest is spread over those that have unused quota to lend, in
-proportion to it.
+Borrowed quota comes from a pool, so it has no definite owner. The own quota of a cohort counts as
+lent first; the rest is distributed over members with unused quota to lend, in proportion to it.
 """
 
 from __future__ import annotations

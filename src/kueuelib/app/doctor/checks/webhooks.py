@@ -93,7 +93,7 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("webhook-unreachable", CALLS)
 def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
-    """Webhooks that the API server calls in vain."""
+    """Webhooks that the API server cannot reach."""
     for call in snapshot.calls:
         if call.error:
             subject = Subject("Service", _service(snapshot), snapshot.namespace)
