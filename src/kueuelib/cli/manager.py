@@ -30,7 +30,7 @@ def run(
 ) -> int:
     """Runs the manager until SIGTERM or SIGINT, or prints what it would run with; the exit code.
 
-    With `recording`, what it is told and decides is written to a file.
+    With `recording`, its input and decisions are written to a file.
 
     Raises:
         ConfigError: what was given cannot work.

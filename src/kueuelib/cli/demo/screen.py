@@ -29,7 +29,7 @@ class Screen:
 
     Args:
         console: where to draw.
-        plain: lines instead of a live table; always so when the console is no terminal.
+        plain: lines instead of a live table; always on if the console is not a terminal.
     """
 
     def __init__(self, console: Console, *, plain: bool) -> None:

@@ -135,7 +135,7 @@ class Board:
 
     @property
     def done(self) -> bool:
-        """Whether every Job has ended and every Workload has let go of its quota."""
+        """Whether every Job has ended and every Workload has released its quota."""
         ended = all(row.state in ("Finished", "Failed") for row in self.rows.values())
         seen = all(name in self.rows for name in self.wanted)
         return seen and ended and not self.usage and not self.leftovers

@@ -71,7 +71,7 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "it is no text"
+        problem = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(file, problem, "give the path of a readable manifest") from error
 
 

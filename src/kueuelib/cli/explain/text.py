@@ -23,7 +23,7 @@ from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
 WIDTH = 120
-"""Columns where the output is no terminal."""
+"""Columns where the output is not a terminal."""
 MOST_NAMES = 5
 
 

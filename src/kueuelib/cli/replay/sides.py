@@ -14,7 +14,7 @@ from kueuelib.api.meta import Obj, format_micro_time
 from kueuelib.recording.rerun import Difference, Rerun
 
 WIDTH = 160
-"""Columns where the output is no terminal."""
+"""Columns where the output is not a terminal."""
 MOST_LINES = 40
 """Lines that both sides have in common are left out beyond so many."""
 

@@ -20,7 +20,7 @@ from kueuelib.simulator.report.comparison import WAITS, comparison
 from kueuelib.simulator.report.run import Run
 
 WIDTH = 120
-"""Columns where the output is no terminal."""
+"""Columns where the output is not a terminal."""
 MOST_QUEUES = 40
 
 

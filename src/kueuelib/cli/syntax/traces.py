@@ -103,7 +103,7 @@ def replay(
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
-@click.option("--format", help="Of all traces; default: what their names say.", type=_Format())
+@click.option("--format", help="Format of all traces; default: by their names.", type=_Format())
 @click.option(
     "--cluster", type=FILE, help="Objects around the jobs; default: a cluster made for the trace."
 )
