@@ -119,7 +119,7 @@ class Converter:
     async def ahead(self, kind: Kind, stored: Obj) -> Mapping[str, Obj]:
         """A state that is about to be stored, at each other version that somebody reads.
 
-        A version whose webhook fails is left out: who lists it is told then.
+        A version whose webhook fails is left out: a list of it then fails.
         """
         found: dict[str, Obj] = {}
         for version in self._readers(kind):
@@ -132,7 +132,7 @@ class Converter:
     async def renew(self, kind: Kind, entries: Sequence[Entry]) -> None:
         """Makes all forms that somebody reads anew, after a change of the definition.
 
-        A version whose webhook fails is left out: who lists it is told then.
+        A version whose webhook fails is left out: a list of it then fails.
         """
         for version in self._readers(kind):
             with contextlib.suppress(ServerError):

@@ -248,7 +248,7 @@ def copy_json(value: Any) -> Any:
     """A deep copy of JSON data, by way of text: many times faster than `copy.deepcopy`.
 
     Raises:
-        BadRequest: it is no JSON data, or nested so deeply that it could not be stored.
+        BadRequest: it is not JSON data, or nested so deeply that it could not be stored.
     """
     try:
         return orjson.loads(orjson.dumps(value, default=_plain))
@@ -259,7 +259,7 @@ def copy_json(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} is no JSON value")
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
 def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:

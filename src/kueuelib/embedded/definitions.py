@@ -30,7 +30,7 @@ class Definitions:
         registry: what is served.
         rules: say whether names are free.
         now: the time, seconds since the epoch.
-        commits: told of every change.
+        commits: receives every change.
         deletes: removes the objects of a definition that goes.
         withdrawn: called for a kind that is served no more.
         changed: called, in the background, for a kind whose definition has changed.

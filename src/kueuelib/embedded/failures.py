@@ -78,7 +78,7 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
 
 
 def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """The same for what is no stored object: options, reviews."""
+    """The same for what is not a stored object: options, reviews."""
     texts = list(dict.fromkeys(map(str, errors)))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     about: dict[str, Any] = {"name": name} if name else {}

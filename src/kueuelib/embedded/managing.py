@@ -147,7 +147,7 @@ def configuration(kind: Kind, version: Version, body: Any, options: WriteOptions
     """The checked body of an apply patch; nothing is defaulted, since defaults are nobody's.
 
     Raises:
-        BadRequest: it is no object of the kind, or has fields twice under strict validation.
+        BadRequest: it is not an object of the kind, or has fields twice under strict validation.
         ApiError: it has fields that the kind does not know.
         Invalid: no field manager is named.
     """

@@ -55,7 +55,7 @@ def json_patch(target: Obj, operations: Any) -> Any:
 
 
 def _type_problem(operations: Any) -> str:
-    """What is no list of operations."""
+    """What is not a list of operations."""
     if not isinstance(operations, list):
         return f"{_named(operations)} into Go value of type []handlers.jsonPatchOp"
     for each in operations:

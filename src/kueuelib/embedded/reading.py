@@ -136,7 +136,7 @@ def parse_revision(text: str) -> int:
     """A resource version of a URL; empty is 0.
 
     Raises:
-        BadRequest: it is no number.
+        BadRequest: it is not a number.
     """
     if not text:
         return 0

@@ -56,8 +56,8 @@ class ApiServer:
         port: to listen on; 0 takes a free one.
         simulate: also run the simulated cluster: Jobs, pods, nodes, garbage collection, namespaces.
         host: the address to listen on.
-        authorization: `always`: whoever has credentials may do everything; `rbac`: what roles and
-            bindings say, and everything for the group `system:masters`.
+        authorization: `always`: every client with credentials may do everything; `rbac`: roles and
+            bindings decide, and everything for the group `system:masters`.
         clock: the time of the server and of its cluster; None: that of this machine.
         services: addresses of webhooks that are named by a Service: `host:port` by
             `namespace/name`. There is no cluster network; other Services lead somewhere only if

@@ -154,7 +154,7 @@ class ApiService:
         return self.stream(kind, version, namespace, options)
 
     def stream(self, kind: Kind, version: Version, namespace: str, options: WatchOptions) -> Stream:
-        """`watch` for those who have looked the kind up."""
+        """`watch` for callers that know the kind already."""
         stream = Stream(
             self.storage,
             self.registry,
@@ -201,7 +201,7 @@ class ApiService:
     async def replace(
         self, target: Target, given: Mapping[str, Any], options: WriteOptions
     ) -> tuple[Obj, bool]:
-        """`update` for those who have looked the kind up; also whether the object is new."""
+        """`update` for callers that know the kind already; also whether the object is new."""
         self._check_subresource(target)
         return await self._upserts.replace(target, given, options)
 
@@ -230,7 +230,7 @@ class ApiService:
     async def patch_target(
         self, target: Target, body: Any, type_: PatchType, options: WriteOptions
     ) -> tuple[Obj, bool]:
-        """`patch` for those who have looked the kind up; also whether the object is new."""
+        """`patch` for callers that know the kind already; also whether the object is new."""
         self._check_subresource(target)
         if type_ is PatchType.APPLY:
             return await self._upserts.apply(target, body, options)

@@ -58,7 +58,7 @@ def check_binding(binding: Mapping[str, Any]) -> None:
     """Looks at the target of a binding.
 
     Raises:
-        ServerError: it is no node; that this is the client's mistake is not told.
+        ServerError: it is not a node; the status does not say that this is the client's mistake.
     """
     target = section(binding, "target")
     errors = []
@@ -167,7 +167,7 @@ def applied(kind: Kind, version: Version, scale: Any) -> Obj:
     """What an apply of a `Scale` says of the object.
 
     Raises:
-        BadRequest: it is no `Scale`.
+        BadRequest: it is not a `Scale`.
     """
     given = scale if isinstance(scale, dict) else {}
     group, name = given.get("apiVersion") or "/", given.get("kind") or ""

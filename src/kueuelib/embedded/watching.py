@@ -189,7 +189,7 @@ def _bounded(changes: list[Change]) -> list[Change]:
 
 
 def _at_revision(entry: Entry, revision: int) -> Entry:
-    """An older state that is told as of a later revision: it has left the selection."""
+    """An older state, reported with a later revision: it has left the selection."""
     obj = entry.obj()
     obj["metadata"]["resourceVersion"] = str(revision)
     return Entry(entry.key, revision, entry.version, orjson.dumps(obj), entry.labels, entry.fields)

@@ -79,7 +79,7 @@ class Authorizer(Protocol):
 
 
 class AlwaysAllow:
-    """Whoever has credentials may do everything."""
+    """Every client with credentials may do everything."""
 
     def authorize(self, caller: Caller, wish: Attributes) -> Decision:
         """Yes."""

@@ -26,7 +26,7 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
     Args:
         caller: who really asks.
         headers: of the request, with `getall`.
-        authorizer: says who may impersonate whom.
+        authorizer: decides about impersonation.
 
     Raises:
         Forbidden: the caller may not.
@@ -58,7 +58,7 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
 
 
 def _readable(value: str) -> str:
-    """A header without the bytes that are no text, which no answer could repeat."""
+    """A header without the bytes that are not text, which no answer could repeat."""
     return value.encode(errors="surrogateescape").decode(errors="replace")
 
 

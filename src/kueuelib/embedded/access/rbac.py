@@ -28,7 +28,7 @@ EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 
 @attrs.frozen
 class _Binding:
-    """Who gets which role.
+    """The roles of each user.
 
     Attributes:
         described: the binding, for people.

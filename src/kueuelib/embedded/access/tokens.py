@@ -44,7 +44,7 @@ class Verified:
 
     Attributes:
         caller: whose it is.
-        audiences: for whom it is meant.
+        audiences: its audiences.
     """
 
     caller: Caller
@@ -84,7 +84,7 @@ class Tokens:
         """Goes on with the key of an earlier life, so that its tokens stay good.
 
         Raises:
-            ValueError: it is no such key.
+            ValueError: it is not such a key.
         """
         key = serialization.load_pem_private_key(pem, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):

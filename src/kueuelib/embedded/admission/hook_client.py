@@ -85,7 +85,7 @@ class HookClient:
         except orjson.JSONDecodeError as error:
             raise HookFailed(f"couldn't get version/kind; json parse error: {error}") from error
         if not isinstance(answer, dict):
-            raise HookFailed("expected a review, the answer is no object")
+            raise HookFailed("expected a review, the answer is not an object")
         return answer
 
     @staticmethod
@@ -150,7 +150,7 @@ def _reason(error: Exception) -> str:
 
 
 def _inner_number(error: OSError) -> int:
-    """Of a connection that was tried at several addresses, why the last one failed."""
+    """Why the last of several addresses of a connection failed."""
     inner = getattr(error, "exceptions", ())
     return next((one.errno for one in reversed(inner) if getattr(one, "errno", None)), 0)
 

@@ -36,7 +36,7 @@ def _read(name: str, text: str) -> Address:
     if not _KEY.fullmatch(name) or not host or not port.isdecimal():
         raise ConfigError(
             f"the service {name}={text}",
-            "it is no service and its address",
+            "it is not a service and its address",
             "give NAMESPACE/NAME=HOST:PORT",
         )
     if not 1 <= int(port) <= _LAST_PORT:

@@ -1,4 +1,4 @@
-"""Mutating and validating webhooks: who is asked what, and what their answers do."""
+"""Mutating and validating webhooks: which ones are called, and the effects of their answers."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class WebhookChain:
         except (binascii.Error, ValueError, ApiError) as error:
             raise ServerError(f"{failed}: {error}") from error
         if not isinstance(new, dict) or new.get("kind") != kind.kind:
-            raise ServerError(f"{failed}: the result is no {kind.kind}")
+            raise ServerError(f"{failed}: the result is not a {kind.kind}")
         asked = request.resource.version
         request.obj = await self._converter.convert_one(kind, new, asked)
         check_metadata(kind, kind.versions[asked], request.obj)

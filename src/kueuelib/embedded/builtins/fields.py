@@ -49,7 +49,7 @@ def duplicate(path: str, value: Any) -> FieldError:
 def not_supported(
     path: str, value: Any, supported: Iterable[str], *, ordered: bool = False
 ) -> FieldError:
-    """A value that is none of the known ones, which are told in their own order when `ordered`."""
+    """A value that is none of the known ones, which are listed in their own order if `ordered`."""
     known = ", ".join(shown(found) for found in (supported if ordered else sorted(supported)))
     text = f"Unsupported value: {shown(value)}: supported values: {known}"
     return FieldError(path, "FieldValueNotSupported", text)
@@ -79,7 +79,7 @@ _MAPS = frozenset(
 def meaning(value: Any) -> Any:
     """A value without what is the same as absent: nulls, empty lists, empty maps of texts.
 
-    Two objects with the same meaning are equal for Kubernetes, whoever wrote them.
+    Two objects with the same meaning are equal for Kubernetes, from any writer.
     """
     if isinstance(value, dict):
         found = {key: meaning(each) for key, each in value.items()}

@@ -41,7 +41,9 @@ class JobRules(KindRules):
         return validate_job_update(obj, old)
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """Of the template, when the Job is new or was changed, and of counts that are too large."""
+        """Warnings about the template of a new or changed Job, and about counts that are too
+        large.
+        """
         meta, spec = section(obj, "metadata"), section(obj, "spec")
         if old is not None and meta.get("generation") == section(old, "metadata").get("generation"):
             return ()

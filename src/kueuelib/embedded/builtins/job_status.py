@@ -40,7 +40,9 @@ def validate_job_status(new: Obj, old: Obj) -> list[FieldError]:
 def _validate_start(
     status: Mapping[str, Any], before: Mapping[str, Any], *, suspended: bool
 ) -> list[FieldError]:
-    """The start is forgotten only while a Job is suspended, and told anew only when it resumes."""
+    """The start time is removed only while a Job is suspended, and set again only when it
+    resumes.
+    """
     path = "status.startTime"
     new, old = status.get("startTime"), before.get("startTime")
     if old is None or new == old or suspended:

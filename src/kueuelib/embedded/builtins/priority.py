@@ -80,7 +80,7 @@ class PriorityClassRules(KindRules):
         return errors
 
     def validate_update(self, obj: Obj, old: Obj, subresource: str) -> Sequence[FieldError]:
-        """Value and policy are for ever."""
+        """Value and policy are immutable."""
         del subresource
         errors = []
         if obj.get("value") != old.get("value"):

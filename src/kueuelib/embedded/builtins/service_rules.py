@@ -191,7 +191,7 @@ class DeploymentRules(KindRules):
         return errors
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """Of the template, when the Deployment is new or was changed."""
+        """Warnings about the template of a new or changed Deployment."""
         generation = section(obj, "metadata").get("generation")
         if old is not None and generation == section(old, "metadata").get("generation"):
             return ()

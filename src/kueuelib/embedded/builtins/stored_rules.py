@@ -80,7 +80,7 @@ class StoredRules(KindRules):
         return errors
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
-        """Of the pod template, when it is new or the object was changed."""
+        """Warnings about the pod template of a new or changed object."""
         generation = section(obj, "metadata").get("generation")
         if not self._template or (
             old is not None and generation == section(old, "metadata").get("generation")

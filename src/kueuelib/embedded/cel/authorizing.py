@@ -45,7 +45,7 @@ class AuthorizerValue(dict[str, Any]):
 
     Args:
         authorizer: decides.
-        caller: about whom.
+        caller: the user in question.
         wish: the request, without a verb; None: it is not about one.
     """
 

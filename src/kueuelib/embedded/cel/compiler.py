@@ -190,7 +190,7 @@ class Compiler:
         return self._mistake(node, f"undeclared reference to '{node.name}' (in container '')")
 
     def _dotted(self, node: Node) -> str | None:
-        """`a.b.c` of plain names that are no variables."""
+        """`a.b.c` of plain names that are not variables."""
         parts: list[str] = []
         while isinstance(node, Select) and not node.test and not node.optional:
             parts.append(node.field)

@@ -65,7 +65,7 @@ def parse(source: str) -> Node:
     """The tree of an expression.
 
     Raises:
-        CompileError: the text is no expression.
+        CompileError: the text is not an expression.
     """
     parser = _Parser(source)
     tree = parser.expression()

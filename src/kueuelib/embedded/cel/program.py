@@ -73,7 +73,7 @@ def compile_expression(source: str, variables: Mapping[str, Type]) -> Program:
         variables: what it may use, with types.
 
     Raises:
-        CompileError: the text is no expression, or its types do not fit.
+        CompileError: the text is not an expression, or its types do not fit.
     """
     compiler = Compiler(standard_library(), variables)
     code = compiler.compile(parse(source))

@@ -56,7 +56,7 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Moves on in one go; whoever waits for an instant looks again.
+        """Advances in one step; all waiters for an instant check again.
 
         Raises:
             ValueError: time would go back, or nowhere.

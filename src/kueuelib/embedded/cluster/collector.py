@@ -26,14 +26,14 @@ from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta
 
 REMEMBERED = 2000
-"""Of so many objects it is known that they are gone, also when their kind is gone with them."""
+"""How many deleted objects are remembered, also when their kind is gone with them."""
 
 
 class Collector:
     """Deletes what has lost all its owners, and does what a deletion with dependents asks for.
 
     Attributes:
-        graph: who owns whom.
+        graph: the owners of objects.
         loop: the work queue, by UID; run it.
     """
 

@@ -21,8 +21,8 @@ ENDED_LIMIT: Final = 12_500
 """As `--terminated-pod-gc-threshold` of kube-controller-manager by default."""
 
 PERIOD: Final = 20.0
-"""Seconds between two looks, and that a pod has ended for before it may go: until then whoever
-counts it has done so."""
+"""Seconds between two looks, and between the end of a pod and its deletion: controllers must count
+it before."""
 
 _BATCH: Final = 50
 _ALL: Final = ""

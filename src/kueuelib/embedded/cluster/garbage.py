@@ -1,4 +1,4 @@
-"""Who owns whom, and what follows when an owner goes: the pure half of garbage collection."""
+"""Owners, and the effects of their deletion: the pure half of garbage collection."""
 
 from __future__ import annotations
 

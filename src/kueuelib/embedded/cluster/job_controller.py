@@ -33,7 +33,8 @@ POD_LIMIT = 12_000
 _SETTLE = 0.02
 """Seconds in which further events of the same pods are waited for: one status instead of three.
 
-Of the event loop, not of the cluster's clock: this is about load, also when time stands still.
+Seconds of the event loop, not of the cluster's clock: this is about load, also when time stands
+still.
 """
 _SETTLE_PER_POD = 1e-4
 _LONGEST_SETTLE = 1.0

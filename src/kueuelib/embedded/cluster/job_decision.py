@@ -315,7 +315,7 @@ class _Sync:
         return min(self.parallelism, max(self.completions - self.succeeded, 0))
 
     def _delete_misplaced(self) -> None:
-        """Of an Indexed Job: pods without a use for their index, and all but one of the same."""
+        """For an Indexed Job: pods whose index is not needed, and all but one of the same index."""
         seen: set[int] = set()
         misplaced = []
         for pod in sorted(self.active, key=first_to_go, reverse=True):

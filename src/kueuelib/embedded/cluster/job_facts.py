@@ -43,7 +43,7 @@ class JobMemory:
 
     Attributes:
         counted: UIDs of pods that are in the numbers of the status.
-        disposed: UIDs of pods that the controller deleted itself; these are no failures.
+        disposed: UIDs of pods that the controller deleted itself; these are not failures.
         failures: failed pods since the last success.
         failed_at: when the latest of them was seen.
     """

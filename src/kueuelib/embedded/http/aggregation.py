@@ -229,7 +229,7 @@ def _identity(caller: Caller) -> list[tuple[str, str]]:
 
 
 def _headers(request: web.BaseRequest, caller: Caller) -> list[tuple[str, str]]:
-    """What the other server is told; credentials stay here."""
+    """The headers for the other server; credentials stay here."""
     kept = [(name, request.headers[name]) for name in _HANDED_ON if name in request.headers]
     return [*kept, *_identity(caller)]
 

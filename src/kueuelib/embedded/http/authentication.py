@@ -1,4 +1,4 @@
-"""Who is asking: a bearer token or a client certificate."""
+"""Authentication: a bearer token or a client certificate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Authenticator:
         self._tokens[token.encode()] = caller
 
     def verify(self, token: str) -> Verified | None:
-        """Whose token it is, whoever it is meant for; None when it is nobody's."""
+        """The owner of a token, for any audience; None for an unknown token."""
         given = token.encode(errors="surrogateescape")
         for known, caller in self._tokens.items():
             if hmac.compare_digest(known, given):

@@ -83,7 +83,7 @@ def check_head(body: bytes, data: Any, kind: str) -> None:
         kind: that is expected.
 
     Raises:
-        BadRequest: it is no object, or has a version or kind that is no text.
+        BadRequest: it is not an object, or has a version or kind that is not text.
     """
     if isinstance(data, dict):
         wrong = next(
@@ -225,4 +225,4 @@ def _as_json(value: Any, left: list[int]) -> Any:
         return [_as_json(inner, left) for inner in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise BadRequest(f"error parsing YAML: a {type(value).__name__} is no JSON value")
+    raise BadRequest(f"error parsing YAML: a {type(value).__name__} is not a JSON value")

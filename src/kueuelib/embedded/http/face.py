@@ -56,7 +56,7 @@ class Face:
         service: what is served.
         authenticator: who may come in.
         authorizer: who may do what.
-        address: `host:port`, told in discovery.
+        address: `host:port`, shown in discovery.
         aggregation: what other servers serve.
     """
 

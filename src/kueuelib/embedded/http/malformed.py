@@ -1,4 +1,4 @@
-"""Requests that are no HTTP, of an unknown method, or that do not come: the ends of connections."""
+"""Requests that are not HTTP, have an unknown method, or never arrive: ends of connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """405 for an unknown method, 400 for what is no request."""
+        """405 for an unknown method, 400 for what is not a request."""
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         _LOG.debug("a malformed request from %s", request.remote, exc_info=exc)

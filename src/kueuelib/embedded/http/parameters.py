@@ -40,7 +40,7 @@ def number(query: Query, name: str) -> int | None:
     """A number, None when it is not given.
 
     Raises:
-        BadRequest: it is no number, or has more than 64 bits.
+        BadRequest: it is not a number, or has more than 64 bits.
     """
     text = query.get(name, "")
     if not text:
@@ -154,7 +154,7 @@ def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
     """From the body, or the parameters when there is none.
 
     Raises:
-        BadRequest: the body is no DeleteOptions.
+        BadRequest: the body is not a DeleteOptions.
         Invalid: a value is not allowed.
     """
     kind = "DeleteOptions"

@@ -27,7 +27,7 @@ class Sparse(logging.Filter):
         self._left_out: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is told; its message may get the number."""
+        """Whether a record is logged; its message may get the number."""
         name = record.msg
         if name not in REPEATED:
             return True

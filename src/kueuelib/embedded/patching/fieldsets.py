@@ -250,7 +250,7 @@ def _read(raw: Mapping[str, Any], path: Path, found: set[Path]) -> None:
             found.add(path)
             continue
         if name[1:2] != ":" or not isinstance(below, Mapping):
-            raise ValueError(f"{name!r} is no element of a field path")
+            raise ValueError(f"{name!r} is not an element of a field path")
         if name[0] not in "fkvi":
             continue  # of a kind that a later Kubernetes may know
         inner = (*path, name if name[:2] in ("f:", "i:") else _respelled(name))

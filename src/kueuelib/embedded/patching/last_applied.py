@@ -17,7 +17,7 @@ from kueuelib.embedded.patching.fieldsets import NO_FIELDS, FieldSet, fields_of
 from kueuelib.embedded.schema.node import SchemaNode
 
 KUBECTL: Final = "kubectl"
-"""The only manager to whom this applies."""
+"""The only manager to which this applies."""
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes of all annotations together."""
@@ -56,7 +56,7 @@ def renewed(obj: Obj, config: Mapping[str, Any], manager: str) -> Obj:
     Args:
         obj: the object after an apply; it is not changed.
         config: what was applied, as it was given.
-        manager: who has applied.
+        manager: the field manager of the apply.
     """
     annotations = _annotations(obj)
     if manager != KUBECTL or not annotations.get(ANNOTATION):

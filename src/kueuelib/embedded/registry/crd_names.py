@@ -1,4 +1,4 @@
-"""Who gets which names of a group: a definition is served once its names are nobody else's."""
+"""The owners of names in a group: a definition is served when no other one has its names."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ def _field_of(schema: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     """The schema of the field at a path.
 
     Raises:
-        ValueError: there is none, or it is no such path.
+        ValueError: it does not exist, or is not such a path.
     """
     at, found = 0, schema
     while at < len(text):

@@ -60,7 +60,7 @@ class NewEventRules(KindRules):
     """The strategy of events that were made through this group; stricter than the old one."""
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
-        """Who reports what about whom, and when."""
+        """Reporter, subject, reason and time."""
         errors = [
             required(path)
             for path in ("eventTime", "reportingController", "reportingInstance", "action")

@@ -203,4 +203,4 @@ def _compiled(pattern: str) -> Pattern:
     try:
         return compile_pattern(pattern)
     except BadPattern as error:
-        raise ValueError(f"{pattern!r} is no pattern: {error}") from error
+        raise ValueError(f"{pattern!r} is not a pattern: {error}") from error

@@ -1,6 +1,6 @@
 """What makes the schema of a custom resource structural, one function per rule of Kubernetes.
 
-A schema is structural when the shape of every value is told outside of the junctors `allOf`,
+A schema is structural when the shape of every value is defined outside the junctors `allOf`,
 `anyOf`, `oneOf` and `not`, which then only restrict it. The functions work on the raw OpenAPI
 schema, because most of what they refuse has no place in a `SchemaNode`.
 """
@@ -126,7 +126,7 @@ def arrays_have_items(schema: Raw, path: str, level: Level) -> Errors:
 
 
 def the_root_names_its_fields(schema: Raw, path: str, level: Level) -> Errors:
-    """The root is no map."""
+    """The root is not a map."""
     if level is Level.ROOT and schema.get("additionalProperties") is not None:
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
 
@@ -159,7 +159,7 @@ def extensions_agree(schema: Raw, path: str, level: Level) -> Errors:
 
 
 def embedded_objects_have_fields(schema: Raw, path: str, level: Level) -> Errors:
-    """An embedded object is no map, and names its fields or keeps unknown ones."""
+    """An embedded object is not a map, and names its fields or keeps unknown ones."""
     del level
     if not schema.get(EMBEDDED):
         return
@@ -183,7 +183,7 @@ def heads_have_their_types(schema: Raw, path: str, level: Level) -> Errors:
 
 
 def metadata_of_the_root_is_known(schema: Raw, path: str, level: Level) -> Errors:
-    """Of the metadata only the names may be restricted."""
+    """Only the names in the metadata may be restricted."""
     meta = (schema.get("properties") or {}).get("metadata")
     if level is not Level.ROOT or meta is None:
         return

@@ -18,7 +18,7 @@ from kueuelib.errors import FieldError
 NOWHERE: Final = "<nil>"
 """Where Kubernetes says that a number is which does not fit its format."""
 EXACT: Final = 2**53
-"""Integers are told from other numbers below this."""
+"""Integers are distinguished from other numbers below this."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -36,7 +36,7 @@ def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldEr
 
 
 def validate_value(node: SchemaNode, value: Any) -> list[FieldError]:
-    """The broken rules of a value that is no whole object; paths start below it."""
+    """The broken rules of a value that is not a whole object; paths start below it."""
     errors = _Errors(Matcher())
     _check(node, value, MISSING, "", errors)
     return list(errors)

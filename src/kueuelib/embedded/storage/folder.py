@@ -239,7 +239,7 @@ class DataFolder:
         return None if row is None else bytes(row[0])
 
     def note(self, **facts: bytes) -> None:
-        """Notes something, for ever."""
+        """Appends a record that is never removed."""
         with self._explained():
             self.database.executemany(_NOTE, facts.items())
 

@@ -132,7 +132,7 @@ class Table:
         return list(self._order)
 
     def apply(self, change: Change) -> None:
-        """Makes a change visible and wakes those who wait for it."""
+        """Makes a change visible and wakes its waiters."""
         self._place(change)
         self._note(change)
         self.wake()
@@ -142,7 +142,7 @@ class Table:
 
         Args:
             change: it comes later than all others.
-            logged: whether watches may be told of it.
+            logged: whether watches may receive it.
         """
         self._place(change)
         if logged:

@@ -1,6 +1,6 @@
 """Regular expressions in linear time, in the dialect of Go (RE2): no backtracking, no look-around.
 
-Python's own engine can be kept busy for years by a short pattern; whoever may create a
+A short pattern can keep Python's own engine busy for years, and every user who may create a
 CustomResourceDefinition may write patterns. `compile_pattern` gives a `Pattern`.
 """
 

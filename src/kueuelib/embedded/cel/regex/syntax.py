@@ -22,7 +22,7 @@ MOST_REPEATS = 1000
 
 
 class BadPattern(CelError):
-    """The text is no pattern."""
+    """The text is not a pattern."""
 
     def __init__(self, problem: str, part: str) -> None:
         super().__init__(f"error parsing regexp: {problem}: `{part}`")
