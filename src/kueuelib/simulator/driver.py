@@ -34,7 +34,7 @@ from kueuelib.workload.life import LifeSettings
 __all__ = ["Driver", "Timing"]
 
 STALL_AFTER = 1000
-"""Cycles in vain at one instant, beyond one per job, before time moves on."""
+"""Cycles without a result at one instant, beyond one per job, before time moves on."""
 STALL_SECONDS = 1.0
 IDLE_LOOKS = 10_000
 """Cycles without any event between them, before what still waits is given up."""

@@ -33,7 +33,7 @@ class Live:
         saved: seconds of its run time that need not be repeated.
         lost: seconds of work that had to be repeated.
         preemptions: how often it made room for others.
-        stopping: whether it was told to leave and still holds quota.
+        stopping: whether it was evicted and still holds quota.
         holds: whether it holds quota.
         asked: the checks that were asked since it got quota.
         usage: the quota that it holds, or held last.

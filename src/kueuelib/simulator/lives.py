@@ -54,7 +54,7 @@ class Lives:
         over: is called with every job that has ended.
 
     Attributes:
-        engine: knows what a cluster would have told it.
+        engine: has the facts of a cluster.
         live: the jobs.
     """
 

@@ -1,4 +1,4 @@
-"""The jobs that waited longest, and who preempted whom."""
+"""The jobs that waited longest, and preemptions by ClusterQueue."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def format_of(path: Path) -> str:
     """The format that the name of a file says.
 
     Raises:
-        ConfigError: it says none, or it is a folder that is no trace.
+        ConfigError: the name does not say it, or it is a folder that is not a trace.
     """
     if path.is_dir():
         tables = [f"{table}.csv" for table in (pai.JOBS, pai.TASKS)]

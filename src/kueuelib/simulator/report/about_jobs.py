@@ -1,4 +1,6 @@
-"""Figures about jobs: how long they waited, which waited longest, and who preempted whom."""
+"""Figures about jobs: how long they waited, which waited longest, and preemptions by
+ClusterQueue.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import Scale, bent, log_ticks, moment, time_ticks
 
 PARTS = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
-"""Of the jobs, in the table beside the picture of waits."""
+"""The quantiles in the table below the chart of waits."""
 ROW = 20.0
 LONGEST_NAME = 22
 CUT = 2.5

@@ -61,7 +61,7 @@ def page(result: Obj, runs: Sequence[Run]) -> str:
             "Waits count until the first start, or until the end for jobs that never started.",
             lambda: about_jobs.longest(names, runs),
         ),
-        ("preemptions", "Who preempted whom", "", lambda: about_jobs.rivals(runs)),
+        ("preemptions", "Preemptions by ClusterQueue", "", lambda: about_jobs.rivals(runs)),
         (
             "fairness",
             "Fairness",

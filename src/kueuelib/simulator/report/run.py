@@ -28,6 +28,6 @@ class Run:
 
     @property
     def borders(self) -> Values:
-        """Of the intervals of its history, in seconds since the first arrival."""
+        """The borders of the intervals of its history, in seconds since the first arrival."""
         found = self.history.borders
         return tuple(border - found[0] for border in found)
