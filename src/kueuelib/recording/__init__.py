@@ -1,6 +1,6 @@
-"""What the decision engine was told, when, and what it decided: written down, and run again.
+"""The input and the decisions of the engine: recorded, and run again.
 
 tape = Tape()                              lines of JSON, in memory until somebody takes them
-engine = RecordedEngine(settings, tape)    an engine that writes down everything it is told
-rerun(lines, engine)                       tells another engine the same, and compares its plans
+engine = RecordedEngine(settings, tape)    an engine that records all its input
+rerun(lines, engine)                       runs another engine on it, and compares its plans
 """

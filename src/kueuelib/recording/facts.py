@@ -123,7 +123,7 @@ def workload_data(workload: kueue.Workload, before: kueue.Workload | None, numbe
 
 
 def _status(status: WorkloadStatus) -> Obj:
-    """Of the messages of conditions only the one that the scheduler compares with its verdict."""
+    """Keeps only the condition message that the scheduler compares with its verdict."""
     found: Obj = _converter.unstructure(status)
     for condition in found.get("conditions", ()):
         if condition["type"] != QUOTA_RESERVED or condition.get("reason") not in REPORTED:

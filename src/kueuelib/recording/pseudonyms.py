@@ -120,7 +120,7 @@ class Pseudonyms:
         return "/".join(map(self._name, text.split("/")))
 
     def _text(self, text: str) -> str:
-        """A message with its names replaced, also those of objects that are told of later."""
+        """A message with its names replaced, also those of objects that appear later."""
         for found in _INTRODUCED.finditer(text):
             for name in filter(None, found.groups()):
                 self.of(name)

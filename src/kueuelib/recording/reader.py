@@ -75,7 +75,7 @@ class Told:
 
     Attributes:
         where: the line.
-        at: when the engine was told, in seconds since the epoch.
+        at: when the engine received it, in seconds since the epoch.
         fact: the kind.
         of: what it is about, as JSON.
         again: whether the parts before say so, too.

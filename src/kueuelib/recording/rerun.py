@@ -1,4 +1,4 @@
-"""Runs a recording again: the engine is told the same, and has to decide the same."""
+"""Runs a recording again: the engine receives the same facts, and must decide the same."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Rerun:
 
     Attributes:
         engine: the engine; None before the first line.
-        facts: how many facts it was told.
+        facts: how many facts it received.
         cycles: how many cycles it decided.
         lives: how many engines there were.
         hash: of all plans of the present engine.
         fresh: whether the last line began another engine.
-        event: what the engine was told last.
+        event: the last fact that the engine received.
         in_the_middle: the line where a part begins whose earlier parts are missing, if any: what
             the engine knew besides the facts is not known then.
         at: the time of the last line.

@@ -1,4 +1,4 @@
-"""An engine that writes down everything it is told, and what it decides."""
+"""An engine that records all its input and decisions."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class RecordedEngine(Engine):
         return settled
 
     def make_room(self, key: ObjectKey) -> Settled:
-        """Marks who has to leave for a reservation, and writes it down."""
+        """Marks the victims of a reservation, and records it."""
         settled = super().make_room(key)
         plan = preemptions_data(settled.preemptions)
         self.tape.plan({"at": self._now, "room": list(key), "plan": plan})

@@ -57,7 +57,7 @@ class RecordingOptions:
 
 
 class Recorder:
-    """Records what one engine is told and decides; a part of a `Manager`.
+    """Records the input and the decisions of one engine; a part of a `Manager`.
 
     A file that cannot be written any more ends the recording, not the manager.
 
