@@ -110,7 +110,7 @@ def patch(at: float, resource: str, namespace: str, name: str, body: Obj) -> Act
         at: Virtual seconds after the start of the storm.
         resource: Plural and group.
         namespace: Empty for objects of the cluster.
-        name: Of the object.
+        name: The name of the object.
         body: The JSON merge patch.
     """
     return Act(at, "", verbs.PATCH, resource, namespace, name, body)

@@ -177,7 +177,7 @@ class JobConformance:
         assert job.object == before
 
     def test_a_wrong_number_of_infos_is_refused(self) -> None:
-        """That is an error for ever, not one to try again."""
+        """That is a permanent error: a retry cannot help."""
         job = self._job(self._suspended()).copy()
         infos = self._infos(job)
         for wrong in (infos[:-1], [*infos, PodSetInfo("more", 1)]):
@@ -220,7 +220,9 @@ class JobConformance:
             assert not self._job(ended).is_active()
 
     def test_reclaimable_pods_are_some_of_the_jobs(self) -> None:
-        """Whoever can tell names pod sets that exist, and not more pods than they have."""
+        """A job that reports reclaimable pods names existing pod sets, and not more pods than they
+        have.
+        """
         obj = self.adapter.running(self._started())
         job = self._job(obj)
         counts = {entry.name: entry.count for entry in job.pod_sets()}
@@ -403,7 +405,7 @@ class JobConformance:
         world.admit("spot")
         world.settle()
         assert states.condition(world.workload, "Finished")["reason"] == "FailedToStart"
-        assert one_at_a_time or "FailedToStart" in world.events, "the job is told"
+        assert one_at_a_time or "FailedToStart" in world.events, "an event reports it"
         assert world.is_suspended()
         started = self._job(world.live_job).copy()
         started.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in started.pod_sets()])

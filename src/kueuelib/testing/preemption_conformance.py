@@ -44,8 +44,8 @@ def check_preemption_policy(
     2. Equal input gives equal output: asked twice, and in two equal worlds.
     3. Nothing that it refuses is preempted.
     4. Preemptions come to an end while nothing happens from outside.
-    5. Nothing admissible sleeps: at rest, an engine that is told everything anew has nothing to do.
-       So a refusal that ends by time has to say when.
+    5. No admissible Workload stays parked: at rest, a new engine with the same facts has nothing to
+       do. So a refusal that ends by time has to say when.
 
     Args:
         make: makes the policy; called twice per world.
@@ -196,9 +196,9 @@ class _Play:
         return [found for found in self.preempted if found[0] > since]
 
     def _nothing_sleeps(self) -> None:
-        """An engine that is told the same now has nothing to decide either.
+        """A new engine with the same facts has nothing to decide either.
 
-        Workloads that preempt nobody any more, because they did so too often in vain, do not count.
+        Workloads that used up their preemption attempts do not count.
         """
         fresh = Engine(self._settings, copy.deepcopy(self._engine.history))
         for fact in self._world.facts:

@@ -40,7 +40,7 @@ _SHARING = (None, None, FairSharing(BOTH_STRATEGIES), FairSharing((FINAL_SHARE,)
 
 @attrs.frozen
 class World:
-    """What an engine is told at the beginning.
+    """The first facts of an engine.
 
     Attributes:
         facts: everything but workloads.

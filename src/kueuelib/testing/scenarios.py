@@ -1,10 +1,11 @@
 """Runs scheduling scenarios: small worlds as data, decisions as data.
 
 The input is the form of the scenario tables: ClusterQueues, flavors, workloads that hold quota and
-workloads that wait, over one or more cycles; the output says per cycle who was admitted, who was
-preempted for whom, who waits and why, and who holds quota at the end. It drives the very engine
-that the manager runs, one head per ClusterQueue and cycle. As the tables want to see every waiting
-preemptor in every cycle, all heads are tried in each one, also where nothing changed.
+workloads that wait, over one or more cycles; the output says per cycle which workloads were
+admitted or preempted (and for which others), which ones wait and why, and which ones hold quota at
+the end. It drives the very engine that the manager runs, one head per ClusterQueue and cycle. As
+the tables want to see every waiting preemptor in every cycle, all heads are tried in each one, also
+where nothing changed.
 
     python -m kueuelib.testing.scenarios < in.jsonl > out.jsonl
 

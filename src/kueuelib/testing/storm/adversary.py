@@ -50,10 +50,10 @@ class Subject:
 
     Attributes:
         owner: The process.
-        verb: Of its call; `event` for an event of its watch.
-        resource: Of its call.
-        namespace: Of the object that the call names.
-        name: Of the object that the call names.
+        verb: The verb of its call; `event` for an event of its watch.
+        resource: The resource of its call.
+        namespace: The namespace of the object that the call names.
+        name: The name of the object that the call names.
     """
 
     owner: str = ""
@@ -81,11 +81,11 @@ class Injection:
 
 
 class Remaining:
-    """What remains in the calm: what may stay like that for ever, and what happens once.
+    """What remains in the calm: what may stay like that forever, and what happens once.
 
     Args:
         lags: Whether replicas never reach the version that a client has seen. A kind that nobody
-            writes may stay like that for ever (kubernetes#107133).
+            writes may stay like that forever (kubernetes#107133).
         conflicts: Whether the first change of every object meets a conflict: somebody else was
             faster, and what he wrote changes nothing that can be seen.
     """
@@ -271,7 +271,7 @@ class Hostile:
         return FINE
 
     def _stall(self, owner: str, resource: str, label: str) -> None:
-        """Who has lost an answer, or was overtaken, is often late to see what happened, too."""
+        """After a lost answer or an overtaken write, the events are often late, too."""
         if self._strikes(f"{label}/stall", "event-delay", resource, share=STALLS):
             seconds = self._seconds(f"{label}/stall")
             self._frozen[owner, resource] = self._now + seconds, "event-delay"

@@ -26,7 +26,7 @@ from kueuelib.testing.storm.wire import WEBHOOK_HOST
 __all__ = ["BundledManager", "JobProgram", "ManagerProcess"]
 
 JOB_WEBHOOK_PORT: Final = 9444
-"""Of the process of one kind: the manager beside it has another one."""
+"""The port of the process of one kind: the manager beside it has another one."""
 _INSTALLED: Final = frozenset({MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind, "Service"})
 SERVICES: Final = {f"{NAMESPACE}/kueue-webhook-service": f"{WEBHOOK_HOST}:{WEBHOOK_PORT}"}
 
@@ -35,7 +35,7 @@ class ManagerProcess:
     """A process of a manager that is wired from a configuration.
 
     Args:
-        configuration: Of the manager.
+        configuration: The manager's configuration.
         endpoint: The API server.
         assemble: Adds the parts.
 
@@ -97,7 +97,8 @@ class BundledManager:
     """The whole queueing system: CRDs, permissions, webhooks, and its manager.
 
     Args:
-        configuration: Of the manager, decoded from YAML; None for the usual one of storms.
+        configuration: The manager's configuration, decoded from YAML; None for the usual one of
+            storms.
 
     Raises:
         ConfigError: The configuration cannot work.

@@ -16,7 +16,7 @@ __all__ = ["Cell", "Coverage", "tables"]
 
 NONE = "-"
 PHASES = (NONE, "new", "waiting", "reserved", "admitted", "evicted", "inactive", "ended", "leaving")
-"""Of the Workload that a call is about; `-`: it is about none."""
+"""Phases of the Workload that a call is about; `-` without one."""
 LEADERS = (NONE, "leads", "follows", "vacant")
 """Whether the process that is struck leads; `vacant`: nobody does."""
 
@@ -27,8 +27,9 @@ class Cell:
 
     Attributes:
         fault: The kind of fault.
-        verb: Of the call; `event` for an event of a watch, `-` for faults that strike no call.
-        resource: Of the call.
+        verb: The verb of the call; `event` for an event of a watch, `-` for faults that strike no
+            call.
+        resource: The resource of the call.
         phase: One of `PHASES`.
         leader: One of `LEADERS`.
     """

@@ -68,7 +68,7 @@ class End(asyncio.Transport):
             self._lose(None)
 
     def vanish(self) -> None:
-        """End because the process here is dead: nobody is told any more."""
+        """End because the process here is dead: no callbacks follow."""
         self.gone = self._closing = True
         self.link.wire.loop.bury(self)
 
@@ -90,7 +90,7 @@ class End(asyncio.Transport):
         return self._reading
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Bytes that the other end may leave unread before this one is told to wait."""
+        """Bytes that the other end may leave unread before this one must wait."""
         del low
         self._high = _HIGH if high is None else high
 
@@ -99,11 +99,11 @@ class End(asyncio.Transport):
         return self.link.other(self)._unread  # noqa: SLF001 - of the same class
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Choose who is told."""
+        """Choose the receiver of callbacks."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who is told."""
+        """The receiver of callbacks."""
         found: asyncio.BaseProtocol = self._protocol
         return found
 

@@ -167,7 +167,7 @@ def _play(state: S, job: J, play: Callable[[S, J], Any], limit: float, writing: 
         signal.setitimer(signal.ITIMER_REAL, limit)
         try:
             answer = pickle.dumps((play(state, job), ""))
-        except BaseException:  # noqa: BLE001 - is told to the parent
+        except BaseException:  # noqa: BLE001 - is passed to the parent
             answer = pickle.dumps((None, traceback.format_exc()))
         with open(writing, "wb") as pipe:
             pipe.write(answer)

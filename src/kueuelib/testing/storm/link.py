@@ -125,7 +125,7 @@ class Link:
         self.forget()
 
     def _left(self, told: Callable[[], None]) -> None:
-        """The client is gone: the server is told once it has done what it was asked.
+        """The client is gone: the server learns it after it has handled the request.
 
         So a write may happen long after who asked for it has given up, or has died.
         """

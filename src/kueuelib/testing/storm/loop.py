@@ -312,7 +312,7 @@ class StormLoop(asyncio.BaseEventLoop):
         ended = self.create_future()
         try:
             result = function(*args)
-        except Exception as error:  # noqa: BLE001 - is told to who waits
+        except Exception as error:  # noqa: BLE001 - is passed to the waiter
             ended.set_exception(error)
         else:
             ended.set_result(result)

@@ -91,7 +91,7 @@ class Owner:
 
 
 STORM = Owner("storm")
-"""Whoever runs outside of all simulated processes: the test and the wire."""
+"""The owner of code outside all simulated processes: the test and the wire."""
 OWNER: contextvars.ContextVar[Owner] = contextvars.ContextVar("storm_owner", default=STORM)
 ACTOR: contextvars.ContextVar[str] = contextvars.ContextVar("storm_actor", default="")
 """Inside the server: who sent the request that is being handled; empty for its own doing."""

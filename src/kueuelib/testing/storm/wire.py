@@ -120,7 +120,7 @@ class Wire:
         links: the open connections, oldest first.
         stale: the body of an answer from the past (seconds ago), or None if it cannot be had.
         tell: gets a line about every call, answer and event.
-        witness: is told of every call, and of every answer that arrives.
+        witness: receives every call, and every answer that arrives.
     """
 
     def __init__(self, loop: StormLoop) -> None:
@@ -236,14 +236,14 @@ class Wire:
         return self.adversary.event(watch, number, event, self.loop.now)
 
     def note(self, line: str) -> None:
-        """Tell whoever listens what happened."""
+        """Report the event to the listener."""
         if self.tell is not None:
             self.tell(line)
 
     # ---- disasters
 
     def drop(self, owner: Owner) -> None:
-        """A process has died: whoever it was connected with is told by a reset."""
+        """A process has died: its peers get a reset."""
         self.listeners = [each for each in self.listeners if each.owner is not owner]
         for link in list(self.links.values()):
             link.died(owner)

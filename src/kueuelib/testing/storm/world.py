@@ -336,7 +336,7 @@ class World:
         self.server.service.storage.compact()
 
     def set_witness(self, witness: Witness | None) -> None:
-        """Choose who is told of calls and of answers that arrive."""
+        """Choose the observer of calls and of answers that arrive."""
         self.wire.witness = witness
 
     def set_adversary(self, adversary: Adversary | None) -> None:

@@ -35,7 +35,7 @@ RESTLESS: Final = frozenset({LEASES.plural, EVENTS.plural})
 
 
 class Believes:
-    """Whom the engine of one process charges.
+    """The Workloads that the engine of one process charges.
 
     Args:
         root: Leads to everything of the process.

@@ -69,7 +69,7 @@ def admissible_runs(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), text
 
 
-# ---- who is asked
+# ---- which Workloads are checked
 
 
 def _eligible(rest: Rest, workload: Obj, raw: Obj) -> bool:

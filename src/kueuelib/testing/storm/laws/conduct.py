@@ -1,7 +1,7 @@
 """What must hold of the calls that managers send, whatever becomes of them.
 
-A store only shows writes that succeeded. A manager that forgets what it wrote, or tries in vain
-again and again, is protected by conflicts and seen nowhere but on the wire.
+A store only shows writes that succeeded. A manager that forgets what it wrote, or retries without
+success, is protected by conflicts and visible only on the wire.
 """
 
 from __future__ import annotations
@@ -330,7 +330,7 @@ class Conduct:
             return
         _, at, revision = told[0]
         if revision < _version(_parsed(call.body)) or now - at > self._tolerance.patience:
-            yield KEPT, f"let go of it, but has known for {now - at:g} s that its Job runs"
+            yield KEPT, f"released it, but has known for {now - at:g} s that its Job runs"
 
     def _count(self, process: Process, call: Call, now: float) -> Iterator[tuple[Law, str]]:
         name = call.name
@@ -385,5 +385,5 @@ def _changes_hands(commit: Commit) -> bool:
 
 
 def _holder(call: Call) -> str:
-    """Whom the Lease in a call names."""
+    """The holder that the Lease in a call names."""
     return str((_parsed(call.body).get("spec") or {}).get("holderIdentity") or "")

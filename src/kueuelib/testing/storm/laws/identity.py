@@ -1,4 +1,4 @@
-"""Laws about who belongs to whom: one Workload per job, owners that exist, ends that happened."""
+"""Laws about owners: one Workload per job, owners that exist, ends that happened."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Ledger:
     usage: Mapping[str, Usage]
     cohorts: Mapping[str, Node] = attrs.field(factory=dict)
 
-    # ---- who is where
+    # ---- where Workloads are
 
     def above(self, node: Node) -> Node | None:
         """The Cohort above a node; one without an object has no quota and no parent."""

@@ -1,4 +1,4 @@
-"""What the laws remember of a history: the present state, and the facts that are for ever."""
+"""What the laws remember of a history: the present state, and permanent facts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Admissions:
 
 @attrs.define
 class Term:
-    """Who leads by a Lease: the actor that wrote it, since when, and as whom."""
+    """The leader by a Lease: the actor that wrote it, since when, and its identity."""
 
     actor: str
     identity: str

@@ -96,7 +96,7 @@ def _news(memory: Memory, commit: Commit, holder: Obj) -> bool:
     """Whether another manager let it have quota, and the writer could not know it yet.
 
     So what two leaders use together exceeds the quota by no more than what the other one has given
-    away within the lag. What was reserved before the writer took the Lease is no news to it.
+    away within the lag. What was reserved before the writer took the Lease is not news to it.
     """
     _, at = memory.reserved_by.get(uid(holder), ("", 0.0))
     since = [term.since for term in memory.terms.values() if term.actor == commit.actor]

@@ -1,4 +1,4 @@
-"""Which Jobs run, and which calls let go of what a running Job uses."""
+"""Which Jobs run, and which calls release what a running Job uses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Running:
 
 
 def lets_go(subresource: str, body: bytes) -> bool:
-    """Whether a patch of a Workload gives its quota back, or lets it be deleted."""
+    """Whether a patch of a Workload releases its quota, or permits its deletion."""
     try:
         patch: Any = json.loads(body)
     except ValueError:

@@ -28,7 +28,7 @@ from kueuelib.testing.storm.laws.reading import (
 from kueuelib.testing.storm.laws.still import Finding, Rest, title
 
 LARGEST = 2**63 - 1
-"""The share of who borrows with weight 0."""
+"""The share of a borrower with weight 0."""
 FIELDS = (("flavorsReservation", reserving), ("flavorsUsage", admitted))
 
 

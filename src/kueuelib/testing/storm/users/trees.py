@@ -103,8 +103,8 @@ def pool_acts(
 ) -> tuple[Act, ...]:
     """The acts that put all trees below one new Cohort, which alone of them owns quota.
 
-    ClusterQueues stay as they are: what they show has to follow from the Cohorts alone. Who uses
-    more than they own borrows from the top, so that the Cohorts between have shares, too.
+    ClusterQueues stay as they are: what they show must follow from the Cohorts alone. Usage beyond
+    their own quota is borrowed from the top, so that the Cohorts between have shares, too.
 
     Args:
         last: raw Cohorts of the calm.

@@ -44,7 +44,7 @@ class Work:
 
     @property
     def resource(self) -> str:
-        """Of its objects."""
+        """The kind of its objects."""
         return JOBS if self.kind == JOB else PODS
 
     @property
