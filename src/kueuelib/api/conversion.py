@@ -67,7 +67,7 @@ def _unsupported(old: object, version: str) -> FieldError:
 
 
 def _own(parent: Obj, name: str) -> Obj | None:
-    """A private copy of a child object, put into its parent; None when it is no object."""
+    """A private copy of a child object, put into its parent; None when it is not an object."""
     child = parent.get(name)
     if not isinstance(child, dict):
         return None

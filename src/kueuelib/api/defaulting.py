@@ -64,7 +64,7 @@ def _with_finalizer(obj: Obj) -> Obj:
 
 
 def _child(parent: Obj, name: str) -> Obj:
-    """A private copy of a child object, made when it is missing; detached when it is no object."""
+    """A private copy of a child object, created if missing; detached if it is not an object."""
     child = parent.get(name)
     if child is not None and not isinstance(child, dict):
         return {}

@@ -100,7 +100,7 @@ def parse_time(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 text.
 
     Raises:
-        ValueError: the text is no time, or names no zone.
+        ValueError: the text is not a time, or names no zone.
     """
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:

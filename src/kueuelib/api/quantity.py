@@ -82,17 +82,17 @@ class Quantity:
         Digits finer than nano are rounded away from zero, as Kubernetes does.
 
         Raises:
-            InvalidQuantity: the text is no quantity.
+            InvalidQuantity: the text is not a quantity.
         """
         if isinstance(text, str):
             return _parse(text)
         if isinstance(text, bool):
-            raise InvalidQuantity(f"{text!r} is no quantity")
+            raise InvalidQuantity(f"{text!r} is not a quantity")
         if isinstance(text, int):
             return cls(text * _NANO)
         if isinstance(text, float):
             return _parse(repr(text))
-        raise InvalidQuantity(f"{text!r} is no quantity")
+        raise InvalidQuantity(f"{text!r} is not a quantity")
 
     @classmethod
     def of(cls, units: int, format: Format = "DecimalSI") -> Quantity:
@@ -146,7 +146,7 @@ def _parse(text: str) -> Quantity:
     found = _SHAPE.fullmatch(text)
     if found is None:
         raise InvalidQuantity(
-            f"{text!r} is no quantity; write a number with an optional suffix: 500m, 2, 1.5Gi"
+            f"{text!r} is not a quantity; write a number with an optional suffix: 500m, 2, 1.5Gi"
         )
     sign, whole, places, only_places, binary, exponent, decimal = found.groups()
     digits = places or only_places or ""
@@ -161,7 +161,7 @@ def _parse(text: str) -> Quantity:
             family = "DecimalExponent"
         power = int(exponent) if exponent is not None else _DECIMAL[decimal or ""]
         if abs(power) > _LARGEST_EXPONENT:
-            raise InvalidQuantity(f"{text!r} is no quantity: its exponent is out of range")
+            raise InvalidQuantity(f"{text!r} is not a quantity: its exponent is out of range")
         if power >= 0:
             numerator *= 10**power
         else:

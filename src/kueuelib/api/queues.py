@@ -85,7 +85,7 @@ class BorrowWithinCohort(Struct):
 
 @attrs.frozen
 class Preemption(Struct):
-    """Whom workloads of a queue may preempt (KEP-83).
+    """Which others the workloads of a queue may preempt (KEP-83).
 
     Attributes:
         reclaim_within_cohort: Never, LowerPriority or Any.
@@ -156,7 +156,7 @@ class ClusterQueueSpec(Struct):
         queueing_strategy: StrictFIFO or BestEffortFIFO.
         namespace_selector: which namespaces may use the queue; absent: no namespace.
         flavor_fungibility: when the search of a flavor ends.
-        preemption: whom workloads may preempt.
+        preemption: which others its workloads may preempt.
         admission_checks_strategy: what workloads must pass before they start.
         stop_policy: None, Hold (nothing is admitted) or HoldAndDrain (running ones are evicted).
         fair_sharing: the weight of the queue in its cohort.

@@ -18,8 +18,8 @@ class ResourceQuota(Struct):
 
     Attributes:
         name: the resource, for example `cpu`.
-        nominal_quota: what the queue may use of its own. Of a cohort: what it adds to the quota of
-            its members.
+        nominal_quota: the queue's own quota; for a cohort, what it adds to the quota of its
+            members.
         borrowing_limit: how much a queue, or all members of a cohort, may borrow from the cohort
             above; absent: everything.
         lending_limit: how much of its quota others may borrow; absent: everything.

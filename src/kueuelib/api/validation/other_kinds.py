@@ -33,7 +33,7 @@ def cohort_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:  # noqa: A
 
 
 def local_queue_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """A LocalQueue names its ClusterQueue, for ever; its weight may change."""
+    """A LocalQueue names its ClusterQueue, which never changes; its weight may change."""
     yield from weight(spec_of(new))
     name = spec_of(new).get("clusterQueue") or ""
     if old is None:
@@ -51,7 +51,9 @@ def resource_flavor_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:  
 
 
 def admission_check_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """An AdmissionCheck names its controller, for ever; its parameters must be a reference."""
+    """An AdmissionCheck names its controller, which never changes; its parameters must be a
+    reference.
+    """
     name = spec_of(new).get("controllerName") or ""
     if not name:
         yield required("spec.controllerName", "cannot be empty")
