@@ -21,7 +21,7 @@ from kueuelib.runtime.wire import decode_json
 RETRIES = 8
 """How often a call is sent again that the server refused with 429."""
 CONNECT_RETRIES = 3
-"""How often a read is sent again that found no connection; whoever needs more waits himself."""
+"""How often a read that found no connection is repeated; callers that need more wait themselves."""
 FIRST_DELAY = 0.25
 """Seconds before the first repetition; doubles each time, up to `MAX_DELAY`."""
 MAX_DELAY = 30.0

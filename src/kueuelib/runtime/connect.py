@@ -46,7 +46,7 @@ async def connect(
     Args:
         kubeconfig: a file, found by kubectl's rules when None; or where the server is.
         context: the context; the current one when None.
-        observer: is told about every call.
+        observer: receives every call.
         user_agent: the `User-Agent` header.
         field_manager: who owns what the client writes.
         qps: calls per second; unlimited when None.
@@ -110,7 +110,7 @@ async def wait_for_server(
         except ApiError as error:
             if error.code < 500 and error.code != 429:
                 raise ConfigError(
-                    subject, f"is no API server ({error})", "check the cluster's server"
+                    subject, f"is not an API server ({error})", "check the cluster's server"
                 ) from error
             problem = str(error)
         else:

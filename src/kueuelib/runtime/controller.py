@@ -54,8 +54,8 @@ DONE = Result()
 class Reconciler(Protocol):
     """Makes one object as it should be.
 
-    It is told the key only, never the event: it reads the present state and acts on that. Errors
-    are repeated with growing delays, except `TerminalError`.
+    It receives only the key, never the event: it reads the present state and acts on that. Errors
+    are retried with growing delays, except `TerminalError`.
     """
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -78,8 +78,9 @@ class Source(Protocol):
 class Controller:
     """A queue of keys, what fills it, and the workers that empty it.
 
-    It listens to its informers from the beginning of `run`, or of `listen`, and is told first what
-    they hold. So one that waits for a Lease keeps no keys of what comes and goes meanwhile.
+    It listens to its informers from the beginning of `run`, or of `listen`, and first receives
+    their content. So a controller that waits for a Lease keeps no keys of objects that come and go
+    meanwhile.
 
     Args:
         name: for logs and metrics; unique in the process.
@@ -267,7 +268,7 @@ class Controller:
 def is_terminal(error: BaseException) -> bool:
     """Whether no retry can mend this error: a `TerminalError` in the chain of its causes.
 
-    Of a group of errors all must be terminal.
+    In a group, all errors must be terminal.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_terminal(each) for each in error.exceptions)

@@ -109,7 +109,7 @@ def client_tls(files: TlsFiles, subject: str) -> ssl.SSLContext:
         subject: what to name in errors.
 
     Raises:
-        ConfigError: a file is missing or is no certificate or key.
+        ConfigError: a file is missing or is not a certificate or key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -176,7 +176,7 @@ def check_url(url: str, subject: str) -> str:
     """The URL without a slash at the end.
 
     Raises:
-        ConfigError: it is no http or https URL with a host.
+        ConfigError: it is not an http or https URL with a host.
     """
     try:
         parts = urlsplit(url)
@@ -185,7 +185,9 @@ def check_url(url: str, subject: str) -> str:
         usable = False
     if not usable:
         raise ConfigError(
-            subject, f"the server {url!r} is no http or https URL", "correct the cluster's server"
+            subject,
+            f"the server {url!r} is not an http or https URL",
+            "correct the cluster's server",
         )
     return url.rstrip("/")
 
@@ -214,6 +216,6 @@ def proxy_for(
         proxy = proxies.get(parts.scheme)
     if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
         raise ConfigError(
-            subject, f"the proxy {proxy!r} is no HTTP proxy", "use an http:// or https:// proxy"
+            subject, f"the proxy {proxy!r} is not an HTTP proxy", "use an http:// or https:// proxy"
         )
     return proxy or None

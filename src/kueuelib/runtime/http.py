@@ -32,13 +32,13 @@ def parse_address(text: str, subject: str) -> tuple[str, int] | None:
         subject: what to name in errors, for example the configuration's key.
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: it is not an address.
     """
     if text == "0":
         return None
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(subject, f"{text!r} is no address", "write host:port, or :port")
+        raise ConfigError(subject, f"{text!r} is not an address", "write host:port, or :port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

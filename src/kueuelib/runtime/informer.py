@@ -91,14 +91,14 @@ class Informer:
         - The store sees, per object, true states in their order; between objects there is none.
         - Handlers are called in order, on the event loop, after the store was changed; a handler
           may see a store that is newer than its delta.
-        - When `synced` is set, every handler has been told all that was listed first.
+        - When `synced` is set, every handler has received the whole first list.
         - An answer passed to `learn` is dispatched in one order with the events of the watch. An
           older state never replaces a newer one.
-        - A watch that breaks is resumed, a version that is too old leads to a new list; what
-          vanished meanwhile is told as a deletion. This goes on until `run` is cancelled.
+        - A watch that breaks is resumed, a version that is too old leads to a new list; objects
+          that vanished meanwhile are reported as deleted. This goes on until `run` is cancelled.
 
-    Caveats: objects are shared; whoever gets one must not change it. A handler must be quick and
-    must not raise: what it raises ends `run`, and with it the manager.
+    Caveats: objects are shared; a receiver must not change one. A handler must be quick and must
+    not raise: what it raises ends `run`, and with it the manager.
 
     Args:
         client: lists and watches.
@@ -152,7 +152,7 @@ class Informer:
 
     @property
     def synced(self) -> bool:
-        """Whether the store has had its first full content, and handlers were told."""
+        """Whether the store has had its first full content, and handlers received it."""
         return self._synced.is_set()
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
@@ -170,7 +170,8 @@ class Informer:
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """Tell `handler` of every delta from now on.
 
-        When the store has content it is told that first, as initial additions, before this returns.
+        If the store has content, the handler receives it first, as initial additions, before this
+        returns.
 
         Returns:
             a function that removes the handler; it may be called again.
@@ -304,7 +305,7 @@ class Informer:
             self._runner.cancel()
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """List and watch until cancelled; `ready` is called once the first list is told."""
+        """List and watch until cancelled; `ready` is called when the first list was dispatched."""
         self._runner = runner = asyncio.current_task()
         try:
             await self._follow(ready)

@@ -56,12 +56,12 @@ class Library:
 def library() -> Library:
     """Import kubernetes-asyncio's configuration and authentication, without its 1,000 models.
 
-    Importing the package runs `client/__init__.py`, which loads every model and API class:
-    36 MB and up to a second for classes that we never use. The three modules needed import only
+    Importing the package runs `client/__init__.py`, which loads every model and API class: 36 MB
+    and up to a second for classes that we never use. The three modules needed import only
     `Configuration` and `ApiClient` from there. So they are imported with stand-ins for the two
-    packages whose `__init__` is heavy; afterwards `sys.modules` is as it was, and whoever imports
-    kubernetes_asyncio in the same process gets all of it. When the package is loaded already, or
-    its layout is not as expected, the plain import is used.
+    packages whose `__init__` is heavy; afterwards `sys.modules` is as it was, and later imports of
+    kubernetes_asyncio in the same process get all of it. When the package is loaded already, or its
+    layout is not as expected, the plain import is used.
     """
     logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
     if _PACKAGE not in sys.modules:
@@ -90,7 +90,7 @@ def _import_library() -> Library:
 def _light_packages() -> Iterator[None]:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ImportError(f"{_PACKAGE} is no package")
+        raise ImportError(f"{_PACKAGE} is not a package")
     folder = Path(spec.submodule_search_locations[0])
     try:
         root, client = ModuleType(_PACKAGE), ModuleType(f"{_PACKAGE}.client")
@@ -146,7 +146,7 @@ def find_source(
         return InClusterSource(dict(env), clock=clock)
     raise ConfigError(
         str(home),
-        "there is no kubeconfig, and this is no pod of a cluster",
+        "there is no kubeconfig, and this is not a pod of a cluster",
         "give one with --kubeconfig or $KUBECONFIG",
     )
 

@@ -66,7 +66,7 @@ def select(
     if user is None:
         raise ConfigError(
             subject,
-            f"context {name!r} names the user {found['user']!r}, who is not listed",
+            f"context {name!r} names the user {found['user']!r}, which is not listed",
             "add the user under users",
         )
     return str(name), cluster, user, str(found.get("namespace") or "")
@@ -82,9 +82,9 @@ def _read(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(str(path), f"is no YAML ({where}{problem})", fix) from error
+        raise ConfigError(str(path), f"is not YAML ({where}{problem})", fix) from error
     if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
-        raise ConfigError(str(path), "is no kubeconfig (kind: Config)", fix)
+        raise ConfigError(str(path), "is not a kubeconfig (kind: Config)", fix)
     return document
 
 
@@ -96,7 +96,9 @@ def _entries(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     listed = document.get(section) or []
     if not isinstance(listed, list):
-        raise ConfigError(str(path), f"{section} is no list", f"make it a list of named {section}")
+        raise ConfigError(
+            str(path), f"{section} is not a list", f"make it a list of named {section}"
+        )
     for index, entry in enumerate(listed):
         value = (entry.get(single) or {}) if isinstance(entry, dict) else None
         if not isinstance(value, dict) or not isinstance(entry.get("name"), str):
@@ -121,7 +123,7 @@ def decoded(value: Mapping[str, Any], key: str, subject: str) -> bytes | None:
     """The bytes of a field that holds base64, or None when it is missing.
 
     Raises:
-        ConfigError: it is no base64.
+        ConfigError: it is not base64.
     """
     text = value.get(key)
     if not text:
@@ -130,5 +132,5 @@ def decoded(value: Mapping[str, Any], key: str, subject: str) -> bytes | None:
         return base64.b64decode("".join(str(text).split()), validate=True)
     except binascii.Error as error:
         raise ConfigError(
-            subject, f"{key} is no base64 ({error})", "encode the PEM text with base64"
+            subject, f"{key} is not base64 ({error})", "encode the PEM text with base64"
         ) from error

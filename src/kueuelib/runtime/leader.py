@@ -46,8 +46,8 @@ def default_identity() -> str:
 class Elector:
     """Wants to lead; a part of a `Manager`, which starts elected parts when it does.
 
-    Give it a client of its own, so that calls of others cannot delay a renewal. Whoever writes as
-    the leader asks `is_leader()` before: a blocked event loop delays renewals, too.
+    Give it a separate client, so that other calls cannot delay a renewal. Call `is_leader()` before
+    each write as the leader: a blocked event loop delays renewals, too.
 
     An elector stands for election from the start of `run`, unless `hold` was called before.
 
@@ -171,7 +171,7 @@ class Elector:
         except (ApiError, TransportError, ConfigError, TimeoutError) as error:
             self._log.warning("the lease is out of reach", error=str(error) or "no answer in time")
             return Failed(error)
-        raise AssertionError(f"{command} is no call")
+        raise AssertionError(f"{command} is not a call")
 
     async def _get(self) -> Input:
         try:

@@ -55,7 +55,7 @@ async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) 
 async def live_until(
     life: Life, once: Callable[[Life, float], Awaitable[None]], patience: float
 ) -> None:
-    """As `live`, without a look at signals: for whoever calls `Life.stop` himself.
+    """As `live`, without signal handlers: for callers that use `Life.stop`.
 
     Args:
         life: ends it.

@@ -25,8 +25,8 @@ PAUSE = 10.0
 class OptionalInformer:
     """Follows the objects of a kind for as long as its CRD exists; a part of a `Manager`.
 
-    Without a CRD that serves the version there are no objects. Handlers are told what an `Informer`
-    tells, and a deletion of each object that is left when the CRD is gone.
+    Without a CRD that serves the version there are no objects. Handlers receive the deltas of an
+    `Informer`, and a deletion of each remaining object when the CRD is gone.
 
     Args:
         client: reads the CRD.

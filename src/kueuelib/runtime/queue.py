@@ -103,8 +103,8 @@ class WorkQueue(Generic[K]):
     def _wake(self) -> None:
         """Wake a worker if there is something to do, else set the timer for the next delayed key.
 
-        One at a time: who gets a key wakes the next. Keys that wait for their own earlier run do
-        not count, so nobody is woken in vain.
+        One at a time: a worker that gets a key wakes the next one. Keys that wait for their own
+        earlier run do not count, so no worker wakes without work.
         """
         now = self._clock.monotonic()
         deadline = self.core.next_deadline(now)

@@ -64,7 +64,7 @@ class Transport:
     Args:
         source: loads the endpoint, again whenever credentials went stale.
         clock: tells when they did.
-        observer: is told about every call.
+        observer: receives every call.
         user_agent: the `User-Agent` header.
         max_line: bytes of the longest watch event that is accepted.
 

@@ -78,8 +78,8 @@ class WatchStream:
         """Wait for an event; return it with those that are already here. Empty: the end.
 
         Raises:
-            TransportError: the stream broke, or carried what is no event. All events before that
-                are handed out first.
+            TransportError: the stream broke, or carried what is not an event. All events before
+                that are handed out first.
         """
         while not self._lines and self._error is None:
             if not await self._read():
@@ -113,7 +113,7 @@ class WatchStream:
             event: dict[str, Any] = orjson.loads(line)
             kind, _ = event["type"], event["object"]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise self._broken(f"what came is no event: {line[:80]!r}") from error
+            raise self._broken(f"what came is not an event: {line[:80]!r}") from error
         if kind == "BOOKMARK":
             self._patience = min(self._patience, BOOKMARK_IDLE)
         return event

@@ -59,7 +59,7 @@ def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def failure(status: int, retry_after: str | None, body: bytes) -> ApiError:
-    """The error for an answer that is no success.
+    """The error for an answer that is not a success.
 
     Args:
         status: the HTTP status.
@@ -84,14 +84,14 @@ async def decode_json(body: bytes, what: str) -> Any:
     """Decode a body, in a thread when it is large.
 
     Raises:
-        TransportError: it is no JSON.
+        TransportError: it is not JSON.
     """
     try:
         if len(body) > THREAD_DECODE:
             return await asyncio.to_thread(orjson.loads, body)
         return orjson.loads(body)
     except json.JSONDecodeError as error:
-        raise TransportError(what, f"the answer is no JSON ({error})") from error
+        raise TransportError(what, f"the answer is not JSON ({error})") from error
 
 
 def in_words(error: BaseException) -> str:

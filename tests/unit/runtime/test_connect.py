@@ -75,7 +75,7 @@ async def test_something_else_than_an_api_server_is_told_at_once(serve, clock):
         return web.Response(status=404, text="nothing here")
 
     async with client_for(await serve(handler)) as client:
-        with pytest.raises(ConfigError, match="is no API server"):
+        with pytest.raises(ConfigError, match="is not an API server"):
             await wait_for_server(client, clock=clock)
 
 

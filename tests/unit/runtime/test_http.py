@@ -100,5 +100,5 @@ def test_addresses_are_parsed(text, expected):
 
 @pytest.mark.parametrize("text", ["", "8080", "host:", "host:x", ":70000"])
 def test_what_is_no_address_is_refused_by_key(text):
-    with pytest.raises(ConfigError, match=r"^metrics\.bindAddress: .* is no address"):
+    with pytest.raises(ConfigError, match=r"^metrics\.bindAddress: .* is not an address"):
         parse_address(text, "metrics.bindAddress")

@@ -79,7 +79,7 @@ def service_names(service: str, namespace: str) -> Names:
 
 
 def host_names(hosts: Iterable[str]) -> Names:
-    """Names of hosts and addresses, told apart."""
+    """Host names and addresses, separately."""
     names, addresses = set(), set()
     for host in hosts:
         try:
@@ -137,7 +137,7 @@ def renewed(
 ) -> Certificates:
     """Certificates that are good for these names for a while: the present ones, or better ones.
 
-    A new server certificate keeps the authority, so nobody has to be told. A new authority is
+    A new server certificate keeps the authority, so clients need no update. A new authority is
     trusted together with the one it replaces, so that nobody is locked out meanwhile.
 
     Args:

@@ -197,7 +197,7 @@ async def _read_review(request: web.BaseRequest, kind: str) -> Review:
     try:
         review = await decode_json(body, request.path)
     except TransportError as error:
-        raise web.HTTPBadRequest(text="the body is no JSON") from error
+        raise web.HTTPBadRequest(text="the body is not JSON") from error
     if wrong := misfit(review, kind):
         raise web.HTTPBadRequest(text=wrong)
     found: Review = review
