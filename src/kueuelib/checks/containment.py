@@ -21,7 +21,7 @@ T = TypeVar("T")
 LONGEST_TEXT = 2000
 """Characters of an exception's text that are kept."""
 _SHOWN = 3
-"""How many exceptions of a group are told."""
+"""How many exceptions of a group are reported."""
 
 
 class CheckFailed(KueuelibError):
@@ -196,7 +196,7 @@ class Threads:
             value, error = None, None
             try:
                 value = context.run(function)
-            except BaseException as raised:  # noqa: BLE001 - is told to who waits
+            except BaseException as raised:  # noqa: BLE001 - is passed to the waiter
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(tell, value, error)

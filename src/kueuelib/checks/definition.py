@@ -32,8 +32,8 @@ class Check:
     Attributes:
         controller_name: `spec.controllerName` of the AdmissionChecks that are decided so.
         function: decides.
-        parameters: the kind of `spec.parameters`, None for a check without. Of a namespaced kind
-            the object of that name in the workload's own namespace is meant.
+        parameters: the kind of `spec.parameters`, None for a check without. For a namespaced kind,
+            the object of that name in the workload's own namespace counts.
         timeout: seconds that one call may take.
         interval: seconds between two calls while a workload is Pending.
         recheck: seconds between two calls after it was Ready, also while the job runs; None: only
@@ -98,7 +98,7 @@ def check(
     subject = f"check {controller_name!r}"
     if not isinstance(controller_name, str) or not _NAME.fullmatch(controller_name):
         raise ConfigError(
-            subject, "is no name of a controller", 'write a domain and a path: "example.com/name"'
+            subject, "is not a controller name", 'write a domain and a path: "example.com/name"'
         )
     if len(controller_name) > NAME_LIMIT:
         raise ConfigError(
@@ -109,7 +109,7 @@ def check(
             continue
         _expect(subject, name, value, (int, float), "seconds above 0")
         if value is None or not 0 < value < float("inf"):
-            raise ConfigError(subject, f"{name}={value} is no time", "give seconds above 0")
+            raise ConfigError(subject, f"{name}={value} is not a time", "give seconds above 0")
     _expect(subject, "concurrency", concurrency, int, "a whole number")
     if concurrency < 1:
         raise ConfigError(subject, f"concurrency={concurrency} lets nobody work", "give 1 or more")

@@ -41,7 +41,7 @@ def lease_labels() -> dict[str, str]:
 
 
 def lease_annotations(controller_names: Sequence[str]) -> dict[str, str]:
-    """The annotations that say for whom a Lease is renewed."""
+    """The annotations that name the controllers behind a Lease."""
     return {CONTROLLERS_ANNOTATION: ",".join(controller_names)}
 
 

@@ -110,7 +110,7 @@ class ParameterSource:
 
 
 def content(parameters: Mapping[str, Any] | None) -> Any:
-    """The part of a parameters object whose change lets checks be asked again.
+    """The part of a parameters object whose change triggers its checks.
 
     Status and metadata are left out; other top-level fields (a ConfigMap's `data`) count.
     """

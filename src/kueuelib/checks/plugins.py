@@ -22,8 +22,8 @@ def installed() -> tuple[Check, ...]:
     """The checks that installed packages offer, by controller name.
 
     Raises:
-        ConfigError: one cannot be imported, is no check, or calls itself differently; it names the
-            package, and how to get rid of it.
+        ConfigError: one cannot be imported, is not a check, or calls itself differently; it names
+            the package, and how to get rid of it.
     """
     from importlib.metadata import entry_points
 
@@ -35,7 +35,7 @@ def installed() -> tuple[Check, ...]:
         offered = loaded(f"{subject}, {entry.value}", entry.load, f"repair it, {way_out}")
         if not isinstance(offered, Check):
             raise ConfigError(
-                subject, f"{entry.value} is no check", f"decorate it with @check, {way_out}"
+                subject, f"{entry.value} is not a check", f"decorate it with @check, {way_out}"
             )
         if offered.controller_name != entry.name:
             raise ConfigError(

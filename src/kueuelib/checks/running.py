@@ -46,8 +46,8 @@ async def serve(
 ) -> None:
     """Runs checks until SIGTERM or SIGINT, or until cancelled.
 
-    Of several replicas one decides, the one that holds the Lease. A manager in the same namespace
-    shows in the AdmissionChecks when the Lease is not renewed any more.
+    Among several replicas, the one that holds the Lease decides. A manager in the same namespace
+    shows in the AdmissionChecks that a Lease is no longer renewed.
 
     Args:
         checks: what to run.
@@ -114,7 +114,7 @@ def run(
 
 @attrs.frozen
 class _Server:
-    """Whom to connect to, on behalf of which checks."""
+    """Where to connect, on behalf of which checks."""
 
     checks: Sequence[Check]
     kubeconfig: str | os.PathLike[str] | Endpoint | None

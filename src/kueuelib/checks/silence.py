@@ -25,7 +25,7 @@ class SilenceWatch:
 
     The process itself sets it back, as it keeps the condition of its AdmissionChecks. Each silence
     is written once only, so a controller of the same name and another make is not fought over.
-    Leases are looked for in one namespace: whoever may write there is trusted to say who lives.
+    Leases are read in one namespace: clients that may write there are trusted.
 
     Args:
         client: reads Leases and writes conditions.

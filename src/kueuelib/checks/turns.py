@@ -16,8 +16,9 @@ class Group:
     """Keys of which one at a time has its turn.
 
     Attributes:
-        holder: whose turn it is, or who was called and has not come yet; None: nobody's.
-        waiting: who comes next, in this order.
+        holder: the call whose turn it is, or that was called and has not started yet; None without
+            one.
+        waiting: the next calls, in this order.
     """
 
     holder: ObjectKey | None = None
@@ -59,7 +60,7 @@ class Turns:
         return False
 
     def end(self, group: Group) -> None:
-        """The turn of who has it is over; the next one is called."""
+        """Ends the present turn and calls the next one."""
         if not group.waiting:
             group.holder = None
             return

@@ -53,7 +53,7 @@ def _again(value: float | None) -> float | None:
 def _seconds(field: str, value: float) -> float:
     _expect(field, value, Real, "a number of seconds")
     if isinstance(value, bool) or not value <= LONGEST:  # NaN is not below anything
-        raise ValueError(f"{field}={value} is no time, write at most {LONGEST} seconds")
+        raise ValueError(f"{field}={value} is not a time, write at most {LONGEST} seconds")
     return max(float(value), 0.0)
 
 
@@ -90,7 +90,7 @@ def _verify(path: str, value: object) -> None:
     else:
         _expect(path, value, str, "a text")
         if _sendable(str(value)) != value:
-            raise ValueError(f"{path} is no text in Unicode: {value!r}")
+            raise ValueError(f"{path} is not Unicode text: {value!r}")
 
 
 @attrs.frozen

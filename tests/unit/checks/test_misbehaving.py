@@ -73,7 +73,7 @@ WRONG = {
     ),
     "message": (lambda: Ready(5), "message is of type int"),  # type: ignore[arg-type]
     "after": (lambda: Retry("x", after="5"), "after is of type str"),  # type: ignore[arg-type]
-    "again": (lambda: Pending("x", again=1e99), "again=1e+99 is no time"),
+    "again": (lambda: Pending("x", again=1e99), "again=1e+99 is not a time"),
     "updates": (lambda: Ready(updates=PodSetUpdate("main")), "updates is of type PodSetUpdate"),  # type: ignore[arg-type]
     "nothing": (lambda: None, "answered NoneType"),
     "a class": (lambda: Ready, "answered type"),

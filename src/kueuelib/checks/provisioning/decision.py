@@ -264,7 +264,7 @@ def _while_admitted(
 
 
 def _used(wl: Mapping[str, Any], check: str) -> str:
-    """The request whose nodes the pods were told to use; empty when they were told nothing."""
+    """The request whose nodes the pods use; empty without one."""
     for entry in states.check_states(wl):
         if entry["name"] == check:
             for update in entry.get("podSetUpdates") or ():
