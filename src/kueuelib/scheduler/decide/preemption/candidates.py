@@ -300,8 +300,7 @@ def _highest(preemptor: Preemptor, policy: str) -> int:
 
 
 def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
-    """Whether any workload of a ClusterQueue with this lowest priority may be preempted
-    (KEP-83)."""
+    """Whether the lowest priority of a ClusterQueue permits any preemption in it (KEP-83)."""
     lowest = queue.lowest_priority
     if lowest is None or policy == NEVER:
         return False
