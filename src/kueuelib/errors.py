@@ -3,7 +3,7 @@
 ```
 KueuelibError
 ├── ConfigError              what the user gave cannot work: names the subject and the fix
-├── InvalidQuantity          a text that is no Kubernetes quantity
+├── InvalidQuantity          not a Kubernetes quantity
 ├── InvalidSelector          a label or field selector that cannot be parsed
 ├── InvalidObject            an object breaks rules: carries every broken rule with its field
 ├── TransportError           no answer: connection reset, timed out, TLS failed
@@ -64,7 +64,7 @@ class ConfigError(KueuelibError):
 
 
 class InvalidQuantity(KueuelibError, ValueError):
-    """A text that is no Kubernetes quantity."""
+    """A text that is not a Kubernetes quantity."""
 
 
 class InvalidSelector(KueuelibError, ValueError):
@@ -295,7 +295,7 @@ def api_error(
     Args:
         code: the HTTP status.
         body: the decoded `Status`, or None when the body was something else.
-        text: what the body said when it was no `Status`; shown as the message.
+        text: what the body said if it was not a `Status`; shown as the message.
         retry_after: seconds of a `Retry-After` header.
     """
     found = body if body is not None and body.get("kind") == "Status" else {}

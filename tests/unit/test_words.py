@@ -20,7 +20,13 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("*.md"),
     ]
 )
-CODE = sorted((ROOT / "examples").rglob("*.py"))
+JOBS = ROOT / "src" / "kueuelib" / "jobs"
+CODE = sorted(
+    path
+    for folder in ("examples", "src")
+    for path in (ROOT / folder).rglob("*.py")
+    if JOBS not in path.parents
+)
 STYLE = ROOT / "docs" / "style.md"
 """Shows the forms, so it is not searched."""
 
@@ -31,9 +37,9 @@ _PEOPLE = "".join(
 )
 _DONE = "has|have|had|is|are|was|were|gets?|got|waits?|runs?|holds?|needs?|uses?|preempts?|borrows?"
 FORMS = {
-    r"(?<!there )\b(?:is|are|was|were|be) no\b(?! longer| more| less| later)": "use not",
+    r"(?<!there )\b(?:is|are|was|were) no\b(?! longer| more| less| later)": "use not",
     r"\bbe it\b": "for example",
-    r"\btold\b": "a message says, an event reports, the engine is given",
+    r"\btold\b(?!:)": "a message says, an event reports, the engine is given",
     r"\bwhom\b|\bwhoever\b": "objects are it or that",
     rf"{_PEOPLE}\bwho (?:{_DONE})\b": "objects are it or that",
     r"\bfor ever\b": "forever, or: until what ends it",
@@ -48,6 +54,9 @@ FORMS = {
 
 _FORMS = {re.compile(form, re.IGNORECASE | re.MULTILINE): fix for form, fix in FORMS.items()}
 _CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|^    .*?$", re.DOTALL | re.MULTILINE)
+
+_SPAN = re.compile(r"`[^`\n]*`")
+_FIELD = re.compile(r"\{[^{}]*\}")
 
 
 def findings(text: str, first: int) -> Iterator[str]:
@@ -82,9 +91,12 @@ def texts(source: str) -> Iterator[tuple[str, int]]:
             parts, first = [], token.start[0]
         kind, last = token.type, token.end[0]
         if kind == tokenize.COMMENT:
-            parts.append(token.string.lstrip("# "))
+            parts.append(_SPAN.sub("_", token.string.lstrip("# ")))
         elif kind == tokenize.STRING:
-            parts.append(re.sub(r"^\w*([\"']{3}|[\"'])|[\"']+$", "", token.string))
+            bare = re.sub(r"^\w*([\"']{3}|[\"'])|[\"']+$", "", token.string)
+            if " " not in bare:
+                continue  # a name, not prose
+            parts.append((_FIELD if token.string[0] == "f" else _SPAN).sub("_", bare))
 
 
 def names(paths: list[Path]) -> list[str]:
