@@ -179,7 +179,7 @@ class LocalQueueMetrics:
             self._observe(labels, "admission_checks", checks_waited)
 
     def evicted(self, where: Counted, reason: str) -> None:
-        """A Workload was told to stop."""
+        """A Workload was evicted."""
         if labels := self._labels(where):
             name, namespace, priority_class = labels
             self._count((name, namespace, reason, priority_class), self._evicted)

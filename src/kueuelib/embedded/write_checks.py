@@ -33,7 +33,7 @@ class Target:
         version: the version of the request.
         key: namespace and name.
         subresource: empty for the object itself.
-        verb: the options kind that webhooks are told of: `Update` or `Patch`.
+        verb: the options kind that webhooks see: `Update` or `Patch`.
         applied: whether the owners of fields are known already, from an apply.
     """
 

@@ -37,7 +37,7 @@ def module_at(where: str) -> ModuleType:
     if where.endswith(".py"):
         return _file(Path(where))
     if not all(where.split(".")):
-        problem = "is no name of a module" if where else "no module is named"
+        problem = "is not the name of a module" if where else "no module is named"
         raise ConfigError(where or "MODULE", problem, "give a module or the path of a .py file")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

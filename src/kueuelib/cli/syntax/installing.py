@@ -18,7 +18,7 @@ _namespace = setting("--namespace", str, "kueue-system", "The manager's namespac
     help="https://HOST:PORT of the manager's webhooks; default: the Service in the cluster.",
 )
 @_namespace
-@click.option("--image", help="Of the manager's Deployment; default: kueuelib:VERSION.")
+@click.option("--image", help="Image of the manager's Deployment; default: kueuelib:VERSION.")
 @setting(
     "--replicas",
     click.IntRange(min=1),
@@ -87,7 +87,7 @@ def crds(output: Path | None) -> int:
 @click.command()
 @click.argument("reference", metavar="MODULE[:NAME]")
 @_namespace
-@setting("--image", str, "kueuelib:latest", "Of the Deployment; it has to hold the module.")
+@setting("--image", str, "kueuelib:latest", "Image of the Deployment; it must contain the module.")
 @click.option(
     "--webhook-url",
     help="https://HOST:PORT of a process outside the cluster; then there is no Deployment.",

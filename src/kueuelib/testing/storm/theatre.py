@@ -75,7 +75,7 @@ class Theatre(Stage, Protocol):
         ...
 
     def set_witness(self, witness: Witness | None) -> None:
-        """Choose who is told of calls and answers."""
+        """Choose the observer of calls and answers."""
         ...
 
     def set_adversary(self, adversary: Adversary | None) -> None:

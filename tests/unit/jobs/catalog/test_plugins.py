@@ -92,7 +92,7 @@ def test_a_bad_package_is_named(package: Path, name: str, problem: str) -> None:
         ("absent.py", "No such file"),
         ("", "MODULE: no module is named"),
         (":name", "no module is named"),
-        (".relative", "is no name of a module"),
+        (".relative", "is not the name of a module"),
         ("plugin_of_a_test:", "nothing is no Integration.*name one of: first, second"),
     ],
 )
