@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import Conflict, TransportError
-from kueuelib.machinery.election import (
+from kueuelib.machinery.election import ElectionCore, ElectionOptions
+from kueuelib.machinery.election_protocol import (
     Cancelled,
     CreateLease,
-    ElectionCore,
-    ElectionOptions,
     Failed,
     Fetched,
     GetLease,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kueuelib.testing.storm.adversary import Injection, Subject
 from kueuelib.testing.storm.coverage import Cell, Coverage, tables
 from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.injections import Injection, Subject
 
 WORKLOADS = "workloads.kueue.x-k8s.io"
 

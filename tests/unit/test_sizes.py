@@ -10,13 +10,10 @@ TEST_LINES = 800
 LARGER = {
     "src/kueuelib/api/crd_rules.py": 454,
     "src/kueuelib/embedded/cel/compiler.py": 535,
-    "src/kueuelib/machinery/election.py": 409,
     "src/kueuelib/machinery/reflector.py": 536,
     "src/kueuelib/runtime/client.py": 506,
     "src/kueuelib/runtime/informer.py": 447,
-    "src/kueuelib/scheduler/pending/workload_info.py": 422,
     "src/kueuelib/testing/job_conformance.py": 548,
-    "src/kueuelib/testing/storm/adversary.py": 415,
     "src/kueuelib/testing/storm/world.py": 464,
 }
 """Modules from before the limit: they may shrink, and leave this list when they are split."""

@@ -10,6 +10,23 @@ import attrs
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, format_micro_time, labels_of
 from kueuelib.errors import Conflict
+from kueuelib.machinery.election_protocol import (
+    Cancelled,
+    Command,
+    CreateLease,
+    Failed,
+    Fetched,
+    GetLease,
+    Input,
+    LeaderChanged,
+    StartedLeading,
+    Stop,
+    StoppedLeading,
+    Tick,
+    UpdateLease,
+    Wait,
+    Written,
+)
 
 RETRY_MARGIN = 1.2
 """The renew deadline has to exceed the retry period by this factor."""
@@ -60,107 +77,6 @@ class ElectionOptions:
     def request_timeout(self) -> float:
         """Seconds after which one call is given up."""
         return max(1.0, self.renew_deadline / 2)
-
-
-# ---- inputs -------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Fetched:
-    """The answer to `GetLease`; None when there is no such Lease."""
-
-    lease: Obj | None
-
-
-@attrs.frozen
-class Written:
-    """`CreateLease` or `UpdateLease` succeeded; the Lease as the server returned it."""
-
-    lease: Obj
-
-
-@attrs.frozen
-class Failed:
-    """A call failed or timed out."""
-
-    error: Exception
-
-
-@attrs.frozen
-class Tick:
-    """The `Wait` is over, or `ElectionCore.deadline` has come, also while a call is under way."""
-
-
-@attrs.frozen
-class Cancelled:
-    """The process ends. Feed it when no call is under way."""
-
-
-Input = Fetched | Written | Failed | Tick | Cancelled
-
-# ---- commands -----------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class GetLease:
-    """Read the Lease from the server, not from a cache."""
-
-
-@attrs.frozen
-class CreateLease:
-    """Create it."""
-
-    lease: Obj
-
-
-@attrs.frozen
-class UpdateLease:
-    """Replace it; its resource version makes the server refuse what is based on old news."""
-
-    lease: Obj
-
-
-@attrs.frozen
-class Wait:
-    """Wait, then feed `Tick`."""
-
-    seconds: float
-
-
-@attrs.frozen
-class StartedLeading:
-    """Start what only a leader may do."""
-
-
-@attrs.frozen
-class StoppedLeading:
-    """Leadership is lost: stop at once, without grace, and end the process."""
-
-    why: str
-
-
-@attrs.frozen
-class LeaderChanged:
-    """Somebody, perhaps this process, holds the Lease now."""
-
-    identity: str
-
-
-@attrs.frozen
-class Stop:
-    """The last command: the election is over."""
-
-
-Command = (
-    GetLease
-    | CreateLease
-    | UpdateLease
-    | Wait
-    | StartedLeading
-    | StoppedLeading
-    | LeaderChanged
-    | Stop
-)
 
 
 class _State(Enum):

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.errors import ApiError, ConfigError, LeadershipLost, NotFound, TransportError
-from kueuelib.machinery.election import (
+from kueuelib.machinery.election import ElectionCore, ElectionOptions
+from kueuelib.machinery.election_protocol import (
     Cancelled,
     Command,
     CreateLease,
-    ElectionCore,
-    ElectionOptions,
     Failed,
     Fetched,
     GetLease,

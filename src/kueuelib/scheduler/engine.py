@@ -23,8 +23,8 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, hom
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
+from kueuelib.scheduler.pending.holding import assumed_holder
 from kueuelib.scheduler.pending.item import Pending, Requeue
-from kueuelib.scheduler.pending.workload_info import assumed_holder
 from kueuelib.scheduler.quota.decay import Value
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, Snapshot

@@ -6,11 +6,10 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import Conflict, TransportError
-from kueuelib.machinery.election import (
+from kueuelib.machinery.election import ElectionCore, ElectionOptions
+from kueuelib.machinery.election_protocol import (
     Cancelled,
     CreateLease,
-    ElectionCore,
-    ElectionOptions,
     Failed,
     Fetched,
     GetLease,

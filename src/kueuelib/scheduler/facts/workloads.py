@@ -21,10 +21,10 @@ from kueuelib.scheduler.object_reasons import (
     LocalQueueMissing,
     LocalQueueStopped,
 )
+from kueuelib.scheduler.pending.holding import holder_of
 from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
-    holder_of,
     holds_quota,
     is_finished,
     workload_info,

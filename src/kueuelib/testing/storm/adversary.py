@@ -11,9 +11,10 @@ import attrs
 from .draws import Draws
 from .exchange import Call
 from .faults import CATALOGUE, FINE, FLOWING, WRITES, Answer, EventFate, Fate, refusal
+from .injections import Injection, Subject
 from .profiles import WORKLOADS, Weather
 
-__all__ = ["Hostile", "Injection", "Remaining", "Subject"]
+__all__ = ["Hostile", "Remaining"]
 
 FOCUS = 4.0
 """How much more often the resource in focus is struck."""

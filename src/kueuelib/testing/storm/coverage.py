@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from .adversary import Injection
 from .faults import CATALOGUE
 from .history import Commit
+from .injections import Injection
 from .laws.reading import LEASES, WORKLOADS, active, admitted, finished, holds, leaving, reserving
 
 __all__ = ["Cell", "Coverage", "tables"]

@@ -14,12 +14,13 @@ from kueuelib.jobs.reconcile.plan import INVALID_RETRY
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 
-from .adversary import Hostile, Injection, Remaining, Subject
+from .adversary import Hostile, Remaining
 from .coverage import Coverage
 from .difference import difference, only_newer_amounts
 from .disasters import Disaster, perform
 from .draws import Draws
 from .history import Commit
+from .injections import Injection, Subject
 from .laws import Conduct, Violation
 from .laws.conduct import BOUNDED
 from .seed_plan import Report, SeedPlan, tolerance
