@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
 WAIT_BUCKETS = (1.0, *(2.5 * 2**exponent for exponent in range(14)), 86400.0, 259200.0)
-ACTIVE_VALUES = ("True", "False", "Unknown")
+ACTIVE = ("True", "False", "Unknown")
 _QUEUE = ("name", "namespace")
 _CLASS = "priority_class"
 
@@ -45,6 +45,27 @@ def counted(wl: Mapping[str, Any]) -> Counted:
     admission = states.status_of(wl).get("admission") or {}
     queue = ObjectKey(wl["metadata"]["namespace"], wl["spec"].get("queueName") or "")
     return Counted(admission.get("clusterQueue", ""), queue, states.priority_class_of(wl))
+
+
+class _Shown:
+    """What a LocalQueue did when it was looked at last."""
+
+    def __init__(self, numbers: LocalQueueStatus | None, *, active: bool) -> None:
+        self.active = active
+        self.pending = 0 if numbers is None else numbers.pending
+        self.reserving = 0 if numbers is None else numbers.reserving
+        self.admitted = 0 if numbers is None else numbers.admitted
+
+
+@attrs.frozen
+class _Counts:
+    """The series of one LocalQueue and priority class."""
+
+    reserved: Any
+    admitted: Any
+    reserved_wait: Any
+    admitted_wait: Any
+    checks_wait: Any
 
 
 class LocalQueueMetrics:
@@ -72,7 +93,9 @@ class LocalQueueMetrics:
         self._with_resources = resources
         self._inadmissible = inadmissible
         self._series = OwnedSeries()
-        self._pending_of: dict[ObjectKey, int] = {}
+        self._shown: dict[ObjectKey, _Shown] = {}
+        self._counted: dict[ObjectKey, dict[str, _Counts]] = {}
+        self._by_usage = False
         prefix = "kueue_local_queue"
         by_class = (*_QUEUE, _CLASS)
         by_flavor = (*_QUEUE, "flavor", "resource")
@@ -115,12 +138,10 @@ class LocalQueueMetrics:
             ("admission", "From creation or the last requeue to admission."),
             ("admission_checks", "From the reservation to admission."),
         )
-        self._waits = {
-            name: telemetry.histogram(
-                f"{prefix}_{name}_wait_time_seconds", text, by_class, WAIT_BUCKETS
-            )
+        self._waits = [
+            telemetry.histogram(f"{prefix}_{name}_wait_time_seconds", text, by_class, WAIT_BUCKETS)
             for name, text in waits
-        }
+        ]
 
     def show(
         self, queue: Obj, numbers: LocalQueueStatus | None, activity: Activity, cluster_queue: str
@@ -130,18 +151,18 @@ class LocalQueueMetrics:
         if not self._selector.matches(labels_of(queue)):
             self.forget(key)
             return
-        names, owner = (key.name, key.namespace), str(key)
-        for value in ACTIVE_VALUES:
-            is_it = value == str(activity.active)
-            self._series.set(owner, self._status, (*names, value), float(is_it))
-        past = None if numbers is None else numbers.past
-        usage: Values = {} if past is None else {(*names, cluster_queue): past.usage}
-        self._series.replace(owner, self._usage, usage)
+        new = key not in self._shown
+        self._shown[key] = _Shown(numbers, active=activity.active)
+        if new:
+            self._begin(key)
         if numbers is None:
             return
-        self._show_pending(key, numbers.pending)
-        self._series.set(owner, self._reserving, names, numbers.reserving)
-        self._series.set(owner, self._admitted_now, names, numbers.admitted)
+        names, owner = (key.name, key.namespace), str(key)
+        if self._by_usage or numbers.past is not None:
+            self._by_usage = True
+            past = numbers.past
+            usage: Values = {} if past is None else {(*names, cluster_queue): past.usage}
+            self._series.replace(owner, self._usage, usage)
         if self._with_resources:
             for gauge, rows in (
                 (self._reservation, numbers.reservation),
@@ -149,63 +170,73 @@ class LocalQueueMetrics:
             ):
                 self._series.replace(owner, gauge, _amounts(names, rows))
 
-    def _show_pending(self, key: ObjectKey, pending: int) -> None:
-        known = key in self._pending_of
-        self._pending_of[key] = pending
-        if known:
-            return
-        for status, count in (("active", self._active), ("inadmissible", self._parked)):
-            labels = (key.name, key.namespace, status)
-            self._series.own(str(key), self._pending, labels)
-            self._pending.labels(*labels).set_function(partial(count, key))
+    def _begin(self, key: ObjectKey) -> None:
+        """Gauges that are read at a scrape, from what was shown last."""
+        gauges: list[tuple[Any, tuple[str, ...], Callable[[], float]]] = [
+            (self._pending, ("active",), lambda: self._pending_in(key) - self._parked_in(key)),
+            (self._pending, ("inadmissible",), lambda: self._parked_in(key)),
+            (self._reserving, (), lambda: self._shown[key].reserving),
+            (self._admitted_now, (), lambda: self._shown[key].admitted),
+            *((self._status, (each,), partial(self._is_active, key, each)) for each in ACTIVE),
+        ]
+        for gauge, rest, read in gauges:
+            labels = (key.name, key.namespace, *rest)
+            self._series.own(str(key), gauge, labels)
+            gauge.labels(*labels).set_function(read)
 
-    def _parked(self, key: ObjectKey) -> float:
-        return min(self._inadmissible(key), self._pending_of.get(key, 0))
+    def _pending_in(self, key: ObjectKey) -> int:
+        return self._shown[key].pending
 
-    def _active(self, key: ObjectKey) -> float:
-        return self._pending_of.get(key, 0) - self._parked(key)
+    def _parked_in(self, key: ObjectKey) -> int:
+        return min(self._inadmissible(key), self._pending_in(key))
+
+    def _is_active(self, key: ObjectKey, value: str) -> float:
+        return float(str(self._shown[key].active) == value)
 
     def reserved(self, where: Counted, waited: float) -> None:
         """A Workload got quota, `waited` seconds after it was queued."""
-        if labels := self._labels(where):
-            self._count(labels, self._reserved)
-            self._observe(labels, "quota_reserved", waited)
+        if series := self._counts(where):
+            series.reserved.inc()
+            series.reserved_wait.observe(waited)
 
     def admitted(self, where: Counted, waited: float, checks_waited: float) -> None:
         """A Workload was admitted: seconds since it was queued, and since it got quota."""
-        if labels := self._labels(where):
-            self._count(labels, self._admitted)
-            self._observe(labels, "admission", waited)
-            self._observe(labels, "admission_checks", checks_waited)
+        if series := self._counts(where):
+            series.admitted.inc()
+            series.admitted_wait.observe(waited)
+            series.checks_wait.observe(checks_waited)
 
     def evicted(self, where: Counted, reason: str) -> None:
         """A Workload was evicted."""
-        if labels := self._labels(where):
-            name, namespace, priority_class = labels
-            self._count((name, namespace, reason, priority_class), self._evicted)
+        if self._counts(where):
+            key = where.local_queue
+            labels = (key.name, key.namespace, reason, where.priority_class)
+            self._series.own(str(key), self._evicted, labels)
+            self._evicted.labels(*labels).inc()
 
     def forget(self, key: ObjectKey) -> None:
         """Drops all series of a queue."""
-        self._pending_of.pop(key, None)
+        self._shown.pop(key, None)
+        self._counted.pop(key, None)
         self._series.forget(str(key))
 
-    def _labels(self, where: Counted) -> tuple[str, str, str] | None:
-        """The labels of a count; None when its LocalQueue is not reported."""
+    def _counts(self, where: Counted) -> _Counts | None:
+        """The series of a LocalQueue and a priority class; None when it is not reported."""
         key = where.local_queue
+        known = self._counted.get(key)
+        found = None if known is None else known.get(where.priority_class)
+        if found is not None:
+            return found
         queue = self._find(key)
         if queue is None or not self._selector.matches(labels_of(queue)):
             return None
-        return key.name, key.namespace, where.priority_class
-
-    def _count(self, labels: tuple[str, ...], counter: Any) -> None:
-        name, namespace, *_ = labels
-        self._series.own(str(ObjectKey(namespace, name)), counter, labels)
-        counter.labels(*labels).inc()
-
-    def _observe(self, labels: tuple[str, ...], wait: str, seconds: float) -> None:
-        name, namespace, *_ = labels
-        self._series.own(str(ObjectKey(namespace, name)), self._waits[wait], labels)
-        self._waits[wait].labels(*labels).observe(seconds)
+        labels = (key.name, key.namespace, where.priority_class)
+        metrics = (self._reserved, self._admitted, *self._waits)
+        for metric in metrics:
+            self._series.own(str(key), metric, labels)
+        found = _Counts(*(metric.labels(*labels) for metric in metrics))
+        self._counted.setdefault(key, {})[where.priority_class] = found
+        return found
 
 
 def _amounts(names: tuple[str, str], rows: tuple[LocalFlavorUsage, ...]) -> Values:
