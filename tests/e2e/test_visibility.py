@@ -1,4 +1,4 @@
-"""The visibility API through the API server that aggregates it, as the docs say to set it up."""
+"""The visibility API through an API server that aggregates it, as `kueuelib install` sets it up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from rest import JOBS, Obj, Rest, eventually, job, queues, urgent
+from rest import JOBS, Rest, eventually, job, queues, urgent
 from warm import Processes
 
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
@@ -19,20 +19,14 @@ API = "/apis/visibility.kueue.x-k8s.io"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
-PLURALS = {
-    "APIService": "/apis/apiregistration.k8s.io/v1/apiservices",
-    "Service": "/api/v1/namespaces/kueue-system/services",
-    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
-    "RoleBinding": f"{RBAC}/namespaces/kube-system/rolebindings",
-}
-PAGE = Path(__file__).parents[2] / "docs" / "visibility.md"
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 
 
-def manifests() -> list[Obj]:
-    """Those of the page."""
-    text = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
-    return list(yaml.safe_load_all(text))
+INSTALLED = """
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+visibilityServer: {}
+"""
 
 
 def refused(rest: Rest, path: str) -> tuple[int, str]:
@@ -50,13 +44,19 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluste
         where = f"visibilityServer: {{bindAddress: 127.0.0.1, bindPort: {port}}}"
         cluster = LocalCluster(processes, settings=where)
         args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
-        services = ["--service", f"kueue-system/visibility-server=127.0.0.1:{port}"]
+        mapped = {"visibility-server": port, "kueue-webhook-service": cluster.webhook_port}
+        services = [
+            part
+            for name, where in mapped.items()
+            for part in ("--service", f"kueue-system/{name}=127.0.0.1:{where}")
+        ]
         processes.start("apiserver", "apiserver", *args, "--authorization", "rbac", *services)
         processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
-        cluster.install()
+        config = processes.folder / "install.yaml"
+        config.write_text(INSTALLED)
+        install = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(config)]
+        processes.finish("install", "install", *install, seconds=READY_SECONDS)
         with Rest(cluster.kubeconfig) as rest:
-            for obj in manifests():
-                rest.create(PLURALS[obj["kind"]], obj)
             cluster.start_manager()
             cluster.wait_for_manager()
             queues(rest, cpu=2)
@@ -115,6 +115,21 @@ def test_a_tenant_sees_the_queues_of_the_own_namespace_only(
         for other in (OF_QUEUE, OF_LOCAL.replace("/default/", "/kube-system/")):
             code, text = refused(tenant, other)
             assert (code, "cannot get resource" in text) == (403, True)
+
+
+def test_the_api_server_verifies_the_certificate(seen: tuple[LocalCluster, Rest]) -> None:
+    _, rest = seen
+    hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    (config,) = rest.items(hooks)
+    bundle = config["webhooks"][0]["clientConfig"]["caBundle"]
+    path = "/apis/apiregistration.k8s.io/v1/apiservices"
+    ours = [one for one in rest.items(path) if one["spec"].get("service")]
+    assert [one["metadata"]["name"] for one in ours] == [
+        "v1beta1.visibility.kueue.x-k8s.io",
+        "v1beta2.visibility.kueue.x-k8s.io",
+    ]
+    assert all(one["spec"]["caBundle"] == bundle for one in ours)
+    assert not any(one["spec"].get("insecureSkipTLSVerify") for one in ours)
 
 
 def test_discovery_has_the_group_in_both_forms(seen: tuple[LocalCluster, Rest]) -> None:

@@ -6,6 +6,7 @@ warm, so that it takes over within a few seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class Deployed:
         config: the text of the configuration file.
         resources: what a pod asks for, and its limits.
         service_monitor: whether a ServiceMonitor of the Prometheus operator is written.
+        visibility_port: where the visibility API is served; None when it is not.
     """
 
     image: str = attrs.field(factory=lambda: f"kueuelib:{version('kueuelib')}")
@@ -49,6 +51,15 @@ class Deployed:
     config: str = CONFIGURATION
     resources: Obj = attrs.field(factory=lambda: RESOURCES)
     service_monitor: bool = False
+    visibility_port: int | None = None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports of a pod by name."""
+        found = {"webhook-server": WEBHOOK_PORT, "health": HEALTH_PORT, "metrics": METRICS_PORT}
+        if self.visibility_port is not None:
+            found["visibility"] = self.visibility_port
+        return found
 
     def manifests(self, namespace: str) -> list[Obj]:
         """Everything, in the order in which it has to be created."""
@@ -61,7 +72,7 @@ class Deployed:
                 "data": {CONFIG_FILE: self.config},
             },
             _metrics_service(namespace),
-            _network_policy(namespace),
+            _network_policy(namespace, self.ports.values()),
             _disruption_budget(namespace),
             self._deployment(namespace),
             *monitors,
@@ -107,14 +118,13 @@ class Deployed:
         }
 
     def _container(self) -> Obj:
-        ports = {"webhook-server": WEBHOOK_PORT, "health": HEALTH_PORT, "metrics": METRICS_PORT}
         return {
             "name": "manager",
             "image": self.image,
             "args": ["manager", "--config", f"/etc/kueue/{CONFIG_FILE}"],
             "ports": [
                 {"name": name, "containerPort": port, "protocol": "TCP"}
-                for name, port in ports.items()
+                for name, port in self.ports.items()
             ],
             "startupProbe": {**_probe("/healthz"), "periodSeconds": 2, "failureThreshold": 60},
             "livenessProbe": {**_probe("/healthz"), "periodSeconds": 20},
@@ -198,9 +208,8 @@ def _metrics_service(namespace: str) -> Obj:
     }
 
 
-def _network_policy(namespace: str) -> Obj:
-    """The manager is asked for webhooks, metrics and probes, and for nothing else."""
-    ports = (WEBHOOK_PORT, METRICS_PORT, HEALTH_PORT)
+def _network_policy(namespace: str, ports: Iterable[int]) -> Obj:
+    """The manager is asked for what it serves, and for nothing else."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -25,6 +25,7 @@ from kueuelib.controllers.manifests import (
     manager_user,
     server_names,
 )
+from kueuelib.controllers.visibility.manifests import visibility_manifests
 from kueuelib.controllers.webhooks import (
     ClientConfig,
     by_service,
@@ -50,6 +51,7 @@ FIELD_MANAGER = "kueuelib-install"
 JOBS_ROLE = "kueue-jobs-role"
 
 _PLURALS = {
+    "APIService": "apiservices",
     "Namespace": "namespaces",
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
@@ -137,9 +139,20 @@ class Installation:
         """The manager's Deployment and what surrounds it, last: it needs all of the others."""
         return [] if self.deployed is None else self.deployed.manifests(self.namespace)
 
+    def visibility(self) -> list[Obj]:
+        """What the visibility API takes, last: while it is away an API server complains."""
+        port = None if self.deployed is None else self.deployed.visibility_port
+        return [] if port is None else visibility_manifests(self.namespace, port)
+
     def manifests(self) -> list[Obj]:
         """All of it, in the order in which it is written."""
-        return [*self.foundation(), *self.definitions(), *self.webhooks(), *self.pods()]
+        return [
+            *self.foundation(),
+            *self.definitions(),
+            *self.webhooks(),
+            *self.pods(),
+            *self.visibility(),
+        ]
 
 
 def checked_url(text: str | None) -> str | None:
@@ -199,14 +212,14 @@ async def install(client: Client, installation: Installation, deadline: float) -
         written.append(f"secret/{secret.name} holds the webhooks' certificate")
 
     def trusting(obj: Obj) -> Obj:
-        return with_bundle(obj, authority) if authority else obj
+        return with_bundle(obj, authority) if authority else obj  # others have no bundle
 
     written += [await _apply(client, trusting(obj)) for obj in installation.definitions()]
     await _served(client, deadline)
     written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
-    return written
+    return written + [await _apply(client, trusting(obj)) for obj in plan.visibility()]
 
 
 async def _is_served(client: Client, obj: Obj) -> bool:

@@ -32,6 +32,7 @@ _FILES: Final[Mapping[str, str]] = {
     "PodDisruptionBudget": "manager",
     "Deployment": "manager",
     "ServiceMonitor": "monitor",
+    "APIService": "visibility",
 }
 """The file of each kind; everything else is about permissions."""
 _VALUES: Final[Mapping[str, Obj]] = {

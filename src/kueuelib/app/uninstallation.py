@@ -1,7 +1,8 @@
 """How everything that `kueuelib install` wrote leaves a cluster again.
 
-First the webhooks go, so that nothing has to wait for a manager that is going too, then its pods,
-then the finalizers that only it would have removed, and last the kinds with their objects.
+First the APIServices and webhooks go, so that nothing waits for a manager that is going too,
+then its pods, then the finalizers that only it would have removed, and last the kinds with their
+objects.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     served = V1BETA2 in await client.served_versions(KUEUE)
     if served and not removal.force:
         await _check_quota(client)
-    told = [await _delete(client, obj) for obj in installation.webhooks()]
+    told = [await _delete(client, obj) for obj in reversed(installation.visibility())]
+    told += [await _delete(client, obj) for obj in installation.webhooks()]
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
     await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
     told.append(f"{await _release(client, PODS, POD_FINALIZER, MANAGED_LABEL)} Pods released")

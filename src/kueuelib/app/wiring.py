@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from kueuelib import __version__
-from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import OFF, Configuration
@@ -24,6 +24,7 @@ from kueuelib.app.webhooks import register
 from kueuelib.controllers.manifests import manager_user, server_names
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
+from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import (
     MUTATING_CONFIGURATION,
     VALIDATING_CONFIGURATION,
@@ -213,6 +214,8 @@ async def assemble_manager(
     manager.add(Group.OTHERS, SettledMemory(), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
     trusting = [Trusting(CRDS, name) for name in converted_crds()]
+    if configuration.visibility_server is not None:
+        trusting += [Trusting(API_SERVICES, name, optional=True) for name in api_service_names()]
     visibility = configuration.tls.context()  # of its own: it asks for client certificates
     webhooks = add_webhooks(
         manager, configuration, client, telemetry, names, trusting, [visibility]

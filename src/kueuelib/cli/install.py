@@ -52,8 +52,12 @@ class Options:
         if self.image is not None:
             found = attrs.evolve(found, image=self.image)
         if self.config is not None:
-            check_configuration(load_configuration(self.config), self.config, namespace, found)
-            found = attrs.evolve(found, config=self.config.read_text())
+            configuration = load_configuration(self.config)
+            check_configuration(configuration, self.config, namespace, found)
+            server = configuration.visibility_server
+            port = None if server is None else server.bind_port
+            text = self.config.read_text()
+            found = attrs.evolve(found, config=text, visibility_port=port)
         return found
 
     def frameworks(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 
+from kueuelib.app.configuration import VisibilityServer
 from kueuelib.app.deployment import Deployed
 from kueuelib.app.installation import Installation
 from kueuelib.app.uninstallation import Removal, uninstall
@@ -24,7 +25,8 @@ def run(
         ApiError: the server refused something.
     """
     logs.configure("console", "info")
-    installation = Installation(namespace, deployed=Deployed(service_monitor=True))
+    every = Deployed(service_monitor=True, visibility_port=VisibilityServer().bind_port)
+    installation = Installation(namespace, deployed=every)
     removal = Removal(installation, force, keep_kinds)
     for line in anyio.run(_uninstall, kubeconfig, removal, server_timeout):
         sys.stdout.write(f"{line}\n")

@@ -52,6 +52,20 @@ def test_the_manifests_are_everything_that_a_manager_needs() -> None:
         assert obj["metadata"].get("namespace", "queues") == "queues"
 
 
+def test_the_visibility_api_comes_last_and_is_let_through() -> None:
+    found = plan(visibility_port=8082)
+    new = [obj for obj in found if obj not in plan()]
+    assert [obj["kind"] for obj in new[-2:]] == ["APIService", "APIService"]
+    assert found[-2:] == new[-2:]
+    assert all(obj["spec"]["service"]["namespace"] == "queues" for obj in new[-2:])
+    container = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "visibility", "containerPort": 8082, "protocol": "TCP"} in container["ports"]
+    ports = only(found, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert {"port": 8082, "protocol": "TCP"} in ports
+    (reader,) = (obj for obj in new if obj["kind"] == "RoleBinding")
+    assert reader["metadata"]["namespace"] == "kube-system"
+
+
 def test_two_replicas_run_and_a_drain_takes_one_at_a_time() -> None:
     found = plan()
     deployment = only(found, "Deployment")

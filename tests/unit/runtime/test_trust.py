@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, Forbidden
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.transport import Transport
@@ -51,6 +51,7 @@ class FakeApi:
         self.version = 0
         self.conflicts = 0
         self.failures = 0
+        self.forbidden: set[str] = set()
 
     def put(self, path: str, obj: dict[str, Any]) -> None:
         self.version += 1
@@ -62,6 +63,8 @@ class FakeApi:
             self.failures -= 1
             return web.Response(status=500)
         path = request.path
+        if path in self.forbidden:
+            return web.json_response({"kind": "Status", "reason": "Forbidden"}, status=403)
         if request.method == "GET":
             found = self.objects.get(path)
             if found is None:
@@ -164,6 +167,23 @@ def test_bundles_go_into_every_client_config_and_nothing_else_changes():
     converted = with_bundle(crd(), b"CA")
     assert converted["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == bundle
     assert converted["spec"]["unknown"] == {"kept": 1}
+
+
+def test_an_api_service_trusts_the_authority_unless_it_trusts_everybody():
+    found = {"kind": "APIService", "spec": {"group": "g", "version": "v"}}
+    bundle = base64.b64encode(b"CA").decode()
+    assert with_bundle(found, b"CA")["spec"] == {"group": "g", "version": "v", "caBundle": bundle}
+    everybody = {"kind": "APIService", "spec": {"insecureSkipTLSVerify": True}}
+    assert with_bundle(everybody, b"CA") is everybody
+
+
+async def test_what_is_optional_may_be_forbidden_and_nothing_else(api):
+    path = "/apis/apiregistration.k8s.io/v1/apiservices/v.g"
+    api.forbidden = {path}
+    optional = Trusting(API_SERVICES, "v.g", optional=True)
+    assert await inject(api.client, [optional], b"CA") == ["apiservices/v.g"]
+    with pytest.raises(Forbidden):
+        await inject(api.client, [Trusting(API_SERVICES, "v.g")], b"CA")
 
 
 async def test_injection_repairs_tells_what_is_missing_and_survives_conflicts(api):

@@ -19,7 +19,8 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.kinds import API_SERVICES
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission.dialling import Contexts, service_session
 from kueuelib.embedded.admission.plugin import Caller, Reader
@@ -29,9 +30,6 @@ from kueuelib.embedded.conversion import HookFailed
 from kueuelib.embedded.registry.registry import version_rank
 from kueuelib.errors import Unavailable
 
-API_SERVICES: Final = Resource(
-    "apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False
-)
 COMMON_NAME: Final = "front-proxy-client"
 TRUST: Final = ObjectKey("kube-system", "extension-apiserver-authentication")
 SECONDS: Final = 60.0

@@ -18,12 +18,13 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import SECRETS
+from kueuelib.api.kinds import API_SERVICES, SECRETS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import (
     ApiError,
     ConfigError,
     Conflict,
+    Forbidden,
     NotFound,
     TransportError,
 )
@@ -42,15 +43,17 @@ CHECK_PERIOD = 60.0
 
 @attrs.frozen
 class Trusting:
-    """An object that carries a `caBundle` for our webhooks.
+    """An object that carries a `caBundle` for our servers.
 
     Attributes:
-        resource: a webhook configuration's kind, or that of CRDs.
+        resource: a webhook configuration's kind, or that of CRDs or APIServices.
         name: of the object.
+        optional: whether it may be that we have no right to it.
     """
 
     resource: Resource
     name: str
+    optional: bool = False
 
 
 async def ensure_certificates(
@@ -121,9 +124,13 @@ def to_data(found: Certificates) -> dict[str, str]:
 
 
 def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
-    """A webhook configuration or CRD that trusts an authority: a copy, or `obj` if it does.
+    """An object that trusts an authority: a copy, or `obj` if it does.
 
-    CRDs without conversion webhook are left alone.
+    CRDs without conversion webhook are left alone, and APIServices that trust everybody.
+
+    Args:
+        obj: a webhook configuration, a CRD or an APIService.
+        ca_cert: the authority, PEM.
     """
     bundle = base64.b64encode(ca_cert).decode()
     if all(found == bundle for found in _bundles(obj)):
@@ -137,6 +144,9 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
 def _bundles(obj: Obj) -> list[str | None]:
     if "webhooks" in obj:
         return [(each.get("clientConfig") or {}).get("caBundle") for each in obj["webhooks"] or ()]
+    if obj.get("kind") == API_SERVICES.kind:
+        spec = obj["spec"]
+        return [] if spec.get("insecureSkipTLSVerify") else [spec.get("caBundle")]
     conversion = (obj.get("spec") or {}).get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return []
@@ -148,6 +158,8 @@ def _client_configs(obj: Obj) -> list[dict[str, Any]]:
     """The parts that carry a bundle; those that are missing are added."""
     if "webhooks" in obj:
         return [webhook.setdefault("clientConfig", {}) for webhook in obj["webhooks"] or ()]
+    if obj.get("kind") == API_SERVICES.kind:
+        return [obj["spec"]]
     conversion = (obj.get("spec") or {}).get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return []
@@ -158,7 +170,7 @@ async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -
     """Write the authority into every object; objects that have it are only read.
 
     Returns:
-        the names of the objects that do not exist.
+        the names of the objects that do not exist, and of optional ones that we have no right to.
 
     Raises:
         ApiError: one cannot be read or written.
@@ -167,7 +179,9 @@ async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -
     for target in trusting:
         try:
             await _inject_one(client, target, ca_cert)
-        except NotFound:
+        except (NotFound, Forbidden) as error:
+            if isinstance(error, Forbidden) and not target.optional:
+                raise
             missing.append(f"{target.resource.plural}/{target.name}")
     return missing
 

@@ -1,0 +1,82 @@
+"""What tells an API server that the manager serves the visibility API, as raw objects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kueuelib.api.kinds import API_SERVICES
+from kueuelib.api.meta import Obj
+from kueuelib.controllers.manifests import APP, SERVICE_ACCOUNT, VISIBILITY_SERVICE, cluster_role
+from kueuelib.controllers.visibility.summary import GROUP, VERSIONS
+
+ROLE: Final = "kueue-visibility-role"
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def api_service_names() -> list[str]:
+    """The names of the APIServices."""
+    return [f"{version}.{GROUP}" for version in VERSIONS]
+
+
+def visibility_manifests(namespace: str, port: int) -> list[Obj]:
+    """Everything, in the order in which it has to be created; the APIServices come last.
+
+    The manager may ask who somebody is, and enter its authority into the APIServices.
+
+    Args:
+        namespace: of the manager.
+        port: where it serves the API.
+    """
+    labels = dict(APP)
+    rule = {
+        "apiGroups": [API_SERVICES.group],
+        "resources": [API_SERVICES.plural],
+        "resourceNames": api_service_names(),
+        "verbs": ["get", "update"],
+    }
+    reader = "extension-apiserver-authentication-reader"
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": VISIBILITY_SERVICE, "namespace": namespace, "labels": labels},
+            "spec": {
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+                "selector": labels,
+            },
+        },
+        cluster_role(ROLE, [rule]),
+        _binding("kueue-visibility-rolebinding", "ClusterRole", ROLE, namespace),
+        _binding("kueue-visibility-delegator", "ClusterRole", "system:auth-delegator", namespace),
+        _binding("kueue-visibility-server-auth-reader", "Role", reader, namespace),
+        *(_api_service(version, namespace) for version in VERSIONS),
+    ]
+
+
+def _api_service(version: str, namespace: str) -> Obj:
+    return {
+        "apiVersion": API_SERVICES.api_version,
+        "kind": API_SERVICES.kind,
+        "metadata": {"name": f"{version}.{GROUP}", "labels": dict(APP)},
+        "spec": {
+            "group": GROUP,
+            "version": version,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"namespace": namespace, "name": VISIBILITY_SERVICE, "port": 443},
+        },
+    }
+
+
+def _binding(name: str, role_kind: str, role: str, namespace: str) -> Obj:
+    """A binding of the manager; that of a Role is in `kube-system`."""
+    metadata: Obj = {"name": name, "labels": dict(APP)}
+    if role_kind == "Role":
+        metadata["namespace"] = "kube-system"
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{role_kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": namespace}],
+    }
