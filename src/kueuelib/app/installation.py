@@ -219,7 +219,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
     written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
     for obj, served in pods:
         written.append(await _apply(client, obj) if served else _skipped(obj))
-    return written + [await _apply(client, trusting(obj)) for obj in plan.visibility()]
+    return written + [await _apply(client, trusting(obj)) for obj in installation.visibility()]
 
 
 async def _is_served(client: Client, obj: Obj) -> bool:

@@ -35,7 +35,6 @@ from kueuelib.scheduler.quota.amounts import (
     PODS,
     Requests,
 )
-from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED, ResourceRules
 from kueuelib.scheduler.reasons import (
     PENDING_EVALUATION,
