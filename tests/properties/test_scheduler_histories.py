@@ -26,7 +26,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.facts.standing import Where
-from kueuelib.scheduler.pending.item import Place
+from kueuelib.scheduler.pending.item import PendingPlace
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import FairSharing, Settings
@@ -463,7 +463,7 @@ class Histories(RuleBasedStateMachine):
                 if info.order < mine.order:
                     item = self.engine._queues.get(info.key)
                     assert item is not None
-                    assert item.place is Place.INADMISSIBLE
+                    assert item.place is PendingPlace.INADMISSIBLE
                     assert (
                         item.back_off is not None
                         or item.info.failed_checks
@@ -491,7 +491,7 @@ class Histories(RuleBasedStateMachine):
                 seen[key] += 1
                 assert queues.get(key) is item
                 assert item.queue is queue
-                assert (queue.in_flight == key) == (item.place is Place.IN_FLIGHT)
+                assert (queue.in_flight == key) == (item.place is PendingPlace.IN_FLIGHT)
                 groups = [group for group in queue.groups.values() if key in group.members]
                 assert groups == ([] if item.in_flight else [item.group])
                 if item.group and item.group.has_turn:
@@ -502,7 +502,7 @@ class Histories(RuleBasedStateMachine):
             status = self.engine.cluster_queue_status(name)
             assert status is not None
             if queue.active:
-                assert status.inadmissible == places[Place.INADMISSIBLE]
+                assert status.inadmissible == places[PendingPlace.INADMISSIBLE]
             assert status.active + status.inadmissible == status.pending == len(queue.items)
         for key, workload in self.world.workloads.items():
             standing = self.engine.standing(key)

@@ -19,9 +19,9 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.pending.item import Pending, Place
+from kueuelib.scheduler.pending.item import Pending, PendingPlace
 from kueuelib.scheduler.pending.scopes import Scope
-from kueuelib.scheduler.pending.waking import News, Verdict
+from kueuelib.scheduler.pending.waking import News, ShapeVerdict
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Reason
@@ -119,7 +119,7 @@ class Watched(Replay):
 
     def cycle(self) -> bool:
         self.now += 1
-        parked = {key for key, place in self.places().items() if place is Place.INADMISSIBLE}
+        parked = {key for key, place in self.places().items() if place is PendingPlace.INADMISSIBLE}
         before = self.scope.rounds
         found = self.engine.next_cycle(self.now)
         if found is None:
@@ -148,7 +148,7 @@ class Watched(Replay):
                 self.leave(victim)
         return True
 
-    def places(self) -> dict[ObjectKey, Place]:
+    def places(self) -> dict[ObjectKey, PendingPlace]:
         return {key: place for name in QUEUES for key, place in self.engine.places(name).items()}
 
     @property
@@ -165,7 +165,7 @@ class Watched(Replay):
             kind, item = kind_of(head), self.engine._queues.get(head.info.key)
             self.passes[kind].lost |= head.info.key in skipped
             self.passes[kind].reason = reasons.get(head.info.key)
-            if item is None or item.place is Place.INADMISSIBLE:
+            if item is None or item.place is PendingPlace.INADMISSIBLE:
                 ended = self.passes.pop(kind)
                 if item is not None and item.group is not None:
                     self.refused[kind] = ended
@@ -180,7 +180,7 @@ class Watched(Replay):
         for key in sorted(parked):
             item = self.engine._queues.get(key)
             assert item is not None
-            if item.place is Place.INADMISSIBLE:
+            if item.place is PendingPlace.INADMISSIBLE:
                 continue
             everybody = self.scope.rounds == 2
             self.woken[item.queue.name, item.info.shape] = "everybody" if everybody else "doubtful"
@@ -254,7 +254,7 @@ def story_of(seed: int, *, all_at_once: bool) -> list[tuple[str, ...]]:
     replay = Told(facts, Settings())
     with pytest.MonkeyPatch.context() as patch:
         if all_at_once:
-            patch.setattr(Verdict, "is_due_in_turn", is_due_after_any_release)
+            patch.setattr(ShapeVerdict, "is_due_in_turn", is_due_after_any_release)
         replay.rest()
         while True:
             if coming and rng.random() < 0.5:
@@ -264,7 +264,7 @@ def story_of(seed: int, *, all_at_once: bool) -> list[tuple[str, ...]]:
             replay.rest()
 
 
-def is_due_after_any_release(verdict: Verdict, news: News, *_: object) -> bool:
+def is_due_after_any_release(verdict: ShapeVerdict, news: News, *_: object) -> bool:
     return verdict.is_about_quota and news.changed_or_freed_since(verdict.tried)
 
 

@@ -23,7 +23,7 @@ from kueuelib.api.names import (
     REASON_STOPPED,
 )
 from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.status import LocalQueueStatus, Past, QueueStatus
+from kueuelib.scheduler.status import LocalQueueStatus, PastUse, QueueStatus
 
 MESSAGE_LIMIT = 32768
 LARGEST_SHARE = 2**63 - 1
@@ -123,7 +123,7 @@ def _fair_sharing(status: Mapping[str, Any], share: float | None) -> Obj | None:
     return {**(status.get("fairSharing") or {}), "weightedShare": shown}
 
 
-def _past_usage(past: Past | None) -> Obj | None:
+def _past_usage(past: PastUse | None) -> Obj | None:
     """Past usage as Kueue shows it; None when there is none, so that idle queues cost no writes."""
     if past is None or not past.consumed:
         return None

@@ -9,7 +9,7 @@ from kueuelib.scheduler.decide.preemption.history import History
 from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.table import Facts
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
-from kueuelib.scheduler.pending.item import Pending, Place
+from kueuelib.scheduler.pending.item import Pending, PendingPlace
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
 from kueuelib.scheduler.quota.cache import Cache
@@ -128,7 +128,7 @@ class Knowledge:
         found = self._state.local_queues.get(key)
         return None if found is None else found.spec.cluster_queue
 
-    def places(self, name: str) -> dict[ObjectKey, Place]:
+    def places(self, name: str) -> dict[ObjectKey, PendingPlace]:
         """The place of every workload that waits in a ClusterQueue, in its order."""
         return {item.info.key: item.place for item in self._in_order(name)}
 
@@ -153,8 +153,8 @@ class Knowledge:
         if item.back_off is not None:
             return Standing(Where.BACKING_OFF, home, BackingOff(item.back_off))
         where = {
-            Place.HEAP: Where.PENDING,
-            Place.INADMISSIBLE: Where.INADMISSIBLE,
-            Place.IN_FLIGHT: Where.IN_FLIGHT,
+            PendingPlace.HEAP: Where.PENDING,
+            PendingPlace.INADMISSIBLE: Where.INADMISSIBLE,
+            PendingPlace.IN_FLIGHT: Where.IN_FLIGHT,
         }[item.place]
         return Standing(where, home, item.reason or NotEvaluated())

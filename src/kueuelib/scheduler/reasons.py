@@ -29,7 +29,7 @@ from kueuelib.scheduler.object_reasons import (
     NamespaceUnknown,
 )
 from kueuelib.scheduler.policy import Protected
-from kueuelib.scheduler.quota.queue_spec import PreemptionPolicy
+from kueuelib.scheduler.quota.queue_spec import QueuePreemption
 from kueuelib.scheduler.values import record
 
 WAITING_FOR_QUOTA = "WaitingForQuota"
@@ -83,7 +83,7 @@ class NoFlavors:
         """Whether others would have to give up quota; False when even that could not help."""
         return self.mode is not Mode.NO_FIT
 
-    def keeps_quota(self, policy: PreemptionPolicy) -> bool:
+    def keeps_quota(self, policy: QueuePreemption) -> bool:
         """Whether the refused workload protects the free part of its quota from the heads behind
         it.
 

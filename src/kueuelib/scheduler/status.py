@@ -48,7 +48,7 @@ class QueueStatus:
 
 
 @attrs.frozen
-class Past:
+class PastUse:
     """What a LocalQueue used in the past (KEP-4136).
 
     Attributes:
@@ -76,7 +76,7 @@ class LocalQueueStatus:
     admitted: int
     reservation: tuple[LocalFlavorUsage, ...]
     usage: tuple[LocalFlavorUsage, ...]
-    past: Past | None = None
+    past: PastUse | None = None
 
 
 def queue_status(
@@ -106,18 +106,18 @@ def queue_status(
     )
 
 
-def past_of(usage: PastUsage | None, key: ObjectKey) -> Past | None:
+def past_of(usage: PastUsage | None, key: ObjectKey) -> PastUse | None:
     """What a LocalQueue used in the past; None where that does not count."""
     sample = None if usage is None else usage.sample(key)
     if usage is None or sample is None:
         return None
     consumed = {name: Quantity(nanos) for name, nanos in sorted(sample.consumed.items())}
     goes_on = usage.next_sample() if usage.is_counting(key) else None
-    return Past(consumed, sample.at, goes_on, float(usage.value(key)))
+    return PastUse(consumed, sample.at, goes_on, float(usage.value(key)))
 
 
 def local_queue_status(
-    spec: QueueSpec | None, tally: Tally, pending: int, past: Past | None = None
+    spec: QueueSpec | None, tally: Tally, pending: int, past: PastUse | None = None
 ) -> LocalQueueStatus:
     """The status of a LocalQueue; its flavors are those of its ClusterQueue, if that exists."""
     return LocalQueueStatus(

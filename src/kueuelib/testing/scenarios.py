@@ -45,7 +45,7 @@ from kueuelib.scheduler.object_reasons import (
     LimitRangeViolated,
     NamespaceMismatch,
 )
-from kueuelib.scheduler.pending.item import Place
+from kueuelib.scheduler.pending.item import PendingPlace
 from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.rounds import Rounds
@@ -214,7 +214,7 @@ class _Run:
         places: Obj = {"heap": {}, "inadmissible": {}}
         for name in self._engine.cache.names:
             for key, place in self._engine.places(name).items():
-                table = "heap" if place is Place.HEAP else "inadmissible"
+                table = "heap" if place is PendingPlace.HEAP else "inadmissible"
                 places[table].setdefault(name, []).append(key.name)
         return {
             table: {name: sorted(names) for name, names in content.items()}

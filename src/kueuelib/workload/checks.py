@@ -11,7 +11,7 @@ from typing import Any
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.scheduler.quota import check_rules
-from kueuelib.scheduler.quota.check_rules import Entry, RequiredCheck
+from kueuelib.scheduler.quota.check_rules import CheckEntry, RequiredCheck
 from kueuelib.workload.editing import with_status
 from kueuelib.workload.phases import has_quota, is_finished, status_of
 
@@ -79,9 +79,9 @@ def may_preempt(wl: Mapping[str, Any], required: Collection[str], late: Collecti
     return check_rules.passed_all(entries, required) or check_rules.preempts_early(entries, late)
 
 
-def _entries(wl: Mapping[str, Any]) -> tuple[Entry, ...]:
+def _entries(wl: Mapping[str, Any]) -> tuple[CheckEntry, ...]:
     return tuple(
-        Entry(entry["name"], entry.get("state", ""), entry.get("reason") or "")
+        CheckEntry(entry["name"], entry.get("state", ""), entry.get("reason") or "")
         for entry in check_states(wl)
     )
 

@@ -15,7 +15,7 @@ LONGEST = 100_000
 """Characters of an expression."""
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     CONST = "constant"
@@ -28,7 +28,7 @@ class Kind(Enum):
 class Token:
     """One token; `value` of a constant is its value, otherwise the text."""
 
-    kind: Kind
+    kind: TokenKind
     value: Any
     position: int
 
@@ -80,20 +80,20 @@ def tokens_of(source: str) -> list[Token]:
         start, position = position, match.end()
         if match["text"] is not None:
             value, position = _literal(source, start, match["text"])
-            found.append(Token(Kind.CONST, value, start))
+            found.append(Token(TokenKind.CONST, value, start))
         elif match["float"] is not None:
-            found.append(Token(Kind.CONST, float(match["float"]), start))
+            found.append(Token(TokenKind.CONST, float(match["float"]), start))
         elif match["int"] is not None:
-            found.append(Token(Kind.CONST, _integer(source, start, match["int"]), start))
+            found.append(Token(TokenKind.CONST, _integer(source, start, match["int"]), start))
         elif match["ident"] is not None:
             name = match["ident"]
             if name in _WORDS:
-                found.append(Token(Kind.CONST, _WORDS[name], start))
+                found.append(Token(TokenKind.CONST, _WORDS[name], start))
             else:
-                found.append(Token(Kind.OP if name == "in" else Kind.IDENT, name, start))
+                found.append(Token(TokenKind.OP if name == "in" else TokenKind.IDENT, name, start))
         elif match["op"] is not None:
-            found.append(Token(Kind.OP, match["op"], start))
-    found.append(Token(Kind.END, "<EOF>", len(source)))
+            found.append(Token(TokenKind.OP, match["op"], start))
+    found.append(Token(TokenKind.END, "<EOF>", len(source)))
     return found
 
 

@@ -15,7 +15,7 @@ from kueuelib.embedded.cel.ast import (
     WithValue,
 )
 from kueuelib.embedded.cel.errors import CompileError, Issue
-from kueuelib.embedded.cel.lexer import Kind, Token, tokens_of
+from kueuelib.embedded.cel.lexer import Token, TokenKind, tokens_of
 from kueuelib.embedded.cel.values import INT_MAX
 
 DEEPEST = 48
@@ -88,11 +88,11 @@ class _Parser:
 
     def _is(self, *values: str) -> bool:
         token = self._now
-        return token.kind is Kind.OP and token.value in values
+        return token.kind is TokenKind.OP and token.value in values
 
     def _take(self) -> Token:
         token = self._now
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._at += 1
         return token
 
@@ -118,7 +118,7 @@ class _Parser:
 
     def end(self) -> None:
         """Nothing may follow."""
-        if self._now.kind is not Kind.END:
+        if self._now.kind is not TokenKind.END:
             raise self._unexpected("expecting <EOF>")
 
     # ---- expressions
@@ -154,7 +154,7 @@ class _Parser:
 
     def _binary(self, level: int) -> Node:
         left = self._unary()
-        while self._now.kind is Kind.OP and self._now.value in _BINARY:
+        while self._now.kind is TokenKind.OP and self._now.value in _BINARY:
             rank, name = _BINARY[self._now.value]
             if rank < level:
                 break
@@ -170,10 +170,10 @@ class _Parser:
                 text = f"expression recursion limit exceeded: {DEEPEST}"
                 raise self._wrong(marks[-1].position, text)
         token = self._now
-        if token.kind is Kind.CONST and type(token.value) in (int, float):
+        if token.kind is TokenKind.CONST and type(token.value) in (int, float):
             if marks and marks[-1].value == "-":
                 marks.pop()
-                self._tokens[self._at] = Token(Kind.CONST, -token.value, token.position)
+                self._tokens[self._at] = Token(TokenKind.CONST, -token.value, token.position)
             elif type(token.value) is int and token.value > INT_MAX:
                 raise self._wrong(token.position, "invalid int literal")
         node = self._member()
@@ -205,14 +205,14 @@ class _Parser:
 
     def _name(self) -> str:
         token = self._take()
-        if token.kind is Kind.IDENT:
+        if token.kind is TokenKind.IDENT:
             return str(token.value)
-        self._at -= token.kind is not Kind.END
+        self._at -= token.kind is not TokenKind.END
         raise self._unexpected("expecting IDENTIFIER")
 
     def _primary(self) -> Node:
         token = self._now
-        if token.kind is Kind.CONST:
+        if token.kind is TokenKind.CONST:
             self._take()
             return Const(token.position, token.value)
         if self._accept("("):
@@ -225,7 +225,7 @@ class _Parser:
         if self._accept("{"):
             return self._map(token.position)
         self._accept(".")
-        if self._now.kind is not Kind.IDENT:
+        if self._now.kind is not TokenKind.IDENT:
             raise self._unexpected()
         name = self._name()
         if self._is("("):

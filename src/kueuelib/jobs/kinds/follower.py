@@ -30,8 +30,8 @@ from kueuelib.jobs.kinds.presence import (
 from kueuelib.jobs.kinds.standing import (
     HELD_BACK,
     KindMetrics,
+    KindState,
     Standing,
-    State,
     Turn,
     turn_without_objects,
 )
@@ -117,7 +117,7 @@ class KindFollower:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.integration = integration
-        self.standing = Standing(State.STARTING)
+        self.standing = Standing(KindState.STARTING)
         self._client = client
         self._stores = stores
         self._cache = cache
@@ -172,7 +172,7 @@ class KindFollower:
                 before = self.standing
                 await self._look(tasks)
                 now = self._clock.monotonic()
-                if self.standing.state is not State.STARTING or now >= deadline:
+                if self.standing.state is not KindState.STARTING or now >= deadline:
                     ready()
                 if self.standing != before:
                     pauses.reset()
@@ -189,8 +189,8 @@ class KindFollower:
             presence = await look(self._client, self.integration)
         except (ApiError, TransportError, ConfigError) as error:
             self._log.info("the kind cannot be looked for now", error=str(error))
-            if self.standing.state is State.STARTING and self._reading is None:
-                self._stand(Standing(State.MISSING, "the API server does not tell about it"))
+            if self.standing.state is KindState.STARTING and self._reading is None:
+                self._stand(Standing(KindState.MISSING, "the API server does not tell about it"))
             return
         now = self._clock.monotonic()
         if not isinstance(presence, Unclear):
@@ -203,15 +203,15 @@ class KindFollower:
                 await self._stop_reading(gone=True)
                 if self.standing.turn is None or self.standing.turn.informer is not None:
                     gone = turn_without_objects(self.integration)
-                    self._stand(Standing(State.MISSING, "it is not installed", gone))
+                    self._stand(Standing(KindState.MISSING, "it is not installed", gone))
             case Unfit(why):
                 await self._stop_reading()
-                self._stand(Standing(State.UNFIT, why))
+                self._stand(Standing(KindState.UNFIT, why))
             case Unclear(why):
                 self._away_since = now if self._away_since is None else self._away_since
                 if self._reading is None or now - self._away_since >= PATIENCE:
                     await self._stop_reading()
-                    self._stand(Standing(State.MISSING, why))
+                    self._stand(Standing(KindState.MISSING, why))
 
     async def _read(self, tasks: asyncio.TaskGroup, version: str) -> None:
         """Have an informer that reads this version."""
@@ -253,8 +253,8 @@ class KindFollower:
             integration = self.integration.at(informer.resource.version)
             turn = Turn(integration, informer.store, informer)
         if error is not None:
-            return Standing(State.UNREADABLE, f"its objects cannot be read: {error}", turn)
-        return Standing(State.STARTING if turn is None else State.MANAGED, turn=turn)
+            return Standing(KindState.UNREADABLE, f"its objects cannot be read: {error}", turn)
+        return Standing(KindState.STARTING if turn is None else KindState.MANAGED, turn=turn)
 
     def _stand(self, standing: Standing) -> None:
         if standing == self.standing:

@@ -19,7 +19,7 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
 
 
-class State(enum.StrEnum):
+class KindState(enum.StrEnum):
     """How things stand with a kind of jobs."""
 
     STARTING = "starting"
@@ -34,7 +34,7 @@ class State(enum.StrEnum):
     """The API server does not let us list or watch its objects, or fails to."""
 
 
-HELD_BACK = frozenset({State.UNFIT, State.UNREADABLE})
+HELD_BACK = frozenset({KindState.UNFIT, KindState.UNREADABLE})
 """States in which there may be jobs that we suspend and cannot start."""
 
 
@@ -63,7 +63,7 @@ class Standing:
         turn: what can be reconciled; None: nothing.
     """
 
-    state: State
+    state: KindState
     why: str = ""
     turn: Turn | None = None
 
@@ -94,9 +94,9 @@ class KindMetrics:
             ("kind",),
         )
 
-    def now(self, kind: str, state: State) -> None:
+    def now(self, kind: str, state: KindState) -> None:
         """A kind is in this state."""
-        for each in State:
+        for each in KindState:
             self._state.labels(kind, each).set(1 if each is state else 0)
 
     def held_back(self, kind: str) -> None:

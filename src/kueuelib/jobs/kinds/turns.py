@@ -9,7 +9,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.jobs.contract.commands import NORMAL, WARNING
 from kueuelib.jobs.kinds.follower import KindFollower
 from kueuelib.jobs.kinds.presence import definition_name
-from kueuelib.jobs.kinds.standing import HELD_BACK, Standing, State, Turn
+from kueuelib.jobs.kinds.standing import HELD_BACK, KindState, Standing, Turn
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.events import EventSink
 
@@ -82,10 +82,10 @@ class KindController:
         if standing.state in HELD_BACK:
             text = f"Jobs of this kind that name a queue stay as they are: {standing.why}"
             self._event(WARNING, NOT_MANAGED, text)
-        elif standing.state is State.MANAGED and self._told and standing.turn is not None:
+        elif standing.state is KindState.MANAGED and self._told and standing.turn is not None:
             version = standing.turn.integration.resource.version
             self._event(NORMAL, MANAGED, f"Jobs of this kind are queued, in version {version}")
-        if standing.state is not State.STARTING:
+        if standing.state is not KindState.STARTING:
             self._told = standing.state in HELD_BACK
 
     def _event(self, type_: str, reason: str, message: str) -> None:

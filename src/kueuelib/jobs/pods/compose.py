@@ -11,7 +11,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.names import GROUP_SETS_DIGEST, GROUP_TOTAL_COUNT, IS_GROUP_WORKLOAD
 from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
-from kueuelib.jobs.pods.declaration import Declaration
+from kueuelib.jobs.pods.declaration import GroupDeclaration
 from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
@@ -162,7 +162,7 @@ def conflicting(member: Member, author: str) -> Rejected:
     return Rejected(member, CONFLICTING_SETS, text)
 
 
-def declared_pod_sets(declared: Declaration, author: Obj) -> tuple[PodSet, ...]:
+def declared_pod_sets(declared: GroupDeclaration, author: Obj) -> tuple[PodSet, ...]:
     """The pod sets of a declaration; empty templates are filled from the declaring pod."""
     return tuple(
         PodSet(entry.name, entry.count, dict(entry.template) or marks.template_of(author))
@@ -170,7 +170,7 @@ def declared_pod_sets(declared: Declaration, author: Obj) -> tuple[PodSet, ...]:
     )
 
 
-def declared_annotations(declared: Declaration, role: str) -> dict[str, str]:
+def declared_annotations(declared: GroupDeclaration, role: str) -> dict[str, str]:
     """The annotations of the Workload of a declared group.
 
     Args:

@@ -64,7 +64,7 @@ class DeclaredSet:
 
 
 @attrs.frozen
-class Declaration:
+class GroupDeclaration:
     """The pod sets of a group, in the order in which they were written."""
 
     sets: tuple[DeclaredSet, ...]
@@ -101,7 +101,7 @@ class Declaration:
         return self.empty[0] if len(self.empty) == 1 else ""
 
 
-def parse(text: str) -> Declaration:
+def parse(text: str) -> GroupDeclaration:
     """The declaration in an annotation.
 
     Raises:
@@ -134,7 +134,7 @@ def parse(text: str) -> Declaration:
         for index, name in enumerate(names)
         if name in names[:index]
     ]
-    declared = Declaration(sets)
+    declared = GroupDeclaration(sets)
     if declared.total > _LARGEST_SUM:
         errors.append(_invalid(PATH, declared.total, "is more pods than can be counted"))
     if errors:

@@ -16,7 +16,7 @@ import attrs
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import annotations_of
 from kueuelib.api.names import GROUP_SETS_DIGEST
-from kueuelib.jobs.pods.declaration import Declaration, Unreadable, parse
+from kueuelib.jobs.pods.declaration import GroupDeclaration, Unreadable, parse
 from kueuelib.jobs.pods.reading import declaration_of, role_label_of
 from kueuelib.jobs.pods.role_hash import role_of as shape_of
 
@@ -76,13 +76,13 @@ def role_by_name(pod: Mapping[str, Any]) -> str:
     return "" if declared is None else declared.role_of("")
 
 
-def declared_by(pod: Mapping[str, Any]) -> Declaration | None:
+def declared_by(pod: Mapping[str, Any]) -> GroupDeclaration | None:
     """What a pod declares; None when it declares nothing, or nothing that can be read."""
     text = declaration_of(pod)
     if text is None:
         return None
     found = _parse(text)
-    return found if isinstance(found, Declaration) else None
+    return found if isinstance(found, GroupDeclaration) else None
 
 
 def problem_of(pod: Mapping[str, Any]) -> str:
@@ -93,7 +93,7 @@ def problem_of(pod: Mapping[str, Any]) -> str:
 
 
 @functools.lru_cache(maxsize=512)
-def _parse(text: str) -> Declaration | Unreadable:
+def _parse(text: str) -> GroupDeclaration | Unreadable:
     """The same text is read again and again while its group lives."""
     try:
         return parse(text)

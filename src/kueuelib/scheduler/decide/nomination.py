@@ -15,7 +15,7 @@ from kueuelib.scheduler.decide.partial import can_shrink, search
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import Searches
-from kueuelib.scheduler.decide.preemption.victims import Search, Victim
+from kueuelib.scheduler.decide.preemption.victims import SearchResult, Victim
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     ClusterQueueInactive,
@@ -205,7 +205,7 @@ def gave_up(head: Head) -> bool:
     return head.preempted >= MOST_PREEMPTIONS
 
 
-def _together(found: Search) -> Together:
+def _together(found: SearchResult) -> Together:
     lacks = tuple(sorted((pair.flavor, pair.resource, lack) for pair, lack in found.lacks.items()))
     return Together(found.candidates, found.named, found.borrowing, lacks, found.spared)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.pending.queue import Group, PendingQueue
 
 
-class Place(Enum):
+class PendingPlace(Enum):
     """Where a pending workload is."""
 
     HEAP = "heap"
@@ -132,12 +132,12 @@ class Pending:
         return (*self.info.order, self.info.key)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PendingPlace:
         """Where it is."""
         if self.in_flight:
-            return Place.IN_FLIGHT
+            return PendingPlace.IN_FLIGHT
         parked = self.group is not None and self.group.verdict is not None
-        return Place.INADMISSIBLE if parked else Place.HEAP
+        return PendingPlace.INADMISSIBLE if parked else PendingPlace.HEAP
 
     @property
     def rests(self) -> bool:

@@ -12,7 +12,7 @@ from kueuelib.scheduler.blockers import Blocker
 from kueuelib.scheduler.pending.item import Pending
 from kueuelib.scheduler.pending.lanes import Heap, Lane, Lanes, Usage
 from kueuelib.scheduler.pending.scopes import Scope
-from kueuelib.scheduler.pending.waking import Available, Verdict
+from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import Shape
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import waits_alone
@@ -38,7 +38,7 @@ class Group(Lanes):
         self.key = key
         self.members: dict[ObjectKey, Pending] = {}
         super().__init__(self.members, parked=True)
-        self.verdict: Verdict | None = None
+        self.verdict: ShapeVerdict | None = None
         self.has_turn = True
         self.untold: dict[ObjectKey, None] = {}
         self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
@@ -75,7 +75,9 @@ class PendingQueue:
         """Whether another Workload could get ahead of a head that others leave for."""
         return not self.spec.strict or (self.spec.by_usage and self.in_lanes)
 
-    def put(self, item: Pending, verdict: Verdict | None = None, *, alone: bool = False) -> Group:
+    def put(
+        self, item: Pending, verdict: ShapeVerdict | None = None, *, alone: bool = False
+    ) -> Group:
         """Lets a Workload wait with others of its shape, wherever it was before.
 
         A verdict parks all of the shape, also those still to come. But where age counts, an older

@@ -15,7 +15,7 @@ from kueuelib.scheduler.pending.lanes import Ranking, Usage
 from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.pending.scopes import Root, Scope
 from kueuelib.scheduler.pending.silence import Silence, says_otherwise
-from kueuelib.scheduler.pending.waking import Available, Verdict
+from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason
@@ -116,7 +116,7 @@ class Queues:
         item.search = None
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
-            item.queue.put(item, Verdict(item.info, BackingOff(item.back_off)))
+            item.queue.put(item, ShapeVerdict(item.info, BackingOff(item.back_off)))
             self._back_offs.push((item.back_off, key), self._find_back_off)
             return
         group = item.queue.put(item)
@@ -175,7 +175,7 @@ class Queues:
         else:
             freed = scope.news.changed_or_freed_since(search.began)
             complete = not (goes_on or lost or search.lost or freed)
-            verdict = Verdict(item.info, reason, search.began, item.tried, complete)
+            verdict = ShapeVerdict(item.info, reason, search.began, item.tried, complete)
             if not (goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)):
                 scope.touch()
                 self.silence.refused(queue.put(item, verdict), now)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import NamespaceUnknown
-from kueuelib.scheduler.pending.item import Pending, Place
+from kueuelib.scheduler.pending.item import Pending, PendingPlace
 from kueuelib.scheduler.pending.workload_info import has_verdict, is_outdated
 from kueuelib.scheduler.reasons import BehindHead, NoFlavors, Reason
 
@@ -136,11 +136,11 @@ def reason_to_report(item: Pending) -> Reason | None:
     """Why a workload waits at rest; None when a cycle is going to try it."""
     if not item.queue.active:
         return None
-    if item.place is Place.INADMISSIBLE or says_otherwise(item):
+    if item.place is PendingPlace.INADMISSIBLE or says_otherwise(item):
         return item.reason
     if has_verdict(item.info.workload):
         return None  # from before a restart, perhaps: better than the name of a head
-    first = item.queue.heap.head() if item.place is Place.HEAP else None
+    first = item.queue.heap.head() if item.place is PendingPlace.HEAP else None
     if first is None or first is item:
         return None
     usage = item.queue.heap.usage
@@ -157,5 +157,5 @@ def says_otherwise(item: Pending) -> bool:
     reason = item.reason
     if reason is None or isinstance(reason, NamespaceUnknown):
         return False
-    tried = item.place is not Place.HEAP or item.queue.heap.head() is item
+    tried = item.place is not PendingPlace.HEAP or item.queue.heap.head() is item
     return is_outdated(item.info.workload, reason, tried=tried)

@@ -1,8 +1,8 @@
 """What wakes a Workload that waits without quota: the rule (docs/designs/0005-waking.md).
 
-`News` is what happened in a scope, `Verdict` is what a try came to. A refused Workload is tried
-again when something happened since that its verdict names as able to change it, and not before:
-in its turn (`is_due_in_turn`), or when no other one is left to try (`is_doubtful`).
+`News` is what happened in a scope, `ShapeVerdict` is what a try came to. A refused Workload is
+tried again when something happened since that its verdict names as able to change it, and not
+before: in its turn (`is_due_in_turn`), or when no other one is left to try (`is_doubtful`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class News:
 
 
 @attrs.frozen
-class Verdict:
+class ShapeVerdict:
     """Why a Workload and all others of its shape in its ClusterQueue are parked.
 
     Attributes:

@@ -33,7 +33,7 @@ class Step(NamedTuple):
     ceiling: int | None
 
 
-class Place(Protocol):
+class TreeNode(Protocol):
     """A ClusterQueue or a cohort."""
 
     @property
@@ -45,7 +45,7 @@ class Place(Protocol):
         """The subtree quota as nominal quota, with the limits of the node."""
 
 
-class Node(Place, Protocol):
+class Node(TreeNode, Protocol):
     """A place in a tree that does not change."""
 
     @property
@@ -89,7 +89,7 @@ def quota_of(node: Node, pair: FlavorResource) -> Limits:
     return node.quota.get(pair, NO_LIMITS)
 
 
-def steps_up(path: Sequence[Place], pair: FlavorResource) -> tuple[Step, ...]:
+def steps_up(path: Sequence[TreeNode], pair: FlavorResource) -> tuple[Step, ...]:
     """The steps of a path; nobody limits a root, which can use what it owns."""
     found = []
     for node in path:

@@ -15,7 +15,7 @@ from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
 
 
-class Entry(NamedTuple):
+class CheckEntry(NamedTuple):
     """What one check says about a workload.
 
     Attributes:
@@ -42,12 +42,12 @@ class RequiredCheck:
     flavors: frozenset[str]
 
 
-def entries_of(workload: Workload) -> tuple[Entry, ...]:
+def entries_of(workload: Workload) -> tuple[CheckEntry, ...]:
     """What the checks of a workload say."""
     found = workload.status.admission_checks
     if not found:
         return ()
-    return tuple([Entry(one.name, one.state, one.reason) for one in found])
+    return tuple([CheckEntry(one.name, one.state, one.reason) for one in found])
 
 
 def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[
     return tuple(dict.fromkeys(names))
 
 
-def passed_all(entries: Collection[Entry], required: Collection[str]) -> bool:
+def passed_all(entries: Collection[CheckEntry], required: Collection[str]) -> bool:
     """Whether every check that is listed is Ready, and none that is required is missing."""
     if not entries:
         return not required
@@ -67,7 +67,7 @@ def passed_all(entries: Collection[Entry], required: Collection[str]) -> bool:
     return states.keys() >= {*required} and all(state == CHECK_READY for state in states.values())
 
 
-def preempts_early(entries: Iterable[Entry], late: Collection[str]) -> bool:
+def preempts_early(entries: Iterable[CheckEntry], late: Collection[str]) -> bool:
     """Whether preemptions may begin before all checks have passed (KEP-993).
 
     They may when a check asks for them, or when all checks that they wait for are Ready.

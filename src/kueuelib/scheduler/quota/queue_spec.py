@@ -81,7 +81,7 @@ FIRST_FIT = Fungibility()
 
 
 @attrs.frozen
-class PreemptionPolicy:
+class QueuePreemption:
     """Which workloads a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).
 
     Attributes:
@@ -132,7 +132,7 @@ class QueueSpec:
     stop_policy: str = kueue.NONE
     checks: tuple[RequiredCheck, ...] = ()
     fungibility: Fungibility = Fungibility()
-    preemption: PreemptionPolicy = PreemptionPolicy()
+    preemption: QueuePreemption = QueuePreemption()
     terminating: bool = False
     weight: Fraction = Fraction(1)
     by_usage: bool = False
@@ -212,7 +212,7 @@ def queue_spec(found: kueue.ClusterQueue, *, ignores_undeclared: bool = False) -
             for check in (strategy.admission_checks if strategy else ())
         ),
         fungibility=_fungibility(spec.flavor_fungibility),
-        preemption=PreemptionPolicy(
+        preemption=QueuePreemption(
             within_cluster_queue=spec.preemption.within_cluster_queue,
             reclaim_within_cohort=spec.preemption.reclaim_within_cohort,
             borrow_within_cohort=spec.preemption.borrow_within_cohort.policy != kueue.NEVER,

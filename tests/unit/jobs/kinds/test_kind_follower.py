@@ -22,7 +22,7 @@ from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import declare, equals
 from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.kinds.standing import State
+from kueuelib.jobs.kinds.standing import KindState
 from kueuelib.jobs.setup import Jobs, setup
 from kueuelib.jobs.webhooks.serving import JobWebhook
 from kueuelib.runtime.cache import Cache
@@ -186,7 +186,7 @@ class World:
             assert time.monotonic() < deadline, f"it never came; {self.follower.standing}"
             await asyncio.sleep(0.02)
 
-    async def stands(self, state: State) -> str:
+    async def stands(self, state: KindState) -> str:
         """Waits for a state; why it is so."""
         async with asyncio.timeout(PATIENCE):
             standing = self.follower.standing
@@ -194,7 +194,7 @@ class World:
                 standing = await self.follower.moved_from(standing)
         return standing.why
 
-    def state_told(self, state: State) -> float | None:
+    def state_told(self, state: KindState) -> float | None:
         labels = {"kind": KIND, "state": state}
         return self.telemetry.registry.get_sample_value("kueuelib_job_kind_state", labels)
 
@@ -272,13 +272,13 @@ async def world(
 
 async def test_a_kind_that_comes_late_is_managed_then(world: World) -> None:
     await world.start()
-    assert world.follower.standing.state is State.MISSING
-    assert world.state_told(State.MISSING) == 1
+    assert world.follower.standing.state is KindState.MISSING
+    assert world.state_told(KindState.MISSING) == 1
     await world.define("v1")
     job = await world.create("late")
     await world.workload_of(job)
-    assert world.follower.standing.state is State.MANAGED
-    assert (world.state_told(State.MISSING), world.state_told(State.MANAGED)) == (0, 1)
+    assert world.follower.standing.state is KindState.MANAGED
+    assert (world.state_told(KindState.MISSING), world.state_told(KindState.MANAGED)) == (0, 1)
     assert world.notes.about(NAME) == [], "an installation is nothing to warn of"
 
 
@@ -289,7 +289,7 @@ async def test_workloads_of_a_kind_that_is_uninstalled_go(world: World) -> None:
     await world.workload_of(job)
     await world.undefine()
     await world.no_workloads()
-    await world.stands(State.MISSING)
+    await world.stands(KindState.MISSING)
     world.own.asked.clear()
     await asyncio.sleep(0.7)
     assert "things" not in world.own.asked, "nobody lists what is not there"
@@ -339,18 +339,18 @@ async def test_a_kind_in_versions_that_nobody_reads_is_told_of_and_kept(world: W
     job = await world.create("first")
     workload = await world.workload_of(job)
     await world.serve("v2", stored="v1")
-    why = await world.stands(State.UNFIT)
+    why = await world.stands(KindState.UNFIT)
     assert why == "it is served in v2; the integration reads v1 or v1beta1"
 
     async def told() -> bool:
         return world.notes.about(NAME) == ["NotManaged"]
 
     await world.until(told)
-    assert world.state_told(State.UNFIT) == 1
+    assert world.state_told(KindState.UNFIT) == 1
     kept = await world.client.get(WORKLOADS, ObjectKey(NS, workload["metadata"]["name"]))
     assert kept["metadata"].get("deletionTimestamp") is None
     await world.serve("v1", "v2")
-    await world.stands(State.MANAGED)
+    await world.stands(KindState.MANAGED)
 
     async def calmed() -> bool:
         return world.notes.about(NAME) == ["NotManaged", "Managed"]
@@ -362,7 +362,7 @@ async def test_a_kind_that_may_not_be_listed_keeps_nobody_else_waiting(world: Wo
     world.own.forbidden = frozenset({"things"})
     await world.define("v1")
     await world.start()
-    why = await world.stands(State.UNREADABLE)
+    why = await world.stands(KindState.UNREADABLE)
     assert why.startswith("its objects cannot be read: things is forbidden")
     plain = {**thing("plain"), "apiVersion": "batch/v1", "kind": "Job"}
     plain["spec"] = {"suspend": True, "template": {"spec": {**_pod(), "restartPolicy": "Never"}}}
@@ -386,7 +386,7 @@ async def test_who_may_not_read_definitions_looks_for_kinds(
     await world.workload_of(await world.create("first"))
     monkeypatch.setattr("kueuelib.jobs.kinds.follower.PATIENCE", 0.2)
     await world.undefine()
-    assert await world.stands(State.MISSING) == "the API server does not serve it"
+    assert await world.stands(KindState.MISSING) == "the API server does not serve it"
     assert world.follower.standing.turn is None, "that it is gone for good nobody said"
     world.own.asked.clear()
     await asyncio.sleep(0.7)
@@ -409,7 +409,7 @@ async def test_an_api_server_that_cannot_tell_changes_nothing(world: World) -> N
     await asyncio.sleep(0.5)
     assert world.follower.standing == standing
     world.own.discovers = True
-    await world.stands(State.UNFIT)
+    await world.stands(KindState.UNFIT)
 
 
 async def test_a_kind_that_was_replaced_unseen_is_read_afresh(world: World) -> None:
@@ -449,7 +449,7 @@ async def test_what_is_held_back_is_told_again_and_again(
 async def test_only_the_leader_reconciles(world: World) -> None:
     await world.define("v1")
     await world.start(elected=False)
-    await world.stands(State.MANAGED)
+    await world.stands(KindState.MANAGED)
     job = await world.create("first")
 
     async def seen() -> bool:
@@ -474,7 +474,7 @@ async def test_whoever_creates_what_nobody_can_start_is_warned(world: World) -> 
     request = AdmissionRequest("uid", "CREATE", namespace=NS, object=obj)
     await world.define("v2")
     await world.start()
-    await world.stands(State.UNFIT)
+    await world.stands(KindState.UNFIT)
     made = hook.mutate(obj, request)
     assert made["spec"]["suspend"] is True
     (warning,) = hook.judge(made, None, request).warnings
@@ -484,7 +484,7 @@ async def test_whoever_creates_what_nobody_can_start_is_warned(world: World) -> 
     count = world.telemetry.registry.get_sample_value
     assert count("kueuelib_jobs_held_back_total", {"kind": KIND}) == 1
     await world.serve("v1", "v2", stored="v2")
-    await world.stands(State.MANAGED)
+    await world.stands(KindState.MANAGED)
     assert hook.mutate(obj, request)["spec"]["suspend"] is True
     assert hook.judge(made, None, request).warnings == []
     assert count("kueuelib_jobs_held_back_total", {"kind": KIND}) == 1

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kueuelib.scheduler.decide.preemption.candidates import Preemptor, allowed
 from kueuelib.scheduler.decide.preemption.guard import Guard
-from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Path, Search, Victim
+from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Path, SearchResult, Victim
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.bracket import Bracket
@@ -45,7 +45,7 @@ def find_fairly(
     contested: frozenset[FlavorResource],
     needed: Amounts,
     fair_sharing: FairSharing,
-) -> Search:
+) -> SearchResult:
     """The workloads that have to leave so that the preemptor fits, fairly.
 
     Args:
@@ -63,11 +63,11 @@ def find_fairly(
     first, *second = (STRATEGIES[name] for name in fair_sharing.strategies)
     fits = search.first(first) or (bool(second) and search.second(second[0]))
     if fits:
-        found = Search(search.needed_victims(), len(search.taken), {}, spared=search.spared)
+        found = SearchResult(search.needed_victims(), len(search.taken), {}, spared=search.spared)
     else:
         named = tuple(victim.key for victim in search.taken[:MOST_NAMED])
         lacks = search.lacks()
-        found = Search((), len(search.taken), lacks, named, spared=search.spared)
+        found = SearchResult((), len(search.taken), lacks, named, spared=search.spared)
     snapshot.undo(mark)
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kueuelib.scheduler.blockers import Mode, Outlook
 from kueuelib.scheduler.decide.preemption.search import Searches
-from kueuelib.scheduler.decide.preemption.victims import Path, Search, home_of
+from kueuelib.scheduler.decide.preemption.victims import Path, SearchResult, home_of
 from kueuelib.scheduler.quota import arithmetic
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Usage
@@ -56,7 +56,7 @@ def simulate(searches: Searches, pair: FlavorResource, amount: int) -> Simulatio
     return Simulation(mode, borrowing, _outlook(found, pair))
 
 
-def _outlook(found: Search, pair: FlavorResource) -> Outlook:
+def _outlook(found: SearchResult, pair: FlavorResource) -> Outlook:
     victims = tuple(sorted([victim.key for victim in found.victims]))
     lack = found.lacks.get(pair, 0)
     return Outlook(found.candidates, victims, lack, found.named, found.spared, found.borrowing)

@@ -18,7 +18,7 @@ from kueuelib.scheduler.decide.preemption.candidates import (
 )
 from kueuelib.scheduler.decide.preemption.fair import find_fairly
 from kueuelib.scheduler.decide.preemption.room import Room
-from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Search, Victim
+from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, SearchResult, Victim
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
@@ -38,9 +38,9 @@ class Searches:
     def __init__(self, snapshot: Snapshot, preemptor: Preemptor) -> None:
         self.snapshot = snapshot
         self.preemptor = preemptor
-        self._found: dict[tuple[object, ...], Search] = {}
+        self._found: dict[tuple[object, ...], SearchResult] = {}
 
-    def find(self, contested: frozenset[FlavorResource], needed: Amounts) -> Search:
+    def find(self, contested: frozenset[FlavorResource], needed: Amounts) -> SearchResult:
         """The workloads that have to leave; see `find_victims`."""
         guard = self.preemptor.guard
         key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
@@ -56,7 +56,7 @@ def find_victims(
     preemptor: Preemptor,
     contested: frozenset[FlavorResource],
     needed: Amounts,
-) -> Search:
+) -> SearchResult:
     """The workloads that have to leave so that the preemptor fits.
 
     Args:
@@ -83,7 +83,7 @@ def _find(
     preemptor: Preemptor,
     contested: frozenset[FlavorResource],
     needed: Amounts,
-) -> Search:
+) -> SearchResult:
     needed = {pair: amount for pair, amount in needed.items() if amount > 0}
     guard = preemptor.guard
     if guard is not None:
@@ -92,8 +92,8 @@ def _find(
         return find_fairly(snapshot, preemptor, contested, needed, preemptor.fair_sharing)
     candidates = Candidates(snapshot, preemptor, contested, needed)
     if not candidates.maybe_any:
-        return Search((), 0, snapshot.lacks(preemptor.queue, needed))
-    widest: Search | None = None
+        return SearchResult((), 0, snapshot.lacks(preemptor.queue, needed))
+    widest: SearchResult | None = None
     for borrowing in _rounds(snapshot, preemptor, contested, candidates):
         found = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
         if found.victims:
@@ -138,7 +138,7 @@ def _round(
     needed: Amounts,
     candidates: Candidates,
     borrowing: Borrowing,
-) -> Search:
+) -> SearchResult:
     may_borrow = borrowing is Borrowing.ALLOWED
     room = Room(snapshot, preemptor.queue, needed, contested, borrow=may_borrow)
     removed: list[Candidate] = []
@@ -158,9 +158,9 @@ def _round(
         if room.enough:
             kept = _bring_back(room, removed)
             victims = tuple(Victim(one.holder, one.path) for one in kept)
-            return Search(victims, len(removed), {})
+            return SearchResult(victims, len(removed), {})
     named = tuple(one.holder.key for one in removed[:MOST_NAMED])
-    return Search((), len(removed), room.lacks(), named, may_borrow)
+    return SearchResult((), len(removed), room.lacks(), named, may_borrow)
 
 
 def _bring_back(room: Room, removed: list[Candidate]) -> list[Candidate]:

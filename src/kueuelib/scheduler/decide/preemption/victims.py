@@ -72,7 +72,7 @@ MOST_NAMED = 5
 
 
 @value
-class Search:
+class SearchResult:
     """What a search came to.
 
     Attributes:
