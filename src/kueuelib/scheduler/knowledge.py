@@ -98,7 +98,7 @@ class Knowledge:
         """How many waiting workloads of a LocalQueue wait for a change, or in no active queue."""
         items = (self._queues.get(member) for member in self._state.waiting.members(key))
         return sum(
-            item is None or not item.queue.active or item.place is Place.INADMISSIBLE
+            item is None or not item.queue.active or item.place is PendingPlace.INADMISSIBLE
             for item in items
         )
 
