@@ -9,7 +9,7 @@ from kueuelib.embedded.cel.budget import Budget, traversal
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.formatting import format_text
 from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.regex import BadPattern, Pattern, compile_pattern
+from kueuelib.embedded.cel.regex import compile_pattern
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -133,24 +133,14 @@ def _join(budget: Budget, parts: list[Any], separator: str = "") -> str:
     return separator.join(parts)
 
 
-def _pattern(text: str) -> Pattern:
-    if len(text) > 10_000:
-        raise EvalError("error parsing regexp: expression too large")
-    try:
-        return compile_pattern(text)
-    except BadPattern as error:
-        raise EvalError(str(error)) from error
-
-
 def _matches(budget: Budget, text: str, pattern: str) -> bool:
     budget.spend(traversal(pattern) * 10)
-    return _pattern(pattern).matches(text, budget.spend)
+    return compile_pattern(pattern).matches(text, budget.spend)
 
 
 def _find(budget: Budget, text: str, pattern: str) -> str:
     budget.spend(traversal(pattern) * 10)
-    found = _pattern(pattern).find(text, 0, budget.spend)
-    return "" if found is None else text[slice(*found)]
+    return next(compile_pattern(pattern).find_all(text, budget.spend), "")
 
 
 def _find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[str]:
@@ -158,7 +148,7 @@ def _find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[
     found: list[str] = []
     if limit == 0:
         return found
-    for each in _pattern(pattern).find_all(text, budget.spend):
+    for each in compile_pattern(pattern).find_all(text, budget.spend):
         found.append(each)
         if len(found) == limit:
             break

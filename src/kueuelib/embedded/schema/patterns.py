@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from kueuelib.embedded.cel.budget import Budget, deadline_in
+from kueuelib.embedded.cel.budget import Budget
 from kueuelib.embedded.cel.regex import Pattern
 
-OBJECT_SECONDS = 2.0
-"""For all patterns of one object: a single-threaded server serves nobody else meanwhile."""
+OBJECT_UNITS = 8_000_000
+"""For all patterns of one object, at most 2 s: the server serves nobody else meanwhile."""
 
-OBJECT_UNITS = 1_000_000_000
 SHORT = 64
 """Texts up to this length are remembered: names and quantities come again and again."""
 
@@ -18,7 +17,7 @@ _known: dict[tuple[Pattern, str], bool] = {}
 
 
 class Matcher:
-    """Matches the texts of one object, and stops when that has taken too long."""
+    """Matches the texts of one object, and stops when that costs too much."""
 
     def __init__(self) -> None:
         self._budget: Budget | None = None
@@ -27,7 +26,7 @@ class Matcher:
         """Whether the pattern is found in the text.
 
         Raises:
-            BudgetExceeded: the texts of the object have taken too long together.
+            BudgetExceeded: the texts of the object cost too much together.
         """
         short = len(text) <= SHORT
         if short:
@@ -35,7 +34,7 @@ class Matcher:
             if known is not None:
                 return known
         if self._budget is None:
-            self._budget = Budget(OBJECT_UNITS, deadline_in(OBJECT_SECONDS))
+            self._budget = Budget(OBJECT_UNITS)
         found = pattern.matches(text, self._budget.spend)
         if short:
             if len(_known) >= MOST_KNOWN:
