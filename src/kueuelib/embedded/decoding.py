@@ -58,15 +58,17 @@ class Schema(Protocol):
     def default(self, obj: Obj) -> None:
         """Fills in the defaults of the schema."""
 
+    def fill(self, obj: Obj) -> None:
+        """Makes a defaulted object what Go writes: with zeros, without what is empty."""
+
+    def zero(self) -> Obj:
+        """An object to which nothing was written."""
+
     def validate(self, obj: Obj, old: Obj | None) -> Sequence[FieldError]:
         """The broken rules; `old` is the state before a change."""
 
 
 _SHOWN = 30
-
-
-class StrictError(BadRequest):
-    """Fields that nobody knows, or doubled ones, where they are refused."""
 
 
 def settle(version: Version, obj: Obj) -> None:
@@ -132,6 +134,12 @@ def _parts(given: Mapping[str, Any], without: Mapping[str, Any]) -> Obj:
 
 def _check_built_in(kind: Kind, expected: str, obj: Obj) -> None:
     """What an object does not say of its kind is taken from the URL."""
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key) or "", str):
+            raise failures.bad_request(
+                f"couldn't get version/kind; json parse error: json: cannot unmarshal "
+                f"{json_type(obj[key])} into Go struct field .{key} of type string"
+            )
     api_version, name = obj.get("apiVersion") or expected, obj.get("kind") or kind.kind
     if (api_version, name) == (expected, kind.kind):
         return
@@ -178,6 +186,8 @@ def redefine(kind: Kind, version: Version, obj: Obj, unknown: list[str] | None =
             unknown.extend(pruned)
         version.schema.default(obj)
     kind.rules.default(obj)
+    if version.schema is not None:
+        version.schema.fill(obj)
 
 
 def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
@@ -238,7 +248,7 @@ def report_unknown(
     if options.field_validation is FieldValidation.WARN:
         options.warnings.extend(texts)
         return
-    raise StrictError(
+    raise BadRequest(
         f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: '
         f"strict decoding error: {', '.join(texts)}"
     )

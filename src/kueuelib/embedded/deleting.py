@@ -90,6 +90,8 @@ class Deletes:
             meta["finalizers"] = finalizers
         else:
             meta.pop("finalizers", None)
+        if not (kind.rules.graceful or held(kind, obj)):
+            return True
         grace = kind.rules.grace_period(obj, asked)
         if meta.get("deletionTimestamp"):
             before = meta.get("deletionGracePeriodSeconds") or 0
@@ -99,11 +101,12 @@ class Deletes:
                 meta["deletionGracePeriodSeconds"] = grace
         else:
             meta["deletionTimestamp"] = format_time(now + grace)
-            meta["deletionGracePeriodSeconds"] = grace
+            if finalizers or kind.rules.graceful:
+                meta["deletionGracePeriodSeconds"] = grace
             if "generation" in meta:
                 meta["generation"] += 1
             kind.rules.prepare_delete(obj, request)
-        return not meta["deletionGracePeriodSeconds"] and not held(kind, obj)
+        return not meta.get("deletionGracePeriodSeconds") and not held(kind, obj)
 
     @staticmethod
     def _finalizers(kind: Kind, meta: Obj, asked: Propagation | None) -> list[str]:

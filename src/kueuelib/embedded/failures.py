@@ -57,11 +57,11 @@ def no_page() -> NoPage:
     return NoPage("404 page not found")
 
 
-def already_exists(kind: Kind, name: str) -> AlreadyExists:
-    """The name is taken."""
-    return AlreadyExists(
-        f'{kind.qualified_plural} "{name}" already exists', details=details(kind, name)
-    )
+def already_exists(kind: Kind, name: str, *, ending: bool = False) -> AlreadyExists:
+    """The name is taken, maybe by an object that is being deleted."""
+    text = f'{kind.qualified_plural} "{name}" already exists'
+    about = details(kind, name)
+    return AlreadyExists(f"object is being deleted: {text}" if ending else text, details=about)
 
 
 def conflict(kind: Kind, name: str, why: str = MODIFIED) -> Conflict:
@@ -126,13 +126,6 @@ def future_version(asked: int, current: int) -> ServerTimeout:
 def unexplained(message: str, code: int = 500) -> ApiError:
     """A failure for which Kubernetes gives no reason, only a status and words."""
     return ApiError(message, code=code, reason="")
-
-
-def bad_patch(why: str) -> Invalid:
-    """What a patch makes of the object is none of its kind; the object may be secret."""
-    error = FieldError("patch", "FieldValueInvalid", f"Invalid value: {why}")
-    causes = [{"reason": error.reason, "message": error.message, "field": error.path}]
-    return Invalid(f' "" is invalid: {error}', details={"causes": causes})
 
 
 def bad_request(message: str) -> BadRequest:

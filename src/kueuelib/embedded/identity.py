@@ -43,7 +43,7 @@ def carry_over(new: Obj, old: Obj) -> None:
     """Keeps the identity of an object that is being changed."""
     meta, before = new["metadata"], old["metadata"]
     meta.pop("selfLink", None)
-    for key in (*SERVER_FIELDS, "name", "namespace", "generateName"):
+    for key in (*SERVER_FIELDS, "name", "namespace"):
         if key in before:
             meta[key] = before[key]
         else:

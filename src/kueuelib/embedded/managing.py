@@ -28,7 +28,6 @@ from kueuelib.embedded.schema.builtin import builtin_node, custom_node
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema
-from kueuelib.embedded.schema.zeros import zero
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, FieldError, Invalid
 
@@ -78,7 +77,7 @@ class Managers:
         write = FieldWrite(
             manager_of(options), format_time(now), subresource, has_status=version.status
         )
-        before = zero(kind.kind, builtin=kind.builtin)
+        before = {"metadata": {}, **(version.schema.zero() if version.schema else {})}
         steps = track_steps(lambda name: self.node(kind, _short(name)), old, new, write, before)
         entries = await self._drive(kind, steps)
         if entries:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import jsonpatch
+import orjson
 from jsonpointer import JsonPointerException
 
 from kueuelib.api.meta import Obj
@@ -12,9 +14,10 @@ from kueuelib.api.patch import merge_patch
 from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.patching.strategic import strategic_merge
+from kueuelib.embedded.schema import mismatch
 from kueuelib.embedded.schema.node import SchemaNode
 from kueuelib.embedded.verbs import PatchType
-from kueuelib.errors import Invalid, TooLarge
+from kueuelib.errors import BadRequest, Invalid, TooLarge
 
 OPERATIONS_LIMIT = 10_000
 _NOT_APPLICABLE: Final = (
@@ -46,12 +49,23 @@ def json_patch(target: Obj, operations: Any) -> Any:
     found: Any = copy_json(target)
     for operation in operations:
         try:
-            found = jsonpatch.JsonPatch([operation]).apply(found, in_place=True)
+            found = jsonpatch.JsonPatch([_lenient(operation)]).apply(found, in_place=True)
         except _NOT_APPLICABLE as error:
             raise Invalid(REJECTED, details={}) from error
     if not isinstance(found, dict):
         raise Invalid(REJECTED, details={})
     return copy_json(found)
+
+
+def _lenient(operation: Obj) -> Obj:
+    """The operation as Go does it: `add` needs no value, and replaces what is not there."""
+    how = operation.get("op")
+    last = str(operation.get("path", "")).rpartition("/")[2]
+    if how == "replace" and not last.isdigit() and last != "-":
+        how = "add"
+    if how == "add":
+        return {"value": None, **operation, "op": how}
+    return operation
 
 
 def _type_problem(operations: Any) -> str:
@@ -94,3 +108,23 @@ def patched(target: Obj, body: Any, type_: PatchType, node: SchemaNode) -> Any:
         return merge_patch(target, copy_json(body))
     assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"
     return strategic_merge(node, target, body)
+
+
+def bad_patch(error: BadRequest, given: Any, *, as_text: bool) -> Invalid:
+    """What a patch makes of the object is not of its kind.
+
+    Args:
+        error: why.
+        given: what is shown: the patched object, or a strategic merge patch.
+        as_text: whether it is shown as JSON; else as Go prints it, which decodes it otherwise, too.
+    """
+    why = error.message.partition(" cannot be handled as a ")[2].partition(": ")[2]
+    why = why or error.message
+    if as_text:
+        value = json.dumps(orjson.dumps(given).decode(), ensure_ascii=False)
+    else:
+        value = json.dumps(mismatch.shown(given), ensure_ascii=False)
+        why = error.restored if isinstance(error, mismatch.Mismatch) else why
+    text = f"Invalid value: {value}: {why}"
+    cause = {"reason": "FieldValueInvalid", "message": text, "field": "patch"}
+    return Invalid(f' "" is invalid: patch: {text}', details={"causes": [cause]})

@@ -51,14 +51,19 @@ def select(kind: Kind, namespace: str, label_selector: str, field_selector: str)
     try:
         labels = parse_label_selector(label_selector)
     except InvalidSelector as error:
-        raise failures.bad_request(f"unable to parse: {error}") from error
+        raise failures.bad_request(str(error)) from error
     try:
         fields = parse_field_selector(field_selector)
     except InvalidSelector as error:
         raise failures.bad_request(str(error)) from error
     for path in fields.paths:
         if path not in (NAME, NAMESPACE) and path not in kind.field_names:
-            raise failures.bad_request(f"field label not supported: {path}")
+            text = f"field label not supported: {path}"
+            if kind.kind == "Job":
+                text = f'field label "{path}" not supported for Job'
+            if kind.builtin and not kind.field_names:
+                text = f'"{path}" is not a known field selector: only "{NAME}", "{NAMESPACE}"'
+            raise failures.bad_request(text)
     if kind.twin is not None:
         renamed = (
             attrs.evolve(each, path=kind.twin.field(each.path)) for each in fields.requirements

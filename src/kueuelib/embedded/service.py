@@ -26,11 +26,11 @@ from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
 from kueuelib.embedded.admission.webhooks import WebhookChain
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
-from kueuelib.embedded.decoding import StrictError, decode
+from kueuelib.embedded.decoding import decode
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.managing import Managers
-from kueuelib.embedded.patches import patched
+from kueuelib.embedded.patches import bad_patch, patched
 from kueuelib.embedded.reading import Reads
 from kueuelib.embedded.registry.builtin import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
@@ -240,13 +240,16 @@ class ApiService:
 
         async def transform(old: Obj, *, settled: bool) -> Obj:
             wanted = patched(old, body, type_, node)
+            if type_ is PatchType.STRATEGIC:
+                wanted |= {key: old[key] for key in ("apiVersion", "kind")}  # Go reads neither
+            elif target.kind.builtin and isinstance(wanted, dict) and not wanted.get("apiVersion"):
+                raise failures.unnamed(target.key)
             known = old if settled else None
             try:
                 return decode(target.kind, target.version, wanted, options, known)
-            except StrictError:
-                raise
             except BadRequest as error:
-                raise failures.bad_patch(error.message) from error
+                given = body if type_ is PatchType.STRATEGIC else wanted
+                raise bad_patch(error, given, as_text=given is wanted) from error
 
         return await self.writes.change(target, transform, options), False
 

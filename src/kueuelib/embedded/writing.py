@@ -26,7 +26,7 @@ from kueuelib.embedded.write_checks import (
     keep_other_half,
     place,
 )
-from kueuelib.errors import FieldError
+from kueuelib.errors import AlreadyExists, FieldError
 
 ATTEMPTS = 5
 NAME_ATTEMPTS = 8
@@ -112,7 +112,7 @@ class Writes:
                 await self._chain.validate(kind, request)
             if options.dry_run:
                 if self._commits.present(kind, final):
-                    raise failures.already_exists(kind, name)
+                    raise self._taken(kind, final)
                 return new
             stored = await self._converter.to_stored(kind, new)
             forms = await self._converter.ahead(kind, stored)
@@ -120,12 +120,17 @@ class Writes:
                 entry = self._commits.put(kind, final, stored, None)
             except StaleWrite as error:
                 if not prefix or attempt == NAME_ATTEMPTS - 1:
-                    raise failures.already_exists(kind, name) from error
+                    raise self._taken(kind, final) from error
                 continue
             self._converter.keep(kind, entry, forms)
             new["metadata"]["resourceVersion"] = str(entry.revision)
             return new
         raise AssertionError("unreachable")
+
+    def _taken(self, kind: Kind, key: ObjectKey) -> AlreadyExists:
+        entry = self._commits.present(kind, key)
+        ending = entry is not None and "deletionTimestamp" in entry.obj()["metadata"]
+        return failures.already_exists(kind, key.name, ending=ending)
 
     # ---- change
 

@@ -227,11 +227,17 @@ def parse_label_selector(text: str) -> Selector:
     return _Parser(text).selector()
 
 
+_FIRST = "!, identifier, or 'end of string'"
+
+
+def _is_word(token: str) -> bool:
+    return bool(re.match(r"[^\s=!(),<>]", token))
+
+
 class _Parser:
     """Recursive descent over the tokens of a label selector."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
         self._tokens: list[str] = []
         end, position = len(text.rstrip()), 0
         while position < end:
@@ -246,8 +252,8 @@ class _Parser:
         if self._peek():
             requirements.append(self._requirement())
         while self._peek():
-            self._expect(",")
-            requirements.append(self._requirement())
+            self._expect(",", "',' or 'end of string'")
+            requirements.append(self._requirement("identifier after ','"))
         return Selector(requirements)
 
     def _peek(self) -> str:
@@ -258,27 +264,30 @@ class _Parser:
         self._next += 1
         return found
 
-    def _expect(self, token: str) -> None:
+    def _expect(self, token: str, expected: str) -> None:
         found = self._take()
         if found != token:
-            raise self._error(found, token)
+            raise self._error(found, expected)
 
-    def _error(self, found: str, expected: str) -> InvalidSelector:
+    @staticmethod
+    def _error(found: str, expected: str) -> InvalidSelector:
         return InvalidSelector(
-            f"unable to parse requirement in {self._text!r}: found {found!r}, expected {expected}"
+            f"unable to parse requirement: found '{found}', expected: {expected}"
         )
 
-    def _word(self) -> str:
+    def _word(self, expected: str = "identifier") -> str:
         found = self._take()
-        if not found or not re.match(r"[^\s=!(),<>]", found):
-            raise self._error(found, "an identifier")
+        if not _is_word(found):
+            raise self._error(found, expected)
         return found
 
-    def _requirement(self) -> Requirement:
+    def _requirement(self, first: str = _FIRST) -> Requirement:
         if self._peek() == "!":
             self._take()
             return Requirement(self._word(), Op.DOES_NOT_EXIST)
-        key = self._word()
+        if not _is_word(self._peek()):
+            raise InvalidSelector(f"found '{self._peek()}', expected: {first}")
+        key = self._take()
         if self._peek() in ("", ","):
             return Requirement(key, Op.EXISTS)
         op = self._take()
@@ -289,13 +298,15 @@ class _Parser:
             return Requirement(key, Op.GT if op == ">" else Op.LT, (self._word(),))
         if op in ("in", "notin"):
             return Requirement(key, Op.IN if op == "in" else Op.NOT_IN, self._values())
-        raise self._error(op, "in, notin, =, ==, !=, <, >")
+        raise self._error(op, "in, notin, =, ==, !=, gt, lt")
 
     def _values(self) -> tuple[str, ...]:
-        self._expect("(")
-        values = [""] if self._peek() in (",", ")") else [self._word()]
+        if (found := self._take()) != "(":
+            raise InvalidSelector(f"unable to parse requirement: found '{found}' expected: '('")
+        expected = "',', ')' or identifier"
+        values = [""] if self._peek() in (",", ")") else [self._word(expected)]
         while self._peek() == ",":
             self._take()
-            values.append("" if self._peek() in (",", ")") else self._word())
-        self._expect(")")
+            values.append("" if self._peek() in (",", ")") else self._word(expected))
+        self._expect(")", "',' or ')'")
         return tuple(values)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import attrs
 
@@ -100,6 +100,9 @@ class KindRules:
 
     `subresource` is empty, `status`, or the name of another subresource that stores the object.
     """
+
+    graceful: ClassVar[bool] = False
+    """Whether objects have a grace period, which their deletion writes down."""
 
     def default(self, obj: Obj) -> None:
         """Fills in what a client may leave out; called for every decoded object of the kind."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
@@ -77,6 +77,8 @@ class PodRules(KindRules):
         hostname = section(obj, "spec").get("hostname")
         named = () if hostname else name_warnings(name, "the Pod's hostname")
         return [*named, *spec_warnings(section(obj, "spec"), "spec")]
+
+    graceful: ClassVar[bool] = True
 
     def grace_period(self, obj: Obj, asked: int | None) -> int:
         """What was asked for, else the pod's own; pods that never ran or are done go at once."""

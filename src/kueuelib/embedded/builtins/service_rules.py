@@ -47,6 +47,9 @@ class ServiceRules(KindRules):
         spec = subobject(obj, "spec")
         setdefault(spec, "type", "ClusterIP")
         setdefault(spec, "sessionAffinity", "None")
+        if spec["sessionAffinity"] == "ClientIP":
+            client = subobject(subobject(spec, "sessionAffinityConfig"), "clientIP")
+            setdefault(client, "timeoutSeconds", 10800)
         for port in listed(spec, "ports"):
             setdefault(port, "protocol", "TCP")
             if port.get("targetPort") in (None, 0, ""):

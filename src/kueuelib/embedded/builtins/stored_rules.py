@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.builtins.endpoint_rules import (
+    check_endpoints,
+    check_ingress,
+    check_slice,
+    default_endpoints,
+    default_slice,
+)
 from kueuelib.embedded.builtins.fields import (
+    forbidden,
     immutable,
     listed,
     non_negative,
@@ -19,6 +27,7 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.fields import invalid as invalid_value
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
+from kueuelib.embedded.builtins.naming import subdomain
 from kueuelib.embedded.builtins.pod_defaults import default_pod_template
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
@@ -37,6 +46,8 @@ class StoredRules(KindRules):
         template: the way to a pod template, for warnings.
         fixed: paths of fields that stay.
         status: the status of a new object; None: the kind has none.
+        free: the only fields of `spec` that may change; empty: there is no such rule.
+        finalizer: that every new object gets; the cluster takes it off when nobody uses it.
     """
 
     def __init__(
@@ -47,12 +58,16 @@ class StoredRules(KindRules):
         template: tuple[str, ...] = (),
         fixed: tuple[str, ...] = (),
         status: Mapping[str, Any] | None = None,
+        finalizer: str = "",
+        free: tuple[str, ...] = (),
     ) -> None:
         self._default = default
         self._check = check
         self._template = template
         self._fixed = fixed
         self._status = status
+        self._finalizer = finalizer
+        self._free = free
 
     def default(self, obj: Obj) -> None:
         """What a client may leave out."""
@@ -60,9 +75,26 @@ class StoredRules(KindRules):
 
     def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
         """A new object has no status of its own."""
-        del request
         if self._status is not None:
             obj["status"] = dict(self._status)
+        if obj["kind"] == "PersistentVolume":
+            obj["status"]["lastPhaseTransitionTime"] = format_time(request.now)
+        if obj["kind"] == "DaemonSet":
+            obj["metadata"]["annotations"][_TEMPLATE_GENERATION] = "1"
+        if self._finalizer:
+            held = obj["metadata"].setdefault("finalizers", [])
+            if self._finalizer not in held:
+                held.append(self._finalizer)
+
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+        """The annotation of a DaemonSet counts the changes of its template."""
+        if obj["kind"] != "DaemonSet" or request.subresource == "status":
+            return
+        known = section(old, "metadata", "annotations").get(_TEMPLATE_GENERATION)
+        if known is not None and known.isdigit():
+            changed = section(obj, "spec").get("template") != section(old, "spec").get("template")
+            notes = obj["metadata"].setdefault("annotations", {})
+            notes[_TEMPLATE_GENERATION] = str(int(known) + changed)
 
     def validate_create(self, obj: Obj) -> Sequence[FieldError]:
         """The basic rules."""
@@ -73,6 +105,11 @@ class StoredRules(KindRules):
         if subresource == "status":
             return ()
         errors = self._check(obj)
+        if self._free and _without(obj["spec"], self._free) != _without(old["spec"], self._free):
+            names = [f"'{name}'" for name in self._free]
+            text = f"{', '.join(names[:-1])} and {names[-1]} are forbidden"
+            text = f"updates to {obj['kind'].lower()} spec for fields other than {text}"
+            errors.append(forbidden("spec", text))
         for path in self._fixed:
             *parts, last = path.split(".")
             now, before = section(obj, *parts).get(last), section(old, *parts).get(last)
@@ -88,6 +125,10 @@ class StoredRules(KindRules):
             return ()
         spec = section(obj, *self._template, "spec")
         return list(spec_warnings(spec, ".".join((*self._template, "spec"))))
+
+
+def _without(spec: Mapping[str, Any], names: Sequence[str]) -> Obj:
+    return {name: value for name, value in spec.items() if name not in names}
 
 
 def _check_template(template: Mapping[str, Any], path: str, *policies: str) -> list[FieldError]:
@@ -106,7 +147,9 @@ def _check_replicated(obj: Obj) -> list[FieldError]:
     labels = section(spec, "template", "metadata", "labels")
     selector = spec.get("selector")
     if not selector and obj["kind"] == "DaemonSet":
-        errors.append(invalid_value("spec.template.metadata.labels", dict(labels), _UNSELECTED))
+        errors.append(
+            invalid_value("spec.template.metadata.labels", dict(labels) or None, _UNSELECTED)
+        )
     elif not selector:
         errors.append(required("spec.selector"))
     else:
@@ -120,7 +163,7 @@ def _check_replicated(obj: Obj) -> list[FieldError]:
         else:
             if not fits:
                 where = "spec.template.metadata.labels"
-                errors.append(invalid_value(where, dict(labels), _UNSELECTED))
+                errors.append(invalid_value(where, dict(labels) or None, _UNSELECTED))
     return errors + _check_template(section(spec, "template"), "spec.template", "Always")
 
 
@@ -133,8 +176,9 @@ def _default_replica_set(obj: Obj) -> None:
 def _default_controller(obj: Obj) -> None:
     _default_replica_set(obj)
     labels = section(obj, "spec", "template", "metadata", "labels")
-    if not obj["spec"].get("selector") and labels:
-        obj["spec"]["selector"] = dict(labels)
+    for place, name in ((obj["spec"], "selector"), (obj["metadata"], "labels")):
+        if labels and not place.get(name):
+            place[name] = dict(labels)
 
 
 def _default_stateful_set(obj: Obj) -> None:
@@ -152,6 +196,7 @@ def _default_stateful_set(obj: Obj) -> None:
 
 
 def _default_daemon_set(obj: Obj) -> None:
+    subobject(obj["metadata"], "annotations").setdefault(_TEMPLATE_GENERATION, "0")
     spec = subobject(obj, "spec")
     setdefault(spec, "revisionHistoryLimit", 10)
     strategy = subobject(spec, "updateStrategy")
@@ -191,6 +236,8 @@ def _default_volume(obj: Obj) -> None:
     setdefault(spec, "volumeMode", "Filesystem")
     if obj.get("kind") == "PersistentVolume":
         setdefault(spec, "persistentVolumeReclaimPolicy", "Retain")
+        if isinstance(spec.get("hostPath"), dict):
+            setdefault(spec["hostPath"], "type", "")
     setdefault(subobject(obj, "status"), "phase", "Pending")
 
 
@@ -204,36 +251,17 @@ def _check_volume(obj: Obj) -> list[FieldError]:
         for i, mode in enumerate(listed(spec, "accessModes"))
         if mode not in _MODES
     ]
+    if name := spec.get("storageClassName"):
+        errors += [invalid_value("spec.storageClassName", name, why) for why in subdomain(name)]
     if obj["kind"] == "PersistentVolume":
+        host = spec.get("hostPath")
+        if isinstance(host, dict) and not host.get("path"):
+            errors.append(required("spec.hostPath.path"))
         if "storage" not in section(spec, "capacity"):
             errors.append(required("spec.capacity"))
     elif "storage" not in section(spec, "resources", "requests"):
         errors.append(required("spec.resources[storage]"))
     return errors
-
-
-def _check_ingress(obj: Obj) -> list[FieldError]:
-    spec = section(obj, "spec")
-    if not listed(spec, "rules") and not spec.get("defaultBackend"):
-        text = "either `defaultBackend` or `rules` must be specified"
-        return [invalid_value("spec", [], text)]
-    errors = []
-    for i, rule in enumerate(listed(spec, "rules")):
-        for j, path in enumerate(listed(section(rule, "http"), "paths")):
-            where = f"spec.rules[{i}].http.paths[{j}].pathType"
-            if not path.get("pathType"):
-                errors.append(required(where, "pathType must be specified"))
-            elif path["pathType"] not in _PATH_TYPES:
-                errors.append(not_supported(where, path["pathType"], _PATH_TYPES))
-    return errors
-
-
-def _check_slice(obj: Obj) -> list[FieldError]:
-    if not obj.get("addressType"):
-        return [required("addressType")]
-    if obj["addressType"] not in _ADDRESSES:
-        return [not_supported("addressType", obj["addressType"], _ADDRESSES)]
-    return []
 
 
 def _default_template(obj: Obj) -> None:
@@ -253,19 +281,24 @@ def _nothing(_: Obj) -> None:
     return
 
 
-def _fine(_: Obj) -> list[FieldError]:
-    return []
-
-
 _UNSELECTED: Final = "`selector` does not match template `labels`"
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ONE_MODE: Final = "at least 1 access mode is required"
-_PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
-_ADDRESSES: Final = ("FQDN", "IPv4", "IPv6")
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+_SET_FREE: Final = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
+)
 _SELECTOR: Final = ("spec.selector",)
 _POD: Final = ("spec", "template")
 _CRON_POD: Final = ("spec", "jobTemplate", "spec", "template")
+VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+_REPLICAS: Final[Mapping[str, Any]] = {"replicas": 0}
+_SCHEDULED: Final = (
+    *("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"),
+)
 _PENDING: Final[Mapping[str, Any]] = {"phase": "Pending"}
 _BALANCED: Final[Mapping[str, Any]] = {"loadBalancer": {}}
 
@@ -278,36 +311,40 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
             _check_replicated,
             template=_POD,
             fixed=_SELECTOR,
-            status={},
+            status=dict.fromkeys(_SCHEDULED, 0),
         ),
         ("apps", "ReplicaSet"): StoredRules(
             _default_replica_set,
             _check_replicated,
             template=_POD,
             fixed=_SELECTOR,
-            status={},
+            status=_REPLICAS,
         ),
         ("apps", "StatefulSet"): StoredRules(
             _default_stateful_set,
             _check_replicated,
             template=_POD,
-            fixed=_SELECTOR,
-            status={},
+            free=_SET_FREE,
+            status={**_REPLICAS, "availableReplicas": 0},
         ),
         ("", "ReplicationController"): StoredRules(
-            _default_controller, _check_replicated, template=_POD, status={}
+            _default_controller, _check_replicated, template=_POD, status=_REPLICAS
         ),
         ("batch", "CronJob"): StoredRules(
             _default_cron_job, _check_cron_job, template=_CRON_POD, status={}
         ),
-        ("", "PersistentVolume"): StoredRules(_default_volume, _check_volume, status=_PENDING),
-        ("", "PersistentVolumeClaim"): StoredRules(_default_volume, _check_volume, status=_PENDING),
-        ("networking.k8s.io", "Ingress"): StoredRules(_nothing, _check_ingress, status=_BALANCED),
+        ("", "PersistentVolume"): StoredRules(
+            _default_volume, _check_volume, status=_PENDING, finalizer=VOLUME_PROTECTION
+        ),
+        ("", "PersistentVolumeClaim"): StoredRules(
+            _default_volume, _check_volume, status=_PENDING, finalizer=CLAIM_PROTECTION
+        ),
+        ("networking.k8s.io", "Ingress"): StoredRules(_nothing, check_ingress, status=_BALANCED),
         ("discovery.k8s.io", "EndpointSlice"): StoredRules(
-            _nothing, _check_slice, fixed=("addressType",)
+            default_slice, check_slice, fixed=("addressType",)
         ),
         ("", "PodTemplate"): StoredRules(
             _default_template, _check_pod_template, template=("template",)
         ),
-        ("", "Endpoints"): StoredRules(_nothing, _fine),
+        ("", "Endpoints"): StoredRules(default_endpoints, check_endpoints),
     }

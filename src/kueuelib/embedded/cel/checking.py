@@ -40,7 +40,7 @@ _BLOCKING = frozenset(
 _SKIPPED = FieldError(
     "<nil>",
     "FieldValueInvalid",
-    'Invalid value: "null": some validation rules were not checked because the object was '
+    "Invalid value: null: some validation rules were not checked because the object was "
     "invalid; correct the existing errors to complete validation",
 )
 

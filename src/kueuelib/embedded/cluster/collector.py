@@ -11,6 +11,7 @@ from kueuelib.embedded.cluster.clock import Clock
 from kueuelib.embedded.cluster.garbage import (
     FOREGROUND,
     ORPHAN,
+    PROTECTIONS,
     Graph,
     Node,
     node_of,
@@ -27,6 +28,7 @@ from kueuelib.machinery.store import Delta
 
 REMEMBERED = 2000
 """How many deleted objects are remembered, also when their kind is gone with them."""
+_OURS = PROTECTIONS | {ORPHAN, FOREGROUND}
 
 
 class Collector:
@@ -65,7 +67,7 @@ class Collector:
             return
         self.graph.put(node)
         if node.deleted:
-            if ORPHAN in node.finalizers or FOREGROUND in node.finalizers:
+            if not _OURS.isdisjoint(node.finalizers):
                 self.loop.add(node.uid)
         elif node.owners and (before is None or before.owners != node.owners):
             if any(self.graph.get(ref["uid"]) is None for ref in node.owners):
@@ -95,6 +97,8 @@ class Collector:
             await self._orphan(node)
         elif node.deleted and FOREGROUND in node.finalizers:
             await self._delete_dependents(node)
+        elif node.deleted and (protections := PROTECTIONS.intersection(node.finalizers)):
+            await self._patch(node, without_finalizer(node, min(protections)))
         elif node.owners and not node.deleted:
             await self._collect(node)
         return None

@@ -11,6 +11,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
+PROTECTIONS = frozenset(("kubernetes.io/pv-protection", "kubernetes.io/pvc-protection"))
 
 
 @attrs.frozen

@@ -159,13 +159,17 @@ def _find(value: Any, path: str, found: list[str]) -> None:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: what looks like a time stays a text."""
+    """YAML as Kubernetes reads it: what looks like a time stays a text, and `y` is true."""
 
 
 _Loader.yaml_implicit_resolvers = {
     letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for letter, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[ynYN]$"), list("ynYN"))
+_Loader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
 
 
 def _check_depth(body: bytes) -> None:

@@ -21,7 +21,7 @@ from kueuelib.embedded.http.answers import answer, failure
 from kueuelib.embedded.http.authentication import ANONYMOUS, Authenticator, is_open
 from kueuelib.embedded.http.discovery import REVIEWS, Discovery
 from kueuelib.embedded.http.malformed import body_of
-from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, negotiate
+from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Wanted, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.resources import Resources
 from kueuelib.embedded.http.routes import Route, parse
@@ -85,7 +85,7 @@ class Face:
         except failures.NoPage as error:
             return web.Response(status=error.code, text=f"{error.message}\n")
         except ApiError as error:
-            return failure(error)
+            return failure(error, _form_of_failures(request))
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {bodies.LIMIT}"
             return failure(TooLarge(text))
@@ -210,3 +210,11 @@ def _health(path: str, *, verbose: bool) -> web.Response:
         return web.Response(text="ok")
     lines = [f"[+]{check} ok\n" for check in CHECKS]
     return web.Response(text="".join([*lines, f"{name} check passed\n"]))
+
+
+def _form_of_failures(request: web.BaseRequest) -> Wanted:
+    """That of other answers, if there is one."""
+    try:
+        return negotiate(request.headers.get("Accept", ""), VIEWS)
+    except ApiError:
+        return PLAIN

@@ -37,6 +37,10 @@ class Wanted:
         return f"{self.format};g={self.group};v={self.version};as={self.view}"
 
 
+_NOTHING_KNOWN = (
+    f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, "
+    "application/vnd.kubernetes.protobuf"
+)
 PLAIN = Wanted()
 """JSON, as it is."""
 
@@ -72,11 +76,13 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
     if not accept.strip():
         return Wanted()
     ranked: list[tuple[float, int, Wanted]] = []
+    known = False
     for place, clause in enumerate(accept.split(",")):
         media, *rest = (part.strip() for part in clause.split(";"))
         format_ = _FORMATS.get(media.lower())
         if format_ is None:
             continue
+        known = True
         parameters = dict(part.split("=", 1) for part in rest if "=" in part)
         view = parameters.get("as", "")
         group, version = parameters.get("g", ""), parameters.get("v", "")
@@ -88,6 +94,8 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
             quality = 1.0
         wanted = Wanted(format_, view, group, version) if view else Wanted(format_)
         ranked.append((-quality, place, wanted))
+    if not known:
+        raise NotAcceptable(_NOTHING_KNOWN, details={})
     if not ranked:
         raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}")
     return min(ranked, key=lambda each: each[:2])[2]

@@ -100,10 +100,10 @@ class Resources:
         self, request: web.BaseRequest, route: Route, kind: Kind, version: Version
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        views.check_fits(wanted, kind, a_list=True)
         options = list_options(request.query)
         check_list(request.query, options)
         page = await self._service.reads.list(kind, version.name, route.namespace, options)
+        views.check_fits(wanted, kind, a_list=True)
         meta: Obj = {"resourceVersion": str(page.revision)}
         if page.continue_token:
             meta["continue"] = page.continue_token
@@ -125,7 +125,7 @@ class Resources:
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{wanted.version}",
                 "metadata": meta,
-                "items": [views.partial(orjson.loads(raw)) for raw in page.items],
+                "items": [views.partial(orjson.loads(raw)) for raw in page.items] or None,
             }
         else:
             body = views.raw_list(kind, version, page.items, meta)
@@ -160,8 +160,8 @@ class Resources:
         self, request: web.BaseRequest, kind: Kind, version: Version, key: ObjectKey
     ) -> web.Response:
         wanted = negotiate(request.headers.get("Accept", ""), VIEWS)
-        views.check_fits(wanted, kind, a_list=False)
         raw = await self._service.reads.get(kind, version.name, key)
+        views.check_fits(wanted, kind, a_list=False)
         warnings = [version.deprecation] if version.deprecation else []
         if not wanted.view:
             return answer(raw, wanted=wanted, warnings=warnings)
@@ -193,6 +193,8 @@ class Resources:
 
     def _patch_type(self, request: web.BaseRequest, kind: Kind) -> PatchType:
         media = bodies.media_type(request.headers.get("Content-Type", ""))
+        if media == PatchType.STRATEGIC and not kind.builtin:
+            raise failures.unsupported_media_type(self._service.patch_types(kind))
         if media not in self._service.patch_types(kind):
             raise failures.unsupported_patch()
         return PatchType(media)

@@ -213,8 +213,8 @@ def apply_steps(
             raise apply_conflict({entry: lost for entry, lost in left.items() if lost})
     fields = owned(applied)
     changed = not same_json(before, after)
-    if last is not None and not changed and last.fields == fields and last.api_version == version:
-        mine = attrs.evolve(mine, time=last.time)
+    if live is not None and not changed:
+        mine = attrs.evolve(mine, time=last.time if last else "")
     entries[mine.identity] = attrs.evolve(mine, fields=fields)
     if not fields:
         del entries[mine.identity]

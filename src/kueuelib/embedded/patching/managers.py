@@ -80,8 +80,6 @@ class Entry:
             text += f' with subresource "{self.subresource}"'
         if self.operation == UPDATE:
             text += f" using {self.api_version}"
-            if self.time:
-                text += f" at {self.time}"
         return text
 
 
@@ -163,12 +161,18 @@ def capped(entries: Entries) -> Entries:
     return kept
 
 
+def _ends_first(path: Path) -> tuple[tuple[bool, Any], ...]:
+    """In the order of Kubernetes: of each object what ends there, then what goes on below."""
+    last = len(path) - 1
+    return tuple((i < last, element) for i, element in enumerate(path))
+
+
 def apply_conflict(conflicts: Mapping[Entry, FieldSet]) -> Conflict:
     """The answer to an apply that would take fields from others without force."""
     pairs = [
         (str(entry), show(path))
         for entry, fields in sorted(conflicts.items(), key=lambda pair: str(pair[0]))
-        for path in sorted(fields)
+        for path in sorted(fields, key=_ends_first)
     ]
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": where}

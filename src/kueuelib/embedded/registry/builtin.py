@@ -148,6 +148,7 @@ def _stored_kinds(rules: Rules) -> list[Kind]:
             status=True,
             generation=True,
             scale=_REPLICAS if scale else None,
+            propagation="Orphan" if kind == "ReplicationController" else None,
         )
 
     def volume(kind: str, plural: str, short: str, *, namespaced: bool) -> Kind:
@@ -219,7 +220,15 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
             returned=True,
         ),
         _kind(core, "PodTemplate", "podtemplates", rules, generation=True, returned=True),
-        _kind(core, "ResourceQuota", "resourcequotas", rules, short=("quota",), status=True),
+        _kind(
+            core,
+            "ResourceQuota",
+            "resourcequotas",
+            rules,
+            short=("quota",),
+            status=True,
+            returned=True,
+        ),
         _kind(core, "Secret", "secrets", rules),
         _kind(
             core,

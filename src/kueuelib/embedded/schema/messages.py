@@ -3,13 +3,15 @@
 `wire.txt` beside this module has one message per paragraph; each line is number, JSON name and type
 of a field. Types are
 
-    s text   i integer   b boolean   B bytes   q quantity   t time   u time with microseconds
+    s text, after a slash the name of its type in Go
+    i integer   b boolean   B bytes   q quantity   t time   u time with microseconds
     o integer or text   r raw JSON   F a set of fields   n number
     S a schema, several of them, or a boolean
     or the name of a message
 
 after `*` for what may be absent (then zero is a value), `+` for lists, `%` for maps by text, `&`
 for a message that only wraps a list and `^` for a message whose fields belong to the one around it.
+A name with `!` is that of a field that Go always writes, whatever its value.
 Messages whose fields have no number cannot be read from protobuf.
 """
 
@@ -64,12 +66,16 @@ class Field:
         name: in JSON.
         form: `*`, `+`, `%`, `^` or empty.
         type: a letter, or the name of a message, after `&` when it wraps a list.
+        named: the type of a text in Go, empty for `string`.
+        always: whether it is written even if it is zero.
     """
 
     number: int
     name: str
     form: str
     type: str
+    always: bool = False
+    named: str = ""
 
     @property
     def message(self) -> str:
@@ -95,6 +101,12 @@ def _paragraphs() -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(lines) for name, lines in found.items()}
 
 
+@cache
+def go_texts() -> frozenset[str]:
+    """The types of texts in Go that have names of their own."""
+    return frozenset(each.named for name in _paragraphs() for each in own_fields(name))
+
+
 def exists(message: str) -> bool:
     """Whether there is such a message."""
     return message in _paragraphs()
@@ -113,7 +125,11 @@ def own_fields(message: str) -> tuple[Field, ...]:
 def _field(line: str) -> Field:
     number, name, type_ = line.split()
     form = type_[0] if type_[0] in "*+%^" else ""
-    return Field(0 if number == UNNUMBERED else int(number), name, form, type_[len(form) :])
+    at = 0 if number == UNNUMBERED else int(number)
+    letter, _, named = type_[len(form) :].partition("/")
+    if named and "." not in named:
+        named = f"v1.{named}"
+    return Field(at, name.removesuffix("!"), form, letter, name.endswith("!"), named)
 
 
 def json_fields(message: str) -> Iterator[Field]:

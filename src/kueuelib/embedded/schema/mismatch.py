@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from kueuelib.embedded.schema.messages import go_texts
 from kueuelib.errors import BadRequest
 
 _NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
 _TEXTS: Final = ("string", "[]uint8", "time.Time")
 _SCALARS: Final = {"bool": "boolean", "int32": "numeric (int or float)"}
+_KINDS: Final = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64"}
 
 
 def json_type(value: Any) -> str:
@@ -40,7 +42,7 @@ class Mismatch(BadRequest):
     def typed(self) -> str:
         """The message for requests that are read into typed values."""
         wanted = self._wanted
-        if wanted in _TEXTS:
+        if wanted in _TEXTS or wanted in go_texts():
             expected = "string"
         elif wanted.startswith("[]"):
             expected = "list"
@@ -52,6 +54,21 @@ class Mismatch(BadRequest):
             return f".{self._path}: expected {expected}, got &{{{shown(self._value)}}}"
         inner = json.dumps(self._value) if isinstance(self._value, str) else shown(self._value)
         return f".{self._path}: expected {expected}, got &value.valueUnstructured{{Value:{inner}}}"
+
+    @property
+    def restored(self) -> str:
+        """The message for strategic merge patches, whose objects are made of maps."""
+        source = _KINDS.get(type(self._value), "float64")
+        wanted = self._wanted
+        if wanted in go_texts():
+            return "unrecognized type: string"
+        if wanted.startswith("[]"):
+            return f"cannot restore slice from {source}"
+        if wanted.startswith("map["):
+            return f"cannot restore map from {source}"
+        if wanted.startswith("v1."):
+            return f"cannot restore struct from: {source}"
+        return f"unrecognized type: {wanted}"
 
 
 def shown(value: Any) -> str:

@@ -48,6 +48,13 @@ class StructuralSchema:
         """Fill in defaults in place."""
         apply_defaults(self.node, obj)
 
+    def fill(self, obj: Obj) -> None:
+        """Custom objects are written as they are."""
+
+    def zero(self) -> Obj:
+        """Nothing is there but for what was written."""
+        return {}
+
     def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
         """The broken rules; what did not change since `old` is not held against the object.
 

@@ -18,8 +18,11 @@ from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
+from kueuelib.embedded.schema.written import fill, zero
 from kueuelib.errors import BadRequest, FieldError, InvalidQuantity
 
+_OTHERWISE: Final = ("apiextensions.", "apiregistration.")
+"""Their objects are as their own rules leave them."""
 SCHEMA_PROPS: Final = "apiextensions.JSONSchemaProps"
 _HEAD: Final = ("apiVersion", "kind", "metadata")
 _ZEROS: Final[Mapping[str, Any]] = {"s": "", "i": 0, "b": False, "B": "", "q": "0", "n": 0}
@@ -62,10 +65,14 @@ def _json_type(value: Any) -> str:
 # ---- scalars
 
 
-def _text(value: Any, path: str, where: str, walk: _Walk) -> Any:
-    if type(value) is not str:
-        raise walk.mismatch(value, path, where, "string")
-    return value
+@cache
+def _text(go_type: str) -> Visit:
+    def visit(value: Any, path: str, where: str, walk: _Walk) -> Any:
+        if type(value) is not str:
+            raise walk.mismatch(value, path, where, go_type)
+        return value
+
+    return visit
 
 
 def _boolean(value: Any, path: str, where: str, walk: _Walk) -> Any:
@@ -159,7 +166,6 @@ def _schema(value: Any, path: str, where: str, walk: _Walk) -> Any:
 
 
 _SCALARS: Final[Mapping[str, Visit]] = {
-    "s": _text,
     "b": _boolean,
     "n": _number,
     "q": _quantity,
@@ -189,6 +195,8 @@ def _visit(field: Field) -> Visit:
 def _value(field: Field) -> Visit:
     if field.type == "i":
         return _integer(field.bits)
+    if field.type == "s":
+        return _text(field.named or "string")
     if field.type in _SCALARS:
         return _SCALARS[field.type]
     if field.type.startswith("&"):
@@ -198,7 +206,12 @@ def _value(field: Field) -> Visit:
 
 
 def _go_type(field: Field) -> str:
-    names = {"s": "string", "i": f"int{field.bits}", "b": "bool", "q": "resource.Quantity"}
+    names = {
+        "s": field.named or "string",
+        "i": f"int{field.bits}",
+        "b": "bool",
+        "q": "resource.Quantity",
+    }
     if field.type in names:
         return names[field.type]
     return f"v1.{field.type.rpartition('.')[2]}" if field.message else "interface {}"
@@ -322,6 +335,15 @@ class TypedSchema:
 
     def default(self, obj: Obj) -> None:
         """Types have no defaults; the rules of the kind have."""
+
+    def fill(self, obj: Obj) -> None:
+        """Makes a defaulted object what Go writes."""
+        if not self.message.startswith(_OTHERWISE):
+            fill(self.message, obj)
+
+    def zero(self) -> Obj:
+        """An object to which nothing was written."""
+        return zero(self.message)
 
     def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
         """Types were looked at already."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ServerError, TransportError
@@ -47,6 +49,19 @@ DRAIN = 5.0
 """Seconds that running requests have when the server stops."""
 Review = dict[str, Any]
 _Answer = Callable[[Mapping[str, Any]], Awaitable[Obj]]
+
+
+class _Malformed(logging.Filter):
+    """Drops reports of requests that are not HTTP: their senders are answered with 400."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is about something else."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+_HTTP_LOG = logging.getLogger("kueuelib.webhook.http")
+_HTTP_LOG.addFilter(_Malformed())
 
 
 class WebhookServer:
@@ -134,7 +149,9 @@ class WebhookServer:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
-        server = web.Server(self._handle, request_factory=_request, access_log=None)
+        server = web.Server(
+            self._handle, request_factory=_request, access_log=None, logger=_HTTP_LOG
+        )
         async with serving(
             server, self._host, self.port, tls=self._tls, drain=DRAIN, subject=self._subject
         ) as self.port:

@@ -1,0 +1,22 @@
+"""A sample of the hostile requests; `python -m tests.conformance.hostile` sends all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.conformance.hostile.attack import TARGETS, attacked
+
+SAMPLE = 250
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+async def test_hostile_requests_are_refused_and_nobody_else_notices(target):
+    found = await attacked(target, 7, SAMPLE)
+    assert (found.bad, found.tracebacks) == ([], 0), found
+    assert sum(found.answers.values()) == SAMPLE
+    assert found.honest
