@@ -8,7 +8,7 @@ level.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
 import orjson
@@ -25,6 +25,7 @@ from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
 T = TypeVar("T", bound=Struct)
 
+_ONE_OF = "one of "
 _EXTRA = "\0extra"
 """A key that no API object has; carries unknown fields into the generated function."""
 
@@ -139,6 +140,9 @@ def _type_name(value: object) -> str:
 
 def _type_error(path: str, error: _WrongType) -> FieldError:
     path = (path + error.suffix).lstrip(".")
+    if error.wanted.startswith(_ONE_OF):
+        text = f"Unsupported value: {_json(error.value)}: supported values: "
+        return FieldError(path, "FieldValueNotSupported", text + error.wanted[len(_ONE_OF) :])
     if error.wanted in ("quantity", "date-time"):
         text = f"Invalid value: {_json(error.value)}: must be a {error.wanted}"
         return FieldError(path, "FieldValueInvalid", text)
@@ -208,6 +212,18 @@ def _time(value: Any, _: Any = None) -> float:
     raise _WrongType("date-time", value)
 
 
+def _number(value: Any, _: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise _WrongType("number", value)
+
+
+def _literal(value: Any, kind: Any) -> Any:
+    if type(value) is str and value in get_args(kind):
+        return value
+    raise _WrongType(_ONE_OF + ", ".join(map(_json, get_args(kind))), value)
+
+
 def _strings(value: Any, _: Any) -> Any:
     if type(value) is not dict:
         raise _WrongType("object", value)
@@ -237,6 +253,10 @@ def _anything(value: Any, _: Any) -> Any:
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _is_literal(kind: Any) -> bool:
+    return get_origin(kind) is Literal
 
 
 def _is_tuple(kind: Any) -> bool:
@@ -329,6 +349,8 @@ def _build() -> Converter:
     for kind, name in ((str, "string"), (bool, "boolean")):
         converter.register_structure_hook(kind, _strict(kind, name))
     converter.register_structure_hook(int, _integer)
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook_func(_is_literal, _literal)
     converter.register_structure_hook(Quantity, _quantity)
     converter.register_unstructure_hook(Quantity, str)
     converter.register_structure_hook_func(lambda kind: kind in (Time, MicroTime), _time)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Condition
+from kueuelib.api.meta import Condition, Obj, format_time
 
 CONDITION_MESSAGE_LIMIT = 32 * 1024
 """Bytes of a condition's message."""
@@ -60,6 +61,48 @@ def with_condition(
 def without_condition(conditions: tuple[Condition, ...], type: str) -> tuple[Condition, ...]:
     """The conditions without those of that type."""
     return tuple(found for found in conditions if found.type != type)
+
+
+def with_raw_condition(
+    conditions: Iterable[Mapping[str, Any]],
+    type: str,
+    status: bool | None,
+    reason: str,
+    message: str = "",
+    *,
+    now: float,
+    generation: int | None = None,
+) -> list[Obj]:
+    """The raw conditions with one set; none of the arguments is changed.
+
+    The transition time becomes `now` only when the status changes; a long message is cut.
+
+    Args:
+        conditions: the raw conditions of an object.
+        type: what is observed, for example `Ready`.
+        status: None stands for Unknown.
+        reason: a word in CamelCase for programs.
+        message: a sentence for people.
+        now: seconds since the epoch.
+        generation: of the object that was looked at.
+    """
+    new: Obj = {
+        "type": type,
+        "status": "Unknown" if status is None else str(status),
+        "reason": reason,
+        "message": truncate_message(message),
+        "lastTransitionTime": format_time(now),
+    }
+    if generation is not None:
+        new["observedGeneration"] = generation
+    found = [dict(each) for each in conditions]
+    for index, old in enumerate(found):
+        if old.get("type") == type:
+            if old.get("status") == new["status"] and "lastTransitionTime" in old:
+                new["lastTransitionTime"] = old["lastTransitionTime"]
+            found[index] = new
+            return found
+    return [*found, new]
 
 
 def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:

@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import orjson
 
 from kueuelib.api.crd_rules import KEYWORDS, rules_of
+from kueuelib.api.definitions import (
+    CONVERSION_PATH,
+    Column,
+    assembled,
+    node,
+    version_entry,
+    webhook_conversion,
+)
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.kueue import (
     LIST_LIMIT,
@@ -33,17 +40,6 @@ from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLAS
 from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
 from kueuelib.api.schema import object_schema
 
-CONVERSION_PATH: Final = "/convert"
-"""Where the conversion webhook is served."""
-
-
-@attrs.frozen
-class _Column:
-    name: str
-    path: str
-    type: str = "string"
-    priority: int = 0
-
 
 @attrs.frozen
 class _Definition:
@@ -59,7 +55,7 @@ class _Definition:
 
     cls: type[KubeObject]
     short_names: tuple[str, ...]
-    columns: tuple[_Column, ...] = ()
+    columns: tuple[Column, ...] = ()
     to_v1beta1: Callable[[Obj], None] | None = None
     selectable: tuple[str, ...] = ()
 
@@ -71,28 +67,12 @@ def crd(kind: str) -> Obj:
         KeyError: there is no such kind.
     """
     definition = _DEFINITIONS[kind]
-    resource = definition.cls.resource
-    names = {
-        "kind": resource.kind,
-        "listKind": f"{resource.kind}List",
-        "plural": resource.plural,
-        "singular": resource.kind.lower(),
-        "shortNames": list(definition.short_names),
-    }
-    found = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": names,
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "conversion": _conversion(definition),
-            "versions": [_version(definition, version) for version in (V1BETA1, V1BETA2)],
-        },
-    }
-    copy: Obj = orjson.loads(orjson.dumps(found))  # no parts in common with anything
-    return copy
+    return assembled(
+        definition.cls.resource,
+        {"shortNames": definition.short_names},
+        _conversion(definition),
+        [_version(definition, version) for version in (V1BETA1, V1BETA2)],
+    )
 
 
 def all_crds() -> list[Obj]:
@@ -131,58 +111,34 @@ def _conversion(definition: _Definition) -> Obj:
         "namespace": "kueue-system",
         "path": CONVERSION_PATH,
     }
-    return {
-        "strategy": "Webhook",
-        "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]},
-    }
+    return webhook_conversion({"service": service})
 
 
 def _version(definition: _Definition, version: str) -> Obj:
     schema = object_schema(definition.cls)
-    columns = [_column(column, version) for column in definition.columns]
     if version == V1BETA1 and definition.to_v1beta1 is not None:
         definition.to_v1beta1(schema["properties"])
     kind = definition.cls.resource.kind
     for path, keywords in KEYWORDS.get(kind, {}).items():
-        _node(schema, path).update(keywords)
-    for rule in rules_of(kind, version):
-        _node(schema, rule.at).setdefault("x-kubernetes-validations", []).append(rule.raw)
-    found: Obj = {
-        "name": version,
-        "served": True,
-        "storage": version == V1BETA2,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    if "status" in schema["properties"]:
-        found["subresources"] = {"status": {}}
-    if columns:
-        found["additionalPrinterColumns"] = columns
-    if version == V1BETA2 and definition.selectable:
-        found["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
-    return found
-
-
-def _node(schema: Obj, path: str) -> Obj:
-    """The schema at a path; `[]` stands for the items of a list, `{}` for the values of a map."""
-    for step in path.replace("[]", ".[]").replace("{}", ".{}").split("."):
-        if step == "[]":
-            schema = schema["items"]
-        elif step == "{}":
-            schema = schema["additionalProperties"]
-        elif step:
-            schema = schema["properties"][step]
-    return schema
+        node(schema, path).update(keywords)
+    stored = version == V1BETA2
+    return version_entry(
+        version,
+        schema,
+        stored=stored,
+        columns=[_column(column, version) for column in definition.columns],
+        rules=rules_of(kind, version),
+        selectable=definition.selectable if stored else (),
+    )
 
 
 _PATHS_OF_V1BETA1: Final = {".spec.cohortName": ".spec.cohort"}
 
 
-def _column(column: _Column, version: str) -> Obj:
-    path = _PATHS_OF_V1BETA1.get(column.path, column.path) if version == V1BETA1 else column.path
-    found: Obj = {"name": column.name, "type": column.type, "jsonPath": path}
-    if column.priority:
-        found["priority"] = column.priority
-    return found
+def _column(column: Column, version: str) -> Column:
+    if version == V1BETA1 and column.path in _PATHS_OF_V1BETA1:
+        return attrs.evolve(column, path=_PATHS_OF_V1BETA1[column.path])
+    return column
 
 
 # ---- what differs in v1beta1 (spec/api 7.3)
@@ -241,16 +197,16 @@ def _workload_v1beta1(properties: Obj) -> None:
 
 # ---- the kinds
 
-_PENDING: Final = _Column("Pending Workloads", ".status.pendingWorkloads", "integer")
-_ADMITTED: Final = _Column("Admitted Workloads", ".status.admittedWorkloads", "integer")
+_PENDING: Final = Column("Pending Workloads", ".status.pendingWorkloads", "integer")
+_ADMITTED: Final = Column("Admitted Workloads", ".status.admittedWorkloads", "integer")
 
 _DEFINITIONS: Final[Mapping[str, _Definition]] = {
     "ClusterQueue": _Definition(
         ClusterQueue,
         ("cq",),
         (
-            _Column("Cohort", ".spec.cohortName"),
-            _Column("Strategy", ".spec.queueingStrategy", priority=1),
+            Column("Cohort", ".spec.cohortName"),
+            Column("Strategy", ".spec.queueingStrategy", priority=1),
             _PENDING,
             attrs.evolve(_ADMITTED, priority=1),
         ),
@@ -260,7 +216,7 @@ _DEFINITIONS: Final[Mapping[str, _Definition]] = {
     "LocalQueue": _Definition(
         LocalQueue,
         ("queue", "queues", "lq"),
-        (_Column("ClusterQueue", ".spec.clusterQueue"), _PENDING, _ADMITTED),
+        (Column("ClusterQueue", ".spec.clusterQueue"), _PENDING, _ADMITTED),
         _local_queue_v1beta1,
     ),
     "ResourceFlavor": _Definition(ResourceFlavor, ("flavor", "flavors", "rf")),
@@ -268,18 +224,18 @@ _DEFINITIONS: Final[Mapping[str, _Definition]] = {
         Workload,
         ("wl", "kwl", "kueueworkload", "kueueworkloads"),
         (
-            _Column("Queue", ".spec.queueName"),
-            _Column("Reserved in", ".status.admission.clusterQueue"),
-            _Column("Admitted", ".status.conditions[?(@.type=='Admitted')].status"),
-            _Column("Finished", ".status.conditions[?(@.type=='Finished')].status"),
-            _Column("Age", ".metadata.creationTimestamp", "date"),
+            Column("Queue", ".spec.queueName"),
+            Column("Reserved in", ".status.admission.clusterQueue"),
+            Column("Admitted", ".status.conditions[?(@.type=='Admitted')].status"),
+            Column("Finished", ".status.conditions[?(@.type=='Finished')].status"),
+            Column("Age", ".metadata.creationTimestamp", "date"),
         ),
         _workload_v1beta1,
         (".status.admission.clusterQueue",),
     ),
     "AdmissionCheck": _Definition(AdmissionCheck, ("ac",)),
     "WorkloadPriorityClass": _Definition(
-        WorkloadPriorityClass, ("wpc",), (_Column("Value", ".value", "integer"),)
+        WorkloadPriorityClass, ("wpc",), (Column("Value", ".value", "integer"),)
     ),
     "ProvisioningRequestConfig": _Definition(ProvisioningRequestConfig, ("prc",)),
 }

@@ -18,8 +18,8 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.core import TAINT_EFFECTS
+from kueuelib.api.definitions import Rule
 from kueuelib.api.kinds import V1BETA1, V1BETA2
-from kueuelib.api.meta import Obj
 from kueuelib.api.patterns import (
     LABEL_VALUE,
     OPTIONAL_QUALIFIED,
@@ -29,33 +29,6 @@ from kueuelib.api.words import LIST_LIMIT
 
 FORBIDDEN: Final = "FieldValueForbidden"
 REQUIRED: Final = "FieldValueRequired"
-
-
-@attrs.frozen
-class Rule:
-    """One rule of a schema.
-
-    Attributes:
-        at: the place in the schema, for example `spec.podSets[]`; empty for the whole object.
-        cel: what must hold.
-        message: what is wrong, and what to do about it.
-        field: the field below the place that is wrong, for example `.minCount`.
-        reason: of the field error.
-        version: the only version that has the rule; empty for both.
-    """
-
-    at: str
-    cel: str
-    message: str
-    field: str = ""
-    reason: str = "FieldValueInvalid"
-    version: str = ""
-
-    @property
-    def raw(self) -> Obj:
-        """The entry of `x-kubernetes-validations`."""
-        found = {"rule": self.cel, "message": self.message, "reason": self.reason}
-        return {**found, "fieldPath": self.field} if self.field else found
 
 
 def rules_of(kind: str, version: str) -> Iterator[Rule]:

@@ -57,6 +57,33 @@ class Resource:
         """What identifies the kind whatever its version."""
         return self.group, self.kind
 
+    def new(
+        self,
+        name: str,
+        namespace: str = "",
+        *,
+        labels: Mapping[str, str] = NOTHING,
+        annotations: Mapping[str, str] = NOTHING,
+        **fields: Any,
+    ) -> Obj:
+        """A raw object of this kind.
+
+        Args:
+            name: of the object.
+            namespace: empty for cluster-scoped kinds, or to be filled in later.
+            labels: of the object.
+            annotations: of the object.
+            fields: the rest of the object, for example `data` or `spec`.
+        """
+        meta: Obj = {"name": name}
+        if namespace:
+            meta["namespace"] = namespace
+        if labels:
+            meta["labels"] = dict(labels)
+        if annotations:
+            meta["annotations"] = dict(annotations)
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": meta, **fields}
+
     def at(self, version: str) -> Resource:
         """The same kind at another version."""
         return attrs.evolve(self, version=version)
@@ -126,6 +153,24 @@ def controller_of(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
+def owner_reference(owner: Mapping[str, Any], *, controller: bool = True) -> Obj:
+    """The entry of `metadata.ownerReferences` that names a raw object.
+
+    Args:
+        owner: the object as the server returned it, with its UID.
+        controller: whether the owner is the one that keeps the child as it should be.
+    """
+    meta = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": controller,
+        "blockOwnerDeletion": controller,
+    }
+
+
 def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> Mapping[str, Any]:
     """The raw condition of that type, or an empty mapping."""
     for found in conditions or ():
@@ -184,6 +229,8 @@ class KubeObject(Struct):
     """An object with metadata; subclasses name their `resource`."""
 
     resource: ClassVar[Resource]
+    definition: ClassVar[Any] = None
+    """What `kueuelib.api.definitions.crd` was given."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import attrs
 
@@ -36,21 +36,31 @@ _OBJECT_HEAD: Final = {
 }
 
 
-def object_schema(cls: type[KubeObject]) -> Obj:
-    """The schema of a whole object, with `apiVersion`, `kind` and `metadata`."""
-    found = struct_schema(cls)
+def object_schema(cls: type[KubeObject], *, derived: bool = False) -> Obj:
+    """The schema of a whole object, with `apiVersion`, `kind` and `metadata`.
+
+    Args:
+        cls: the class of the objects.
+        derived: see `struct_schema`.
+    """
+    found = struct_schema(cls, derived=derived)
     del found["properties"]["metadata"]
     found["properties"] = {**_OBJECT_HEAD, **found["properties"]}
     return found
 
 
-def struct_schema(cls: type[Struct], *, keep_unknown: bool = False) -> Obj:
+def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: bool = False) -> Obj:
     """The schema of one class.
 
     Args:
         cls: a class of typed values. Pod templates always keep what their classes do not know, so
             that nothing of a user's template is lost.
         keep_unknown: keep fields that the class does not know, at every level.
+        derived: an attribute without default is required, and a default other than the zero of its
+            type is a default of the schema. Otherwise only `wire` says so.
+
+    Raises:
+        TypeError: a field has a type without schema.
     """
     keep_unknown = keep_unknown or issubclass(cls, PodTemplateSpec)
     summary, documented = _documentation(cls)
@@ -63,12 +73,20 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False) -> Obj:
             continue
         name = json_name(field)
         wire = field.metadata.get("wire") or Wire()
-        schema = _type_schema(field.type, keep_unknown=keep_unknown)
+        try:
+            schema = _type_schema(field.type, keep_unknown=keep_unknown, derived=derived)
+        except _NoSchema:
+            raise TypeError(
+                f"{cls.__name__}.{field.name}: the type {field.type} has no schema; use str, int, "
+                "float, bool, Literal, Quantity, Time, a Struct, tuple[X, ...] or Mapping[str, X]"
+            ) from None
         if text := documented.get(field.name):
             schema["description"] = text
         _add_keywords(schema, wire)
+        if derived:
+            _add_default(schema, field.default)
         properties[name] = schema
-        if wire.required:
+        if wire.required or (derived and field.default is attrs.NOTHING):
             required.append(name)
     if properties:
         found["properties"] = properties
@@ -93,7 +111,28 @@ def _add_keywords(schema: Obj, wire: Wire) -> None:
         schema[inner] = {**schema[inner], **wire.items}
 
 
-def _type_schema(kind: Any, *, keep_unknown: bool) -> Obj:
+def _add_default(schema: Obj, default: Any) -> None:
+    """The default of an attribute; nothing for zeros, which mean the same as an absent field."""
+    if "default" in schema or not default:
+        return
+    if isinstance(default, str | int | float):
+        schema["default"] = default
+    elif isinstance(default, Quantity):
+        schema["default"] = str(default)
+    elif _has_defaults(schema):
+        schema["default"] = {}  # without it, defaults below an absent object are not applied
+
+
+def _has_defaults(schema: Obj) -> bool:
+    inner = schema.get("properties", {}).values()
+    return "required" not in schema and any("default" in each for each in inner)
+
+
+class _NoSchema(Exception):
+    """A type that cannot be written as a schema."""
+
+
+def _type_schema(kind: Any, *, keep_unknown: bool, derived: bool = False) -> Obj:
     if kind in (Time, MicroTime):
         return {"type": "string", "format": "date-time"}
     if kind is Quantity:
@@ -104,19 +143,25 @@ def _type_schema(kind: Any, *, keep_unknown: bool) -> Obj:
         return {"type": "integer", "format": "int32"}
     if kind is str:
         return {"type": "string"}
+    if kind is float:
+        return {"type": "number"}
     if isinstance(kind, type) and issubclass(kind, Struct):
-        return struct_schema(kind, keep_unknown=keep_unknown)
+        return struct_schema(kind, keep_unknown=keep_unknown, derived=derived)
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin in (Union, UnionType) and len(arguments) == 2 and NoneType in arguments:
         (inner,) = (one for one in arguments if one is not NoneType)
-        return _type_schema(inner, keep_unknown=keep_unknown)
-    if origin is tuple:
-        items = _type_schema(arguments[0], keep_unknown=keep_unknown)
+        return _type_schema(inner, keep_unknown=keep_unknown, derived=derived)
+    if origin is tuple and arguments[1:] == (...,):
+        items = _type_schema(arguments[0], keep_unknown=keep_unknown, derived=derived)
         return {"type": "array", "items": items}
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        values = _type_schema(arguments[1], keep_unknown=keep_unknown)
+    if origin is Mapping and arguments[0] is str:
+        if arguments[1] is Any:
+            return {"type": "object", **_OPEN}
+        values = _type_schema(arguments[1], keep_unknown=keep_unknown, derived=derived)
         return {"type": "object", "additionalProperties": values}
-    raise TypeError(f"a field of the type {kind} has no schema")
+    raise _NoSchema
 
 
 # ---- descriptions

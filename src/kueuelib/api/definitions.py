@@ -1,0 +1,405 @@
+"""CustomResourceDefinitions out of classes: the public decorator, and what all CRDs share.
+
+```python
+@crd("example.com", "v1", plural="widgets", rules=[Rule("spec", "self.size > 0", "must grow")])
+@frozen(kw_only=True)
+class Widget(KubeObject):
+    spec: WidgetSpec
+    status: WidgetStatus = WidgetStatus()
+```
+
+Types give the shape of the schema, `wire` metadata its limits, and docstrings the descriptions; see
+`kueuelib.api.schema`. The class keeps what was said about it in `definition`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+import orjson
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.meta import KubeObject, Obj, Resource
+from kueuelib.api.schema import object_schema
+from kueuelib.errors import ConfigError, FieldError, InvalidObject
+
+T = TypeVar("T", bound=KubeObject)
+
+CONVERSION_PATH: Final = "/convert"
+"""Where conversion webhooks are served, unless an operator has several kinds with versions."""
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_VERSION: Final = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
+
+
+@attrs.frozen
+class Column:
+    """What `kubectl get` prints beside the name.
+
+    Attributes:
+        name: the heading.
+        path: a JSON path, for example `.spec.size`.
+        type: `string`, `integer`, `number`, `boolean` or `date`.
+        priority: 0: always shown; greater: only with `-o wide`.
+    """
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+    @property
+    def raw(self) -> Obj:
+        """The entry of `additionalPrinterColumns`."""
+        found: Obj = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**found, "priority": self.priority} if self.priority else found
+
+
+@attrs.frozen
+class Rule:
+    """A rule in CEL (`x-kubernetes-validations`).
+
+    Attributes:
+        at: the place in the schema, for example `spec.podSets[]`; empty for the whole object.
+        cel: what must hold.
+        message: what is wrong, and what to do about it.
+        field: the field below the place that is wrong, for example `.minCount`.
+        reason: of the field error.
+        version: the only version that has the rule; empty for all.
+    """
+
+    at: str
+    cel: str
+    message: str
+    field: str = ""
+    reason: str = "FieldValueInvalid"
+    version: str = ""
+
+    @property
+    def raw(self) -> Obj:
+        """The entry of `x-kubernetes-validations`."""
+        found = {"rule": self.cel, "message": self.message, "reason": self.reason}
+        return {**found, "fieldPath": self.field} if self.field else found
+
+
+@attrs.frozen
+class Version:
+    """A further version of a kind, with the way to the stored version and back.
+
+    Both functions take and return typed values. Metadata is carried over as it is.
+
+    Attributes:
+        name: for example `v1alpha1`.
+        cls: the class of this version.
+        to_stored: from this version to the stored one.
+        from_stored: the way back.
+        served: whether the API server offers the version.
+    """
+
+    name: str
+    cls: type[KubeObject]
+    to_stored: Callable[[Any], KubeObject]
+    from_stored: Callable[[Any], KubeObject]
+    served: bool = True
+
+
+@attrs.frozen
+class Definition:
+    """What a CRD says beside the schema of its stored version; see `crd`."""
+
+    resource: Resource
+    cls: type[KubeObject]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    selectable: tuple[str, ...] = ()
+    versions: tuple[Version, ...] = ()
+
+
+def crd(
+    group: str,
+    version: str,
+    *,
+    plural: str,
+    kind: str = "",
+    namespaced: bool = True,
+    short_names: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    columns: Sequence[Column] = (),
+    rules: Sequence[Rule] = (),
+    selectable: Sequence[str] = (),
+    versions: Sequence[Version] = (),
+) -> Callable[[type[T]], type[T]]:
+    """Make a CustomResourceDefinition out of an attrs class.
+
+    A field without a default is required; a default other than the zero of its type becomes a
+    default of the schema. With a field `status`, the kind has the subresource.
+
+    Args:
+        group: the API group, for example `example.com`.
+        version: the stored version, for example `v1`.
+        plural: the name in URLs, for example `widgets`.
+        kind: the name of the class when empty.
+        namespaced: whether objects live in namespaces.
+        short_names: further names for `kubectl`.
+        categories: groups of kinds, for example `all`.
+        columns: what `kubectl get` prints.
+        rules: what must hold, in CEL.
+        selectable: JSON paths for field selectors, for example `.spec.team`.
+        versions: further versions.
+
+    Returns:
+        a decorator that gives the class its `resource` and its `definition`.
+
+    Raises:
+        ConfigError: a name is not valid.
+        TypeError: the class is not an attrs class, or a field has a type without schema.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        if "__attrs_attrs__" not in vars(cls):
+            raise TypeError(f"{cls.__name__} is not an attrs class: put @frozen below @crd")
+        resource = Resource(group, version, plural, kind or cls.__name__, namespaced)
+        _check(resource, [version, *(other.name for other in versions)])
+        cls.resource = resource
+        cls.definition = definition = Definition(
+            resource,
+            cls,
+            tuple(short_names),
+            tuple(categories),
+            tuple(columns),
+            tuple(rules),
+            tuple(selectable),
+            tuple(versions),
+        )
+        for other in versions:
+            other.cls.resource = resource.at(other.name)
+        for rule in rules:
+            _known_place(definition, rule)
+        return cls
+
+    return decorate
+
+
+def definition_of(cls: type[KubeObject]) -> Definition:
+    """What `crd` was given for a class.
+
+    Raises:
+        ConfigError: the class is not decorated.
+    """
+    found = cls.definition
+    if not isinstance(found, Definition):
+        raise ConfigError(cls.__name__, "has no definition", "decorate the class with @crd")
+    return found
+
+
+def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
+    """The CustomResourceDefinition of a class.
+
+    Args:
+        cls: a class decorated with `crd`.
+        client_config: how the API server reaches the conversion webhook. Needed when there are
+            further versions.
+
+    Raises:
+        ConfigError: the class is not decorated, or `client_config` is missing.
+    """
+    found = definition_of(cls)
+    conversion: Obj = {"strategy": "None"}
+    if found.versions:
+        if client_config is None:
+            raise ConfigError(
+                f"{cls.__name__}",
+                "has further versions, which need a conversion webhook",
+                "pass client_config",
+            )
+        conversion = webhook_conversion(client_config)
+    stored = found.resource.version
+    entries = [_entry(found, stored, found.cls, served=True)]
+    entries += [_entry(found, each.name, each.cls, served=each.served) for each in found.versions]
+    names = {"shortNames": found.short_names, "categories": found.categories}
+    return assembled(
+        found.resource,
+        {key: list(value) for key, value in names.items() if value},
+        conversion,
+        entries,
+    )
+
+
+def _entry(found: Definition, version: str, cls: type[KubeObject], *, served: bool) -> Obj:
+    stored = version == found.resource.version
+    return version_entry(
+        version,
+        object_schema(cls, derived=True),
+        stored=stored,
+        served=served,
+        columns=found.columns,
+        rules=(rule for rule in found.rules if rule.version in ("", version)),
+        selectable=found.selectable if stored else (),
+    )
+
+
+def converted(definition: Definition, obj: Obj, version: str) -> Obj:
+    """An object in another version of its kind; a new dict, or the object itself.
+
+    Args:
+        definition: the kind.
+        obj: the raw object; its `apiVersion` says which version it is in.
+        version: without group.
+
+    Raises:
+        InvalidObject: the object does not fit its class, or one of the versions is not known.
+    """
+    stored = definition.resource
+    others = {each.name: each for each in definition.versions}
+    present = str(obj.get("apiVersion", "")).rpartition("/")[2]
+    for name in (present, version):
+        if name != stored.version and name not in others:
+            known = ", ".join((stored.version, *others))
+            problem = FieldError(
+                "apiVersion", "FieldValueNotSupported", f"{name!r} is not one of: {known}"
+            )
+            raise InvalidObject(
+                stored.kind, str(obj.get("metadata", {}).get("name", "")), [problem]
+            )
+    if present == version:
+        return obj
+    metadata = obj.get("metadata") or {}
+    if present != stored.version:
+        other = others[present]
+        obj = encode(other.to_stored(decode(other.cls, obj)))
+    if version != stored.version:
+        obj = encode(others[version].from_stored(decode(definition.cls, obj)))
+    return {**obj, "metadata": metadata}
+
+
+# ---- what all CRDs share
+
+
+def assembled(
+    resource: Resource, names: Mapping[str, Any], conversion: Obj, versions: Sequence[Obj]
+) -> Obj:
+    """A whole CustomResourceDefinition.
+
+    Args:
+        resource: the kind.
+        names: further entries of `spec.names`.
+        conversion: `spec.conversion`.
+        versions: the entries of `spec.versions`.
+    """
+    found = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                **names,
+            },
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "conversion": conversion,
+            "versions": list(versions),
+        },
+    }
+    copy: Obj = orjson.loads(orjson.dumps(found))  # no parts in common with anything
+    return copy
+
+
+def webhook_conversion(client_config: Obj) -> Obj:
+    """The `spec.conversion` that asks a webhook."""
+    return {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": client_config, "conversionReviewVersions": ["v1"]},
+    }
+
+
+def version_entry(
+    name: str,
+    schema: Obj,
+    *,
+    stored: bool,
+    served: bool = True,
+    columns: Iterable[Column] = (),
+    rules: Iterable[Rule] = (),
+    selectable: Sequence[str] = (),
+) -> Obj:
+    """One entry of `spec.versions`; the rules are put into the schema."""
+    for rule in rules:
+        place = node(schema, rule.at)
+        place.setdefault("x-kubernetes-validations", []).append(rule.raw)
+    found: Obj = {
+        "name": name,
+        "served": served,
+        "storage": stored,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    if "status" in schema["properties"]:
+        found["subresources"] = {"status": {}}
+    if printed := [column.raw for column in columns]:
+        found["additionalPrinterColumns"] = printed
+    if selectable:
+        found["selectableFields"] = [{"jsonPath": path} for path in selectable]
+    return found
+
+
+def node(schema: Obj, path: str) -> Obj:
+    """The schema at a path; `[]` stands for the items of a list, `{}` for the values of a map.
+
+    Raises:
+        KeyError: there is no such place.
+    """
+    for step in path.replace("[]", ".[]").replace("{}", ".{}").split("."):
+        if step == "[]":
+            schema = schema["items"]
+        elif step == "{}":
+            schema = schema["additionalProperties"]
+        elif step:
+            schema = schema["properties"][step]
+    return schema
+
+
+def _check(resource: Resource, versions: Sequence[str]) -> None:
+    for name, found in (("plural", resource.plural), ("group", resource.group)):
+        if not all(_NAME.fullmatch(part) for part in found.split(".")) or not found:
+            raise ConfigError(
+                f"@crd {resource.kind}",
+                f"{name} {found!r} is not a valid name",
+                "use lower-case letters, digits and '-'",
+            )
+    if "." not in resource.group:
+        raise ConfigError(
+            f"@crd {resource.kind}",
+            f"group {resource.group!r} is not a domain",
+            f"write for example {resource.group}.example.com",
+        )
+    for version in versions:
+        if not _VERSION.fullmatch(version):
+            raise ConfigError(
+                f"@crd {resource.kind}",
+                f"version {version!r} is not valid",
+                "write for example v1, v1beta1 or v1alpha2",
+            )
+    if len(set(versions)) < len(versions):
+        raise ConfigError(
+            f"@crd {resource.kind}", f"versions are not unique: {versions}", "name each once"
+        )
+
+
+def _known_place(definition: Definition, rule: Rule) -> None:
+    try:
+        node(object_schema(definition.cls), rule.at)
+    except (KeyError, TypeError) as error:
+        if rule.version not in ("", definition.resource.version):
+            return
+        raise ConfigError(
+            f"@crd {definition.resource.kind}",
+            f"a rule is for {rule.at}, which is not in the schema",
+            "write the JSON path of a field, for example spec.items[]",
+        ) from error

@@ -1,0 +1,197 @@
+"""CustomResourceDefinitions out of a user's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+import pytest
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.definitions import Column, Rule, Version, converted, crd, crd_of, definition_of
+from kueuelib.api.meta import Condition, KubeObject, ObjectMeta
+from kueuelib.api.quantity import Quantity
+from kueuelib.api.struct import Struct, wire
+from kueuelib.errors import ConfigError, InvalidObject
+
+
+@attrs.frozen
+class Disk(Struct):
+    """A disk.
+
+    Attributes:
+        size: how much fits.
+        kind: how fast it is.
+    """
+
+    size: Quantity
+    kind: Literal["fast", "slow"] = "slow"
+
+
+@attrs.frozen
+class Limits(Struct):
+    cpu: int = attrs.field(default=2, metadata=wire(minimum=1))
+    share: float = 0.5
+
+
+@attrs.frozen
+class WidgetSpec(Struct):
+    owner: str
+    disks: tuple[Disk, ...] = ()
+    limits: Limits = Limits()
+    paused: bool = False
+    extra_config: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class WidgetStatus(Struct):
+    conditions: tuple[Condition, ...] = ()
+    observed_generation: int = 0
+
+
+@attrs.frozen
+class OldSpec(Struct):
+    user: str = ""
+
+
+@attrs.frozen
+class OldWidget(KubeObject):
+    spec: OldSpec = OldSpec()
+
+
+def to_stored(old: OldWidget) -> Widget:
+    return Widget(spec=WidgetSpec(owner=old.spec.user))
+
+
+def from_stored(new: Widget) -> OldWidget:
+    return OldWidget(spec=OldSpec(user=new.spec.owner))
+
+
+@crd(
+    "example.com",
+    "v1",
+    plural="widgets",
+    short_names=["wd"],
+    columns=[Column("Owner", ".spec.owner")],
+    rules=[Rule("spec", "self.owner != 'root'", "choose another owner")],
+    versions=[Version("v1alpha1", OldWidget, to_stored, from_stored)],
+)
+@attrs.frozen(kw_only=True)
+class Widget(KubeObject):
+    """A thing with disks."""
+
+    spec: WidgetSpec
+    status: WidgetStatus = WidgetStatus()
+
+
+def schema() -> dict[str, Any]:
+    return crd_of(Widget, {"url": "https://x/convert"})["spec"]["versions"][0]["schema"][
+        "openAPIV3Schema"
+    ]
+
+
+def test_attributes_without_default_are_required_and_others_have_their_default() -> None:
+    spec = schema()["properties"]["spec"]
+    assert schema()["required"] == ["spec"]
+    assert spec["required"] == ["owner"]
+    assert spec["properties"]["limits"]["default"] == {}
+    assert spec["properties"]["limits"]["properties"]["cpu"] == {
+        "type": "integer",
+        "format": "int32",
+        "minimum": 1,
+        "default": 2,
+    }
+    assert spec["properties"]["limits"]["properties"]["share"] == {"type": "number", "default": 0.5}
+    assert "default" not in spec["properties"]["paused"]
+    disk = spec["properties"]["disks"]["items"]
+    assert disk["required"] == ["size"]
+    assert disk["properties"]["kind"] == {
+        "type": "string",
+        "enum": ["fast", "slow"],
+        "default": "slow",
+        "description": "How fast it is.",
+    }
+    assert spec["properties"]["extraConfig"]["x-kubernetes-preserve-unknown-fields"] is True
+
+
+def test_rules_columns_names_and_the_subresource_are_in_the_definition() -> None:
+    found = crd_of(Widget, {"url": "https://x/convert"})["spec"]
+    assert found["names"]["shortNames"] == ["wd"]
+    new, old = found["versions"]
+    assert (new["name"], new["storage"], old["name"], old["storage"]) == (
+        "v1",
+        True,
+        "v1alpha1",
+        False,
+    )
+    assert new["additionalPrinterColumns"] == [
+        {"name": "Owner", "type": "string", "jsonPath": ".spec.owner"}
+    ]
+    assert new["subresources"] == {"status": {}}
+    assert "subresources" not in old
+    (rule,) = schema()["properties"]["spec"]["x-kubernetes-validations"]
+    assert rule["rule"] == "self.owner != 'root'"
+    webhook = found["conversion"]["webhook"]
+    assert webhook["clientConfig"] == {"url": "https://x/convert"}
+
+
+def test_versions_are_converted_in_both_directions_with_their_metadata() -> None:
+    meta = {"name": "a", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
+    old = {
+        "apiVersion": "example.com/v1alpha1",
+        "kind": "Widget",
+        "metadata": meta,
+        "spec": {"user": "ann"},
+    }
+    new = converted(definition_of(Widget), old, "v1")
+    assert new["apiVersion"] == "example.com/v1"
+    assert new["spec"] == {"owner": "ann"}
+    assert new["metadata"] == meta
+    assert converted(definition_of(Widget), new, "v1alpha1") == old
+    with pytest.raises(InvalidObject, match="'v2' is not one of: v1, v1alpha1"):
+        converted(definition_of(Widget), old, "v2")
+
+
+def test_a_typed_object_survives_the_wire() -> None:
+    widget = Widget(
+        metadata=ObjectMeta(name="a", namespace="n"),
+        spec=WidgetSpec("ann", disks=(Disk(Quantity.parse("1Gi"), "fast"),)),
+    )
+    assert decode(Widget, encode(widget)) == widget
+    raw = encode(widget)
+    raw["spec"]["disks"][0]["kind"] = "huge"
+    with pytest.raises(InvalidObject, match=r'spec.disks\[0\].kind: .*"fast", "slow"'):
+        decode(Widget, raw)
+
+
+def test_mistakes_are_named_when_the_class_is_made() -> None:
+    @attrs.frozen
+    class Thing(KubeObject):
+        spec: OldSpec = OldSpec()
+
+    with pytest.raises(ConfigError, match="version '1' is not valid; write for example v1"):
+        crd("example.com", "1", plural="things")(Thing)
+    with pytest.raises(ConfigError, match="group 'example' is not a domain"):
+        crd("example", "v1", plural="things")(Thing)
+    with pytest.raises(ConfigError, match="plural 'Things' is not a valid name"):
+        crd("example.com", "v1", plural="Things")(Thing)
+    with pytest.raises(ConfigError, match=r"a rule is for spec.nothing, which is not in the"):
+        crd("example.com", "v1", plural="things", rules=[Rule("spec.nothing", "true", "m")])(Thing)
+    with pytest.raises(ConfigError, match="Widget: has further versions, which need a conversion"):
+        crd_of(Widget)
+
+    class Plain(KubeObject):
+        pass
+
+    with pytest.raises(TypeError, match="put @frozen below @crd"):
+        crd("example.com", "v1", plural="plains")(Plain)
+    with pytest.raises(ConfigError, match="OldSpecless: has no definition; decorate the class"):
+        crd_of(type("OldSpecless", (KubeObject,), {}))
+
+    @attrs.frozen
+    class Wrong(KubeObject):
+        spec: list[str] = attrs.field(factory=list)
+
+    with pytest.raises(TypeError, match=r"Wrong.spec: the type list\[str\] has no schema"):
+        crd_of(crd("example.com", "v1", plural="wrongs")(Wrong))
