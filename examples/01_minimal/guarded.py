@@ -11,7 +11,7 @@ from kueuelib.api.kinds import VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, labels_of
 from kueuelib.errors import FieldError
 from kueuelib.runtime.client import PatchType
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.manager import Group, Manager, Signals
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.certs import host_names, server_context

@@ -7,7 +7,7 @@ from kueuelib.api.kinds import CONFIG_MAPS, NAMESPACES
 from kueuelib.api.meta import ObjectKey, labels_of
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.manager import Group, Manager, Signals
 

@@ -19,7 +19,7 @@ from kueuelib.errors import AlreadyExists, NotFound
 from kueuelib.runtime import logs
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.manager import Group, Manager, Signals

@@ -12,7 +12,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
 from kueuelib.errors import AlreadyExists, Conflict, NotFound
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.informer import Informer

@@ -14,7 +14,7 @@ import attrs
 from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS
 from kueuelib.api.meta import Resource, is_true
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 
 Obj = dict[str, Any]
 QUEUE = "team"

@@ -25,7 +25,7 @@ from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import all_checks
 from kueuelib.app.doctor.reading import read
 from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 from kueuelib.testing.background import BackgroundServer
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster
 

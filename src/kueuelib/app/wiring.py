@@ -38,7 +38,7 @@ from kueuelib.machinery.election import ElectionOptions
 from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import parse_address

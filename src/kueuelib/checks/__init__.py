@@ -11,32 +11,41 @@
 
 The library lists the AdmissionChecks whose `spec.controllerName` that is, keeps their Active
 condition, follows workloads and parameters objects, calls the function when something has to be
-decided, and writes what it says. See docs/checks.md.
+decided, and writes what it says. See docs/checks.md. These names are stable, see docs/stability.md;
+the modules that they come from are internal.
 """
 
 from __future__ import annotations
 
-from kueuelib.api.kueue import PodSetUpdate, Workload
-from kueuelib.checks.context import Context, current, usage_of
-from kueuelib.checks.definition import Check, check
-from kueuelib.checks.running import run, serve
-from kueuelib.checks.setup import setup
-from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Check",
-    "Context",
-    "Pending",
-    "PodSetUpdate",
-    "Ready",
-    "Rejected",
-    "Retry",
-    "Verdict",
-    "Workload",
-    "check",
-    "current",
-    "run",
-    "serve",
-    "setup",
-    "usage_of",
-]
+if TYPE_CHECKING:
+    from kueuelib.api.kueue import PodSetUpdate as PodSetUpdate
+    from kueuelib.api.kueue import Workload as Workload
+    from kueuelib.checks.context import Context as Context
+    from kueuelib.checks.context import current as current
+    from kueuelib.checks.context import usage_of as usage_of
+    from kueuelib.checks.definition import Check as Check
+    from kueuelib.checks.definition import check as check
+    from kueuelib.checks.parts import setup as setup
+    from kueuelib.checks.running import run as run
+    from kueuelib.checks.running import serve as serve
+    from kueuelib.checks.verdicts import Pending as Pending
+    from kueuelib.checks.verdicts import Ready as Ready
+    from kueuelib.checks.verdicts import Rejected as Rejected
+    from kueuelib.checks.verdicts import Retry as Retry
+    from kueuelib.checks.verdicts import Verdict as Verdict
+else:
+    from kueuelib.faces import lazily
+
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kueuelib.api.kueue": "PodSetUpdate Workload",
+            "kueuelib.checks.context": "Context current usage_of",
+            "kueuelib.checks.definition": "Check check",
+            "kueuelib.checks.parts": "setup",
+            "kueuelib.checks.running": "run serve",
+            "kueuelib.checks.verdicts": "Pending Ready Rejected Retry Verdict",
+        },
+    )

@@ -13,12 +13,12 @@ from kueuelib.api.kinds import LEASES, MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks.definition import Check
 from kueuelib.checks.heartbeats import lease_annotations, lease_labels, lease_name
-from kueuelib.checks.setup import setup
+from kueuelib.checks.parts import setup
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import WAIT_FOR_SERVER, connect, wait_for_server
+from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity

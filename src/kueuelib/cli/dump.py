@@ -14,7 +14,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 
 _SAME_OBJECTS = {("events.k8s.io", "events"): ("", "events")}
 """Resources that show the objects of another one; these are written once."""

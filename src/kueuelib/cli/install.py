@@ -15,7 +15,7 @@ from kueuelib.app.installation import Installation, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 
 
 @attrs.frozen

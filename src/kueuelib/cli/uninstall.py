@@ -12,7 +12,7 @@ from kueuelib.app.deployment import Deployed
 from kueuelib.app.installation import Installation
 from kueuelib.app.uninstallation import Removal, uninstall
 from kueuelib.runtime import logs
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 
 
 def run(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.learning import version_number
@@ -15,9 +15,12 @@ from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer, Transform, read, strip, unlisted
+from kueuelib.runtime.typed import TypedInformer
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
+
+K = TypeVar("K", bound=KubeObject)
 
 SYNC_TIMEOUT = 120.0
 """Seconds that the first lists may take."""
@@ -60,9 +63,11 @@ class Cache:
         self._clock = clock
         self._telemetry = telemetry
         self._informers: dict[_Scope, tuple[Informer, Transform]] = {}
+        self._views: dict[tuple[Informer, type], TypedInformer[Any]] = {}
         self._apart: list[Informer] = []
         self._group: asyncio.TaskGroup | None = None
 
+    @overload
     def informer(
         self,
         resource: Resource,
@@ -71,12 +76,52 @@ class Cache:
         label_selector: str = "",
         field_selector: str = "",
         transform: Transform = strip,
-    ) -> Informer:
+    ) -> Informer: ...
+
+    @overload
+    def informer(
+        self,
+        resource: type[K],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        transform: Transform = strip,
+    ) -> TypedInformer[K]: ...
+
+    def informer(
+        self,
+        resource: Resource | type[KubeObject],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        transform: Transform = strip,
+    ) -> Informer | TypedInformer[Any]:
         """The shared informer; it starts with the cache, or at once when the cache runs already.
+
+        Args:
+            resource: the kind, or the class of its objects for a typed view of the same informer.
+            namespace: only this one; all when empty.
+            label_selector: only objects with these labels.
+            field_selector: only objects with these fields.
+            transform: applied to each object before it is stored.
 
         Raises:
             ValueError: there is one with another version or another transform.
         """
+        if not isinstance(resource, Resource):
+            raw = self.informer(
+                resource.resource,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                transform=transform,
+            )
+            view = self._views.get((raw, resource))
+            if view is None:
+                view = self._views[raw, resource] = TypedInformer(resource, raw)
+            return view
         scope = _Scope(resource.group, resource.plural, namespace, label_selector, field_selector)
         found = self._informers.get(scope)
         if found is not None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 import orjson
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, NotConnected, NotFound, TooManyRequests
+from kueuelib.runtime.bodies import decode_json
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport
+from kueuelib.runtime.typed import TypedClient
 from kueuelib.runtime.watch import WatchStream
-from kueuelib.runtime.wire import decode_json
+
+K = TypeVar("K", bound=KubeObject)
 
 RETRIES = 8
 """How often a call is sent again that the server refused with 429."""
@@ -104,6 +107,10 @@ class Client:
             guard=guard,
             clock=self._clock,
         )
+
+    def of(self, cls: type[K]) -> TypedClient[K]:
+        """The verbs for the kind of a class, with values of the class."""
+        return TypedClient(cls, self)
 
     async def close(self) -> None:
         """Close the connections."""

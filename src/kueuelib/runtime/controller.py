@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
-from kueuelib.errors import KueuelibError, TerminalError
+from kueuelib.errors import ConfigError, KueuelibError, TerminalError
 from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Handler
-from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger, run_of
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queue import WorkQueue
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 SYNC_TIMEOUT = 120.0
 """Seconds that a controller waits for the first lists of what it watches."""
+START_GRACE = 1.0
+"""Seconds that informers have to be started; later a cache was forgotten."""
 STOP_GRACE = 10.0
 """Seconds that running reconciliations have to end when the controller stops."""
 Ready = Callable[[], None]
@@ -64,7 +65,17 @@ class Reconciler(Protocol):
 
 
 class Source(Protocol):
-    """What a controller listens to: an `Informer`, or an `OptionalInformer`."""
+    """What a controller listens to: an `Informer`, typed or not, or an `OptionalInformer`."""
+
+    @property
+    def resource(self) -> Resource:
+        """The kind."""
+        ...
+
+    @property
+    def started(self) -> bool:
+        """Whether somebody runs it."""
+        ...
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """See `Informer.add_handler`."""
@@ -124,7 +135,7 @@ class Controller:
         return self.watches(informer, lambda delta: (delta.key,), predicate)
 
     def owns(
-        self, informer: Informer, owner: Resource, predicate: Predicate | None = None
+        self, informer: Source, owner: Resource, predicate: Predicate | None = None
     ) -> Controller:
         """Reconcile the controller, of kind `owner`, of an informer's objects.
 
@@ -173,10 +184,12 @@ class Controller:
         """Work until cancelled; then let running reconciliations end.
 
         Raises:
-            ConfigError: something watched could not be listed in time.
+            ConfigError: something watched could not be listed in time, or nobody runs its informer.
         """
         self.listen()
-        for informer in dict.fromkeys(informer for informer, _ in self._sources):
+        sources = list(dict.fromkeys(informer for informer, _ in self._sources))
+        await self._until_started(sources)
+        for informer in sources:
             await informer.wait_synced(self._sync_timeout)
         tasks = [
             asyncio.create_task(self._work(), name=f"{self.name}-{number}")
@@ -197,6 +210,18 @@ class Controller:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_started(self, sources: Iterable[Source]) -> None:
+        """Fail soon when the cache was forgotten, and not after the whole sync timeout."""
+        end = self._clock.monotonic() + START_GRACE
+        while idle := [source.resource.plural for source in sources if not source.started]:
+            if self._clock.monotonic() >= end:
+                raise ConfigError(
+                    f"controller {self.name}",
+                    f"nobody runs the informers of {', '.join(idle)}",
+                    "add the cache to the manager: manager.add(Group.CACHES, cache)",
+                )
+            await self._clock.sleep(START_GRACE / 20)
 
     async def _work(self) -> None:
         while (item := await self.queue.get()) is not None:

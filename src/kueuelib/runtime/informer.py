@@ -151,6 +151,11 @@ class Informer:
         self._requests, self._events = self._report(telemetry)
 
     @property
+    def started(self) -> bool:
+        """Whether `run` was called; a `Cache` calls it."""
+        return self.ended or self._runner is not None
+
+    @property
     def synced(self) -> bool:
         """Whether the store has had its first full content, and handlers received it."""
         return self._synced.is_set()

@@ -55,6 +55,7 @@ class OptionalInformer:
         self._pause = pause
         self._clock = clock
         self._handlers: list[Handler] = []
+        self.started = False  # `run` was called; a `Manager` calls it
         self._known = asyncio.Event()
         self._failure: Exception | None = None
         self._log = get_logger("informer", resource=resource.plural)
@@ -93,6 +94,7 @@ class OptionalInformer:
         Raises:
             ConfigError: that took too long.
         """
+        self.started = True
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name=f"informer-{self.resource.plural}")
             await self.wait_synced(self._sync_timeout)

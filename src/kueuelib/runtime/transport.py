@@ -19,12 +19,7 @@ import attrs
 from yarl import URL
 
 from kueuelib.errors import ConfigError, NotConnected, TransportError
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
-from kueuelib.runtime.lines import MAX_LINE
-from kueuelib.runtime.sessions import Sessions
-from kueuelib.runtime.watch import WatchStream
-from kueuelib.runtime.wire import (
+from kueuelib.runtime.bodies import (
     Params,
     Response,
     failure,
@@ -33,6 +28,11 @@ from kueuelib.runtime.wire import (
     payload,
     url_of,
 )
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
+from kueuelib.runtime.lines import MAX_LINE
+from kueuelib.runtime.sessions import Sessions
+from kueuelib.runtime.watch import WatchStream
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS."""

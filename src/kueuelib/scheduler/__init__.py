@@ -1,1 +1,53 @@
-"""Decisions: which workloads get quota, and a typed reason for every refusal."""
+"""Decisions: which Workload gets quota, and a typed reason for every refusal.
+
+    engine = Engine(Settings())
+    engine.observe(events.WorkloadSet(workload), now)   for every fact
+    found = engine.next_cycle(now)                      None if there is nothing to decide
+    settled = engine.settle(decide_cycle(found, now), now)
+
+Everything here is pure: no I/O, no clock, no randomness. `explain_workload` says why a Workload of
+a `World` waits, and which smallest change would admit it. These names are stable, see
+docs/stability.md; the modules that they come from are internal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler import events as events
+    from kueuelib.scheduler import reasons as reasons
+    from kueuelib.scheduler.decide.cycle import Admit as Admit
+    from kueuelib.scheduler.decide.cycle import CycleInput as CycleInput
+    from kueuelib.scheduler.decide.cycle import Plan as Plan
+    from kueuelib.scheduler.decide.cycle import Wait as Wait
+    from kueuelib.scheduler.decide.cycle import decide as decide_cycle
+    from kueuelib.scheduler.engine import Engine as Engine
+    from kueuelib.scheduler.engine import Settled as Settled
+    from kueuelib.scheduler.explain.answer import Explanation as Explanation
+    from kueuelib.scheduler.explain.answer import explain as explain_workload
+    from kueuelib.scheduler.explain.world import World as World
+    from kueuelib.scheduler.policy import Asking as Asking
+    from kueuelib.scheduler.policy import PreemptionPolicy as PreemptionPolicy
+    from kueuelib.scheduler.policy import Refusal as Refusal
+    from kueuelib.scheduler.policy import Running as Running
+    from kueuelib.scheduler.settings import FairSharing as FairSharing
+    from kueuelib.scheduler.settings import Settings as Settings
+
+    __all__ = ["decide_cycle", "explain_workload"]
+else:
+    from kueuelib.faces import lazily
+
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kueuelib.scheduler.decide.cycle": "Admit CycleInput Plan Wait decide_cycle=decide",
+            "kueuelib.scheduler.engine": "Engine Settled",
+            "kueuelib.scheduler.events": "events",
+            "kueuelib.scheduler.explain.answer": "Explanation explain_workload=explain",
+            "kueuelib.scheduler.explain.world": "World",
+            "kueuelib.scheduler.policy": "Asking PreemptionPolicy Refusal Running",
+            "kueuelib.scheduler.reasons": "reasons",
+            "kueuelib.scheduler.settings": "FairSharing Settings",
+        },
+    )

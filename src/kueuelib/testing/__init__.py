@@ -1,1 +1,42 @@
-"""What tests of controllers need."""
+"""What tests of operators, jobs, checks and policies need.
+
+These names are stable, see docs/stability.md; the modules that they come from are internal. The
+pytest plug-in `kueuelib.testing.plugin` is active as soon as kueuelib is installed: it brings the
+fixtures `api_server`, `client`, `kubeconfig` and `storm`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kueuelib.testing.background import BackgroundServer as BackgroundServer
+    from kueuelib.testing.hostile import Storm as Storm
+    from kueuelib.testing.hostile import StormFailed as StormFailed
+    from kueuelib.testing.hostile import create as create
+    from kueuelib.testing.hostile import delete as delete
+    from kueuelib.testing.hostile import patch as patch
+    from kueuelib.testing.hostile import patch_status as patch_status
+    from kueuelib.testing.hostile import trial as trial
+    from kueuelib.testing.job_conformance import JobAdapter as JobAdapter
+    from kueuelib.testing.job_conformance import JobConformance as JobConformance
+    from kueuelib.testing.operators import eventually as eventually
+    from kueuelib.testing.operators import running as running
+    from kueuelib.testing.preemption_conformance import (
+        check_preemption_policy as check_preemption_policy,
+    )
+    from kueuelib.testing.processes import free_port as free_port
+else:
+    from kueuelib.faces import lazily
+
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kueuelib.testing.background": "BackgroundServer",
+            "kueuelib.testing.hostile": "Storm StormFailed create delete patch patch_status trial",
+            "kueuelib.testing.job_conformance": "JobAdapter JobConformance",
+            "kueuelib.testing.operators": "eventually running",
+            "kueuelib.testing.preemption_conformance": "check_preemption_policy",
+            "kueuelib.testing.processes": "free_port",
+        },
+    )

@@ -22,7 +22,7 @@ from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, is_true
 from kueuelib.errors import AlreadyExists
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 
 from .calls import AGENT, CountedClient, of_counting_server, of_metrics
 

@@ -13,7 +13,7 @@ from kueuelib.app.installation import Installation, install
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 
 URL = "https://127.0.0.1:9443"
 

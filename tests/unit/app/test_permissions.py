@@ -25,7 +25,7 @@ from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 from kueuelib.runtime.lives import Life, live_until
 from kueuelib.testing.processes import free_port
 

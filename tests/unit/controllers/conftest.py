@@ -19,7 +19,7 @@ from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry

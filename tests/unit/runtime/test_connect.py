@@ -13,7 +13,7 @@ from aiohttp import web
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import sessions
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint, TlsFiles, client_tls
 from kueuelib.runtime.throttle import Throttle
 from kueuelib.runtime.transport import Transport

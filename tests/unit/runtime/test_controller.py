@@ -6,9 +6,9 @@ from typing import Any, Self, cast
 
 import pytest
 
-from kueuelib.api.kinds import JOBS, NAMESPACES, PODS
+from kueuelib.api.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.errors import ApiError, Conflict, TerminalError
+from kueuelib.errors import ApiError, ConfigError, Conflict, TerminalError
 from kueuelib.machinery.queue import LOW_PRIORITY
 from kueuelib.machinery.selectors import parse_label_selector
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -31,6 +31,9 @@ KEY = ObjectKey("ns", "a")
 
 class FakeInformer:
     """Hands deltas to handlers; is synced when told."""
+
+    started = True
+    resource = CONFIG_MAPS
 
     def __init__(self) -> None:
         self.handlers: list[Callable[[Delta[Any]], None]] = []
@@ -291,6 +294,15 @@ async def test_workers_start_once_everything_watched_is_synced():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_forgotten_cache_is_named_after_a_second():
+    informer = FakeInformer()
+    informer.started = False
+    controller = Controller("test", Scripted()).for_(informer)
+    with pytest.raises(ConfigError, match=r"controller test: nobody runs the informers of configm"):
+        async with asyncio.timeout(30):
+            await controller.run(lambda: None)
 
 
 def popped(controller: Controller) -> list[tuple[str, int]]:

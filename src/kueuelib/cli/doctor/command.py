@@ -16,7 +16,7 @@ from kueuelib.app.doctor.finding import Finding, Severity
 from kueuelib.app.doctor.reading import read
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
 """By the worst finding; 1 and 2 say that the command itself did not work."""

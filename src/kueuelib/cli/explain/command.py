@@ -16,7 +16,7 @@ from kueuelib.app.part_settings import engine_settings, job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 
 
 def run(

@@ -17,7 +17,7 @@ from kueuelib.app.explaining.when import When, ask_when
 from kueuelib.app.part_settings import engine_settings, life_settings
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.simulator.forecast import FEW, HORIZON, Forecast
 
 MOST_NAMES = 5

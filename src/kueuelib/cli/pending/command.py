@@ -20,7 +20,7 @@ from kueuelib.cli.explain.text import change_text
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 
 TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT", "WHY")
 WIDE = ("LOCALQUEUE", "OWNER", "SMALLEST CHANGE", "MESSAGE")

@@ -14,7 +14,7 @@ import anyio
 from kueuelib.cli.report.following import Following
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.serving import LOOPBACK, Site
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import serving
 from kueuelib.scheduler.settings import Settings

@@ -10,7 +10,7 @@ from kueuelib.api.kinds import spoken
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.gather import list_kinds
 from kueuelib.runtime import logs
-from kueuelib.runtime.connect import connect, wait_for_server
+from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.simulator.cluster import KINDS
 from kueuelib.workload.served import queueing_version
 

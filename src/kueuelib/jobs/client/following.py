@@ -35,7 +35,7 @@ from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.reconcile.matching import by_age
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 from kueuelib.runtime.informer import Informer
 from kueuelib.workload.served import queueing_version
 

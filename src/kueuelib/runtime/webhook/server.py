@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ServerError, TransportError
+from kueuelib.runtime.bodies import decode_json
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.admission import (
@@ -38,7 +39,6 @@ from kueuelib.runtime.webhook.conversion import (
     review_answer,
 )
 from kueuelib.runtime.webhook.reviews import MAX_VALUES, is_too_much, misfit
-from kueuelib.runtime.wire import decode_json
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry

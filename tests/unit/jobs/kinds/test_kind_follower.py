@@ -27,7 +27,7 @@ from kueuelib.jobs.setup import Jobs, setup
 from kueuelib.jobs.webhooks.serving import JobWebhook
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 

@@ -27,7 +27,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.setup import setup
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connect import connect
+from kueuelib.runtime.connection import connect
 from kueuelib.workload import states
 from kueuelib.workload.patches import status_writes
 

@@ -1,0 +1,100 @@
+"""Gives every TeamSpace a Namespace with a quota and a role binding for each member."""
+
+from kueuelib.runtime import (
+    AdmissionRequest,
+    Column,
+    Condition,
+    Context,
+    FieldError,
+    KubeObject,
+    Obj,
+    Operator,
+    Resource,
+    Rule,
+    Struct,
+    crd,
+    field,
+    frozen,
+    kinds,
+    wire,
+)
+
+RBAC = "rbac.authorization.k8s.io"
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
+BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
+app = Operator("team-spaces")
+
+
+@frozen
+class Spec(Struct):
+    """Who works in the space, and how much it may use."""
+
+    members: tuple[str, ...] = ()
+    cpu: int = field(default=4, metadata=wire(minimum=1))
+    owner: str = ""
+
+
+@frozen
+class Status(Struct):
+    """What was done."""
+
+    members: int = 0
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+@crd(
+    "example.com",
+    "v1",
+    plural="teamspaces",
+    namespaced=False,
+    columns=[Column("Members", ".status.members", "integer")],
+    rules=[Rule("spec", "self.cpu <= 100", "ask for at most 100 CPUs")],
+)
+@frozen
+class TeamSpace(KubeObject):
+    """A namespace for a team."""
+
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+@app.reconciles(TeamSpace, owns=[kinds.NAMESPACES, QUOTAS, BINDINGS], writes=[kinds.CONFIG_MAPS])
+async def team_space(space: TeamSpace, context: Context) -> None:
+    """Apply the namespace, the quota and the bindings; report."""
+    await context.apply(kinds.NAMESPACES.new(space.name, labels={"team": space.name}))
+    hard = {"limits.cpu": str(space.spec.cpu)}
+    await context.apply(QUOTAS.new("team", space.name, spec={"hard": hard}))
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
+    for member in space.spec.members:
+        user = {"apiGroup": RBAC, "kind": "User", "name": member}
+        await context.apply(BINDINGS.new(member, space.name, subjects=[user], roleRef=role))
+    await context.prune(BINDINGS)
+    context.report(Status(members=len(space.spec.members)))
+    context.condition("Ready", True, "Applied", f"namespace {space.name} is ready")
+
+
+@team_space.teardown("example.com/archive")
+async def archive(space: TeamSpace, context: Context) -> None:
+    """Leave a note about who had the space."""
+    data = {"owner": space.spec.owner}
+    await context.apply(kinds.CONFIG_MAPS.new(f"was-{space.name}", "default", data=data))
+
+
+@app.defaults(TeamSpace)
+def first_member_owns(obj: Obj) -> Obj:
+    """The first member is the owner unless the spec names one."""
+    spec = obj.setdefault("spec", {})
+    if spec.get("members"):
+        spec.setdefault("owner", spec["members"][0])
+    return obj
+
+
+@app.validates(TeamSpace)
+def owner_is_member(
+    new: TeamSpace | None, _: TeamSpace | None, __: AdmissionRequest
+) -> list[FieldError]:
+    """The owner must be one of the members."""
+    if new is None or new.spec.owner in ("", *new.spec.members):
+        return []
+    return [FieldError("spec.owner", "FieldValueInvalid", f"{new.spec.owner} is not a member")]

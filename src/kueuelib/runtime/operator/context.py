@@ -1,0 +1,292 @@
+"""What a reconciler may do to the world around its object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kueuelib.api.codec import encode
+from kueuelib.api.conditions import with_raw_condition
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.api.patch import diff_merge_patch
+from kueuelib.api.struct import Struct
+from kueuelib.errors import ConfigError, NotFound
+from kueuelib.machinery.ownership import (
+    OWNER_INDEX,
+    Applied,
+    is_foreign,
+    owned_child,
+    placed_child,
+)
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import Clock
+from kueuelib.runtime.events import EventSink
+from kueuelib.runtime.informer import Informer, read
+from kueuelib.runtime.operator.declaration import Kind, Reconciled, resource_of
+
+
+@attrs.frozen
+class Surroundings:
+    """What all runs of one reconciler share.
+
+    Attributes:
+        operator: the name of the operator.
+        declared: what its author said.
+        client: writes, as the leader only.
+        cache: learns every answer.
+        recorder: writes events.
+        informers: of the object's kind, its children, and what is watched.
+        applied: what was applied before.
+        clock: wall-clock time for conditions.
+    """
+
+    operator: str
+    declared: Reconciled[Any]
+    client: Client
+    cache: Cache
+    recorder: EventSink
+    informers: Mapping[Resource, Informer]
+    applied: Applied
+    clock: Clock
+
+
+class Context:
+    """Reads from the cache, and writes on behalf of one object, for the time of one call.
+
+    Every answer of the server goes into the cache before the next call, so a reconciler reads its
+    own writes.
+
+    Attributes:
+        obj: the raw object as the server returned it last.
+        client: for what the methods here do not offer. Its writes are not learned by themselves:
+            pass the answers to `learn`.
+    """
+
+    def __init__(self, around: Surroundings, obj: Obj) -> None:
+        self.obj = obj
+        self.client = around.client
+        self._around = around
+        self._named: set[tuple[tuple[str, str], ObjectKey]] = set()
+        self._status: Obj | None = None
+        self._conditions: dict[str, tuple[bool | None, str, str]] = {}
+
+    # ---- reading
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj | None:
+        """One raw object out of the cache; the namespace is that of the object by default.
+
+        Raises:
+            ConfigError: the kind is neither owned nor watched.
+        """
+        resource = resource_of(kind)
+        where = self.obj["metadata"].get("namespace", "") if namespace is None else namespace
+        key = ObjectKey(where if resource.namespaced else "", name)
+        return self._informer(resource).store.get(key)
+
+    def children(self, kind: Kind) -> tuple[Obj, ...]:
+        """The raw children of a kind, out of the cache.
+
+        Raises:
+            ConfigError: the kind is not in `owns=`.
+        """
+        store = self._informer(resource_of(kind)).store
+        return store.by_index(OWNER_INDEX, self.obj["metadata"]["uid"])
+
+    # ---- children
+
+    async def apply(self, child: Obj | KubeObject) -> Obj:
+        """Make an object exist with these fields, by server-side apply.
+
+        A field that somebody else changed is taken back, a field that is not named any more is
+        removed, and what others added stays. Nothing is sent if this process applied the same
+        before and the object has not changed outside its status since.
+
+        A child of a kind in `owns=` gets the owner reference and the operator's label, and is
+        refused if it exists and belongs to somebody else.
+
+        Args:
+            child: the desired fields, with `apiVersion`, `kind` and `metadata.name`; the namespace
+                is that of the object unless it names one.
+
+        Returns:
+            The raw object as the server has it.
+
+        Raises:
+            ConfigError: the kind is not declared, the object cannot own it, or it is foreign.
+            ApiError: the server refused it.
+        """
+        raw = encode(child) if isinstance(child, KubeObject) else child
+        declared = self._around.declared
+        resource = self._declared(str(raw.get("apiVersion")), str(raw.get("kind")))
+        owned = resource in declared.owns
+        if owned:
+            wanted = owned_child(raw, resource, self.obj, declared.resource, self._around.operator)
+        else:
+            wanted = placed_child(raw, resource, self.obj)
+        key = key_of(wanted)
+        self._named.add((resource.group_kind, key))
+        if owned:
+            present = self._informer(resource).store.get(key)
+            if present is None:
+                await self._check_free(resource, key)
+            elif self._around.applied.holds(resource, wanted, present):
+                return present
+        answer = await self.client.patch(resource, key, wanted, PatchType.APPLY, force=True)
+        self.learn(answer)
+        if owned:
+            self._around.applied.note(resource, wanted, answer)
+        return answer
+
+    async def delete(self, kind: Kind, name: str, namespace: str | None = None) -> None:
+        """Delete an object; one that does not exist is fine.
+
+        Raises:
+            ConfigError: the kind is neither in `owns=` nor in `writes=`.
+            ApiError: the server refused it.
+        """
+        asked = resource_of(kind)
+        resource = self._declared(asked.api_version, asked.kind)
+        where = self.obj["metadata"].get("namespace", "") if namespace is None else namespace
+        await self._delete(resource, ObjectKey(where if resource.namespaced else "", name))
+
+    async def prune(self, kind: Kind) -> int:
+        """Delete the children of a kind that were not applied in this call; how many."""
+        resource = resource_of(kind)
+        extra = [
+            key_of(child)
+            for child in self.children(resource)
+            if (resource.group_kind, key_of(child)) not in self._named
+            and "deletionTimestamp" not in child["metadata"]
+        ]
+        for key in extra:
+            await self._delete(resource, key)
+        return len(extra)
+
+    # ---- status and events
+
+    def report(self, status: Struct | Mapping[str, Any]) -> None:
+        """Set the status, which is written once after the call, if it differs.
+
+        Conditions are kept beside it, and `observedGeneration` is filled in if the class has it.
+
+        Args:
+            status: the whole status, typed or raw.
+        """
+        self._status = encode(status) if isinstance(status, Struct) else dict(status)
+
+    def condition(self, type: str, status: bool | None, reason: str, message: str = "") -> None:
+        """Set a condition of the object; it is written with the status.
+
+        The transition time changes with the status only, `observedGeneration` is filled in.
+
+        Args:
+            type: for example `Ready`.
+            status: None stands for Unknown.
+            reason: a word in CamelCase for programs.
+            message: a sentence for people.
+        """
+        self._conditions[type] = (status, reason, message)
+
+    def event(self, type: str, reason: str, message: str) -> None:
+        """Record an event about the object; returns at once.
+
+        Args:
+            type: `Normal` or `Warning`.
+            reason: a word in CamelCase.
+            message: a sentence for people.
+        """
+        self._around.recorder.event(self.obj, type, reason, message)
+
+    def learn(self, answer: Obj) -> None:
+        """Pass the answer to a write of `client` to the cache."""
+        self._around.cache.learn(answer)
+
+    async def write_status(self) -> None:
+        """Write what `report` and `condition` set; the framework calls it after the function."""
+        present = self.obj.get("status") or {}
+        status = dict(present if self._status is None else self._status)
+        meta = self.obj["metadata"]
+        generation = meta.get("generation")
+        conditions = status.get("conditions") or present.get("conditions") or []
+        for name, (value, reason, message) in self._conditions.items():
+            conditions = with_raw_condition(
+                conditions,
+                name,
+                value,
+                reason,
+                message,
+                now=self._around.clock.now(),
+                generation=generation,
+            )
+        if conditions:
+            status["conditions"] = conditions
+        if self._has_observed_generation() and (self._status is not None or self._conditions):
+            status["observedGeneration"] = generation
+        patch = diff_merge_patch(present, status)
+        if not patch:
+            return
+        version = {"resourceVersion": meta["resourceVersion"]}  # never over a state not seen
+        self.obj = await self.client.patch(
+            self._around.declared.resource,
+            key_of(self.obj),
+            {"metadata": version, "status": patch},
+            PatchType.MERGE,
+            subresource="status",
+        )
+        self.learn(self.obj)
+
+    # ---- inside
+
+    def _has_observed_generation(self) -> bool:
+        kind = self._around.declared.kind
+        if isinstance(kind, Resource):
+            return False
+        field = attrs.fields_dict(attrs.resolve_types(kind)).get("status")
+        status = None if field is None else field.type
+        return isinstance(status, type) and "observed_generation" in attrs.fields_dict(status)
+
+    def _informer(self, resource: Resource) -> Informer:
+        found = self._around.informers.get(resource)
+        if found is None:
+            raise ConfigError(
+                f"operator {self._around.operator}",
+                f"reads {resource.kind}, which it does not watch",
+                f"name it in owns= or watches= of {self._around.declared.resource.kind}",
+            )
+        return found
+
+    def _declared(self, api_version: str, kind: str) -> Resource:
+        declared = self._around.declared
+        for resource in (*declared.owns, *declared.writes):
+            if (resource.api_version, resource.kind) == (api_version, kind):
+                return resource
+        raise ConfigError(
+            f"operator {self._around.operator}",
+            f"writes {kind} ({api_version}), which it does not declare",
+            f"name it in owns= or writes= of {declared.resource.kind}; permissions follow from it",
+        )
+
+    async def _check_free(self, resource: Resource, key: ObjectKey) -> None:
+        """Refuse to take over an object that the cache lacks because it has not our label."""
+        found = await read(self.client, resource, key)
+        if found is not None and is_foreign(found, self.obj):
+            raise ConfigError(
+                f"{resource.kind} {key}",
+                f"exists and does not belong to {self.obj['kind']} {key_of(self.obj)}",
+                "delete it, or choose another name",
+            )
+
+    async def _delete(self, resource: Resource, key: ObjectKey) -> None:
+        informer = self._around.informers.get(resource)
+        held = None if informer is None else informer.store.get(key)
+        try:
+            answer = await self.client.delete(resource, key)
+        except NotFound:
+            if held is not None:
+                self._around.cache.learn_gone(held)
+            return
+        if held is not None:
+            self._around.cache.learn_deleted(held, answer)

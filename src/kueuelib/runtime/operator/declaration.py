@@ -1,0 +1,357 @@
+"""What an author says about an operator; nothing here connects to a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import attrs
+
+from kueuelib.api.definitions import Definition
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
+from kueuelib.errors import ConfigError, FieldError
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.controller import Result
+from kueuelib.runtime.predicates import Predicate
+from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.operator.context import Context
+
+K = TypeVar("K", bound=KubeObject)
+V = TypeVar("V")
+
+Kind = Resource | type[KubeObject]
+MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
+Reconcile = Callable[[V, "Context"], Awaitable[Result | None]]
+Check = Callable[[V | None, V | None, AdmissionRequest], Sequence[FieldError] | Verdict]
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
+
+
+def resource_of(kind: Kind) -> Resource:
+    """The `Resource` of a kind.
+
+    Raises:
+        ConfigError: a class is not decorated with `crd`.
+    """
+    if isinstance(kind, Resource):
+        return kind
+    found = getattr(kind, "resource", None)
+    if not isinstance(found, Resource):
+        raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
+    return found
+
+
+class Reconciled(Generic[V]):
+    """A kind with the function that reconciles its objects; made by `Operator.reconciles`.
+
+    It can be called as the function itself.
+
+    Attributes:
+        kind: the kind, or its class.
+        resource: the kind.
+        function: the reconciler.
+        owns: kinds of children.
+        writes: further kinds that are applied and deleted.
+        watches: further kinds that are watched, with the keys that a change concerns.
+        finalizer: empty without teardown function.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        function: Reconcile[V],
+        *,
+        owns: Iterable[Kind],
+        writes: Iterable[Kind],
+        watches: Mapping[Kind, MapFunction],
+        predicate: Predicate | None,
+        workers: int,
+        timeout: float | None,
+    ) -> None:
+        self.kind = kind
+        self.resource = resource_of(kind)
+        self.function = function
+        self.owns = tuple(map(resource_of, owns))
+        self.writes = tuple(map(resource_of, writes))
+        self.watches = {resource_of(each): keys for each, keys in watches.items()}
+        followed = [self.resource, *self.owns, *self.watches]
+        if twice := {each.kind for each in followed if followed.count(each) > 1}:
+            raise ConfigError(
+                f"{self.resource.kind}",
+                f"{', '.join(sorted(twice))} is named twice",
+                "name a kind once: as the kind itself, in owns= or in watches=",
+            )
+        self.predicate = predicate
+        self.workers = workers
+        self.timeout = timeout
+        self.finalizer = ""
+        self.teardown_function: Reconcile[V] | None = None
+
+    def __call__(self, found: V, context: Context) -> Awaitable[Result | None]:
+        """Call the reconciler, for example in a test."""
+        return self.function(found, context)
+
+    def teardown(self, finalizer: str) -> Callable[[Reconcile[V]], Reconcile[V]]:
+        """Register what has to happen before an object of the kind may vanish.
+
+        The finalizer is added before the reconciler is first called. It is removed when the
+        function returned None or a `Result` that does not ask for another look.
+
+        Args:
+            finalizer: for example `example.com/archive`.
+
+        Raises:
+            ConfigError: the name is not valid, or there is a teardown function already.
+        """
+        if not _FINALIZER.fullmatch(finalizer):
+            raise ConfigError(
+                f"finalizer {finalizer!r}", "is not valid", "write DOMAIN/NAME, in lower case"
+            )
+        if self.finalizer:
+            raise ConfigError(
+                f"finalizer {finalizer!r}",
+                f"{self.resource.kind} has {self.finalizer!r} already",
+                "keep one teardown function per kind",
+            )
+
+        def register(function: Reconcile[V]) -> Reconcile[V]:
+            self.finalizer, self.teardown_function = finalizer, function
+            return function
+
+        return register
+
+
+@attrs.frozen
+class Hook:
+    """A webhook of an operator.
+
+    Attributes:
+        kind: the kind, or its class.
+        function: a check (`mutating` is False) or a function from object to object.
+        mutating: whether the function changes objects.
+        operations: when the API server asks.
+        object_selector: only objects with such labels.
+    """
+
+    kind: Kind
+    function: Callable[..., Any]
+    mutating: bool
+    operations: tuple[str, ...]
+    object_selector: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Where it is served."""
+        resource = resource_of(self.kind)
+        verb = "default" if self.mutating else "validate"
+        return f"/{verb}-{resource.plural}.{resource.group or 'core'}"
+
+
+class Operator:
+    """A declaration of kinds, reconcilers and webhooks.
+
+    `kueuelib run MODULE:NAME` runs it, `kueuelib manifests MODULE:NAME` prints what it needs in a
+    cluster, `kueuelib.testing.running` runs it in a test.
+
+    Args:
+        name: a DNS label: of the field manager, the Lease, the ServiceAccount, the Deployment.
+        namespace: watch and write in this namespace only; all when empty.
+        kinds: classes with `crd` whose definitions belong to the manifests although nothing
+            reconciles them.
+
+    Raises:
+        ConfigError: the name is not valid.
+    """
+
+    def __init__(
+        self, name: str, *, namespace: str = "", kinds: Iterable[type[KubeObject]] = ()
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"operator {name!r}",
+                "is not a valid name",
+                "use at most 63 lower-case letters, digits and '-'",
+            )
+        self.name = name
+        self.namespace = namespace
+        self.reconciled: list[Reconciled[Any]] = []
+        self.hooks: list[Hook] = []
+        self._kinds = tuple(kinds)
+
+    @overload
+    def reconciles(
+        self,
+        kind: type[K],
+        *,
+        owns: Iterable[Kind] = (),
+        writes: Iterable[Kind] = (),
+        watches: Mapping[Kind, MapFunction] | None = None,
+        predicate: Predicate | None = None,
+        workers: int = 1,
+        timeout: float | None = None,
+    ) -> Callable[[Reconcile[K]], Reconciled[K]]: ...
+
+    @overload
+    def reconciles(
+        self,
+        kind: Resource,
+        *,
+        owns: Iterable[Kind] = (),
+        writes: Iterable[Kind] = (),
+        watches: Mapping[Kind, MapFunction] | None = None,
+        predicate: Predicate | None = None,
+        workers: int = 1,
+        timeout: float | None = None,
+    ) -> Callable[[Reconcile[Obj]], Reconciled[Obj]]: ...
+
+    def reconciles(
+        self,
+        kind: Kind,
+        *,
+        owns: Iterable[Kind] = (),
+        writes: Iterable[Kind] = (),
+        watches: Mapping[Kind, MapFunction] | None = None,
+        predicate: Predicate | None = None,
+        workers: int = 1,
+        timeout: float | None = None,
+    ) -> Callable[[Reconcile[Any]], Reconciled[Any]]:
+        """Register the function that makes the world agree with an object.
+
+        It is called with the object and a `Context` whenever the object, one of its children, or
+        something watched has changed, and returns None or a `Result`. What it raises is repeated
+        after a growing delay. It is never called for an object that is being deleted.
+
+        Args:
+            kind: a class with `crd`, or a `Resource`; the function gets a typed or a raw object.
+            owns: kinds of children. They get an owner reference and vanish with the object.
+            writes: kinds that are applied or deleted without being owned; they are not watched.
+            watches: kinds that are watched, each with a function from a change to the keys of the
+                objects that it concerns.
+            predicate: which changes of the object count; all by default.
+            workers: how many objects may be reconciled at once.
+            timeout: seconds after which one call is cancelled and counts as an error.
+
+        Raises:
+            ConfigError: the kind has a reconciler already.
+        """
+        resource = resource_of(kind)
+        if any(each.resource.group_kind == resource.group_kind for each in self.reconciled):
+            raise ConfigError(
+                f"operator {self.name}",
+                f"{resource.kind} has two reconcilers",
+                "keep one function per kind",
+            )
+
+        def register(function: Reconcile[Any]) -> Reconciled[Any]:
+            made: Reconciled[Any] = Reconciled(
+                kind,
+                function,
+                owns=owns,
+                writes=writes,
+                watches=watches or {},
+                predicate=predicate,
+                workers=workers,
+                timeout=timeout,
+            )
+            self.reconciled.append(made)
+            return made
+
+        return register
+
+    @overload
+    def validates(
+        self,
+        kind: type[K],
+        *,
+        operations: Sequence[str] = ("CREATE", "UPDATE"),
+        object_selector: Mapping[str, Any] | None = None,
+    ) -> Callable[[Check[K]], Check[K]]: ...
+
+    @overload
+    def validates(
+        self,
+        kind: Resource,
+        *,
+        operations: Sequence[str] = ("CREATE", "UPDATE"),
+        object_selector: Mapping[str, Any] | None = None,
+    ) -> Callable[[Check[Obj]], Check[Obj]]: ...
+
+    def validates(
+        self,
+        kind: Kind,
+        *,
+        operations: Sequence[str] = ("CREATE", "UPDATE"),
+        object_selector: Mapping[str, Any] | None = None,
+    ) -> Callable[[Check[Any]], Check[Any]]:
+        """Register a validating webhook: a function of (new, old, request) to broken rules.
+
+        Args:
+            kind: a class with `crd`, or a `Resource`; the function gets typed or raw objects, None
+                for an object that does not exist.
+            operations: some of `CREATE`, `UPDATE` and `DELETE`.
+            object_selector: a raw label selector; only such objects are shown to the webhook.
+        """
+        return self._hook(kind, operations, object_selector, mutating=False)
+
+    def defaults(
+        self,
+        kind: Kind,
+        *,
+        operations: Sequence[str] = ("CREATE", "UPDATE"),
+        object_selector: Mapping[str, Any] | None = None,
+    ) -> Callable[[Callable[[Obj], Obj]], Callable[[Obj], Obj]]:
+        """Register a defaulting webhook: a function from a raw object to one with its defaults.
+
+        Defaults that do not depend on other fields are better in the class: they need no webhook.
+
+        Args:
+            kind: a class with `crd`, or a `Resource`.
+            operations: some of `CREATE` and `UPDATE`.
+            object_selector: a raw label selector; only such objects are shown to the webhook.
+        """
+        return self._hook(kind, operations, object_selector, mutating=True)
+
+    def _hook(
+        self,
+        kind: Kind,
+        operations: Sequence[str],
+        object_selector: Mapping[str, Any] | None,
+        *,
+        mutating: bool,
+    ) -> Callable[[Any], Any]:
+        def register(function: Any) -> Any:
+            hook = Hook(kind, function, mutating, tuple(operations), object_selector or {})
+            if any(each.path == hook.path for each in self.hooks):
+                raise ConfigError(
+                    f"operator {self.name}",
+                    f"{hook.path} is served already",
+                    "keep one function per kind",
+                )
+            self.hooks.append(hook)
+            return function
+
+        return register
+
+    @property
+    def definitions(self) -> tuple[Definition, ...]:
+        """What `crd` says about all classes that the operator names, each once."""
+        kinds = [*(each.kind for each in self.reconciled), *self._kinds]
+        found = (getattr(kind, "definition", None) for kind in kinds)
+        return tuple(dict.fromkeys(each for each in found if isinstance(each, Definition)))
+
+    @property
+    def needs_webhooks(self) -> bool:
+        """Whether the API server calls the operator: for admission, or for conversion."""
+        return bool(self.hooks) or any(each.versions for each in self.definitions)
+
+    def main(self, kubeconfig: str | None = None) -> None:
+        """Run until SIGTERM or SIGINT; the last line of a program. See `running.serve`."""
+        from kueuelib.runtime import logs
+        from kueuelib.runtime.entry import run_program
+        from kueuelib.runtime.operator.running import ServeOptions, serve
+
+        logs.configure()
+        run_program(serve, self, ServeOptions(kubeconfig=kubeconfig))

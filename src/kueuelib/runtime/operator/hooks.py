@@ -1,0 +1,113 @@
+"""Webhooks of an operator: how they answer, and what the API server must know to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kueuelib.api.codec import decode
+from kueuelib.api.definitions import converted, crd_of
+from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import KubeObject, Obj, Resource
+from kueuelib.errors import FieldError
+from kueuelib.runtime.operator.declaration import Hook, Operator, resource_of
+from kueuelib.runtime.webhook.admission import AdmissionRequest, Validator, Verdict
+from kueuelib.runtime.webhook.server import WebhookServer
+from kueuelib.runtime.webhook.trust import Trusting
+
+TIMEOUT_SECONDS = 10
+"""Seconds that the API server waits for an answer."""
+ClientConfig = Callable[[str], Obj]
+"""A path to the raw `clientConfig` under which the API server reaches it."""
+
+
+def serve_hooks(operator: Operator, server: WebhookServer) -> None:
+    """Answer admission and conversion of an operator's kinds."""
+    for hook in operator.hooks:
+        if hook.mutating:
+            server.mutate(hook.path, hook.function)
+        else:
+            server.validate(hook.path, _validator(hook))
+    for definition in operator.definitions:
+        if definition.versions:
+            path = conversion_path(definition.resource)
+            server.convert(path, partial(converted, definition))
+
+
+def _validator(hook: Hook) -> Validator:
+    kind = hook.kind
+    if isinstance(kind, Resource):
+        return hook.function
+
+    def value(obj: Obj | None) -> KubeObject | None:
+        return None if obj is None else decode(kind, obj)
+
+    def validate(
+        new: Obj | None, old: Obj | None, request: AdmissionRequest
+    ) -> Sequence[FieldError] | Verdict:
+        found: Sequence[FieldError] | Verdict = hook.function(value(new), value(old), request)
+        return found
+
+    return validate
+
+
+def conversion_path(resource: Resource) -> str:
+    """Where the conversion of a kind is served."""
+    return f"/convert-{resource.plural}.{resource.group}"
+
+
+def definitions(operator: Operator, client_config: ClientConfig) -> list[Obj]:
+    """The CustomResourceDefinitions of an operator."""
+    return [
+        crd_of(each.cls, client_config(conversion_path(each.resource)))
+        for each in operator.definitions
+    ]
+
+
+def hook_configurations(operator: Operator, client_config: ClientConfig) -> list[Obj]:
+    """The webhook configurations of an operator; none without webhooks."""
+    made = []
+    for resource, mutating in ((MUTATING_WEBHOOKS, True), (VALIDATING_WEBHOOKS, False)):
+        entries = [
+            _entry(hook, client_config) for hook in operator.hooks if hook.mutating is mutating
+        ]
+        if entries:
+            made.append(resource.new(operator.name, webhooks=entries))
+    return made
+
+
+def _entry(hook: Hook, client_config: ClientConfig) -> Obj:
+    resource = resource_of(hook.kind)
+    rule = {
+        "apiGroups": [resource.group],
+        "apiVersions": [resource.version],
+        "resources": [resource.plural],
+        "operations": list(hook.operations),
+        "scope": "*",
+    }
+    verb = "default" if hook.mutating else "validate"
+    selector = {"objectSelector": dict(hook.object_selector)} if hook.object_selector else {}
+    return {
+        "name": f"{verb}.{resource.plural}.{resource.group or 'core.k8s.io'}",
+        "clientConfig": client_config(hook.path),
+        "rules": [rule],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "failurePolicy": "Fail",
+        **selector,
+    }
+
+
+def trusting(operator: Operator) -> list[Trusting]:
+    """The objects that carry the authority of the operator's certificate."""
+    found = [
+        Trusting(resource, operator.name)
+        for resource, mutating in ((MUTATING_WEBHOOKS, True), (VALIDATING_WEBHOOKS, False))
+        if any(hook.mutating is mutating for hook in operator.hooks)
+    ]
+    for definition in operator.definitions:
+        if definition.versions:
+            resource = definition.resource
+            found.append(Trusting(CRDS, f"{resource.plural}.{resource.group}"))
+    return found

@@ -1,0 +1,165 @@
+"""The way of one object: finalizer, function, status, teardown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kueuelib.api.codec import decode
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.errors import Conflict, InvalidObject, TerminalError
+from kueuelib.machinery.ownership import (
+    MANAGED_BY,
+    OWNER_INDEX,
+    Applied,
+    finalizers_with,
+    finalizers_without,
+    owners_of,
+)
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.controller import DONE, Controller, Result
+from kueuelib.runtime.events import EventSink
+from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.operator.context import Context, Surroundings
+from kueuelib.runtime.operator.declaration import Operator, Reconciled
+from kueuelib.runtime.telemetry import Telemetry
+
+
+class KindReconciler:
+    """Calls an author's function for the objects of one kind; a `Reconciler`."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._declared = around.declared
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one object, see `Operator.reconciles`.
+
+        A `Conflict` means that the cache was stale: the object is read anew and comes back soon.
+
+        Raises:
+            TerminalError: the object does not fit its class; it waits for the next change.
+        """
+        declared = self._declared
+        obj = self._around.informers[declared.resource].store.get(key)
+        if obj is None:
+            return DONE
+        try:
+            if "deletionTimestamp" in obj["metadata"]:
+                return await self._tear_down(obj)
+            if declared.finalizer and (with_ours := finalizers_with(obj, declared.finalizer)):
+                obj = await self._write_finalizers(obj, with_ours)
+            return await self._call(declared.function, Context(self._around, obj))
+        except Conflict:
+            await self._around.cache.refresh(declared.resource, key)
+            return Result(rate_limited=True)
+
+    async def _tear_down(self, obj: Obj) -> Result:
+        without = finalizers_without(obj, self._declared.finalizer)
+        if self._declared.teardown_function is None or without is None:
+            return DONE
+        context = Context(self._around, obj)
+        result = await self._call(self._declared.teardown_function, context)
+        if result.requeue_after or result.rate_limited:
+            return result
+        await self._write_finalizers(context.obj, without)
+        return DONE
+
+    async def _call(self, function: Any, context: Context) -> Result:
+        try:
+            result = await function(self._value(context.obj), context)
+        except Exception:
+            await context.write_status()  # what was found out before it failed
+            raise
+        await context.write_status()
+        return DONE if result is None else result
+
+    def _value(self, obj: Obj) -> Any:
+        kind = self._declared.kind
+        if isinstance(kind, Resource):
+            return obj
+        try:
+            return decode(kind, obj)
+        except InvalidObject as error:
+            raise TerminalError(str(error)) from error
+
+    async def _write_finalizers(self, obj: Obj, names: list[str]) -> Obj:
+        version = obj["metadata"]["resourceVersion"]
+        answer = await self._around.client.patch(
+            self._declared.resource,
+            key_of(obj),
+            {"metadata": {"finalizers": names, "resourceVersion": version}},
+            PatchType.MERGE,
+        )
+        self._around.cache.learn(answer)
+        return answer
+
+
+def controller_for(
+    operator: Operator,
+    declared: Reconciled[Any],
+    client: Client,
+    cache: Cache,
+    recorder: EventSink,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    telemetry: Telemetry | None = None,
+) -> Controller:
+    """The controller of one kind of an operator; the caller runs it and the cache.
+
+    Args:
+        operator: the declaration.
+        declared: one of its kinds.
+        client: writes, as the leader only.
+        cache: makes the informers.
+        recorder: writes events.
+        clock: time.
+        telemetry: where to report.
+    """
+    space, applied = operator.namespace, Applied()
+    resource = declared.resource
+
+    def informer_of(kind: Resource, label_selector: str = "") -> Informer:
+        where = space if kind.namespaced else ""
+        return cache.informer(kind, namespace=where, label_selector=label_selector)
+
+    informers = {kind: informer_of(kind) for kind in declared.watches}
+    informers[resource] = informer_of(resource)
+    for kind in declared.owns:
+        informers[kind] = informer_of(kind, f"{MANAGED_BY}={operator.name}")
+        informers[kind].add_index(OWNER_INDEX, owners_of)
+        informers[kind].add_handler(_forgetting(applied, kind))
+    around = Surroundings(
+        operator=operator.name,
+        declared=declared,
+        client=client,
+        cache=cache,
+        recorder=recorder,
+        informers=informers,
+        applied=applied,
+        clock=clock,
+    )
+    controller = Controller(
+        f"{operator.name}-{resource.plural}",
+        KindReconciler(around),
+        workers=declared.workers,
+        timeout=declared.timeout,
+        clock=clock,
+        telemetry=telemetry,
+    )
+    controller.for_(informers[resource], declared.predicate)
+    for kind in declared.owns:
+        controller.owns(informers[kind], resource)
+    for kind, keys in declared.watches.items():
+        controller.watches(informers[kind], keys)
+    return controller
+
+
+def _forgetting(applied: Applied, kind: Resource) -> Any:
+    def handler(delta: Delta[Obj]) -> None:
+        if delta.new is None:
+            applied.forget(kind, delta.key)
+
+    return handler

@@ -1,0 +1,199 @@
+"""The program of an operator: election, caches, controllers, webhooks, probes, metrics, events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import attrs
+
+from kueuelib.api.meta import ObjectKey
+from kueuelib.errors import ConfigError
+from kueuelib.machinery.election import ElectionOptions
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect, wait_for_server
+from kueuelib.runtime.contact import ServerContact
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.leader import Elector, default_identity
+from kueuelib.runtime.lives import Life, live
+from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.namespace import own_namespace
+from kueuelib.runtime.operator.declaration import Operator
+from kueuelib.runtime.operator.hooks import serve_hooks, trusting
+from kueuelib.runtime.operator.reconciling import controller_for
+from kueuelib.runtime.telemetry import RestMetrics, Telemetry
+from kueuelib.runtime.webhook.certs import host_names, server_context, service_names
+from kueuelib.runtime.webhook.server import WebhookServer
+from kueuelib.runtime.webhook.trust import CertificateKeeper
+
+OFF = "0"
+
+
+@attrs.frozen
+class ServeOptions:
+    """How an operator runs.
+
+    Attributes:
+        kubeconfig: a file, found by kubectl's rules when None; or where the server is.
+        context: the context of the kubeconfig.
+        namespace: of Lease and certificate; when empty the pod's, outside of a cluster `default`.
+        leader_elect: whether to wait for the Lease; without it only one replica may run.
+        webhook_address: `host:port` of the webhooks.
+        health_address: `host:port` of the probes; `0` turns them off.
+        metrics_address: `host:port` of the metrics; `0` turns them off.
+        server_timeout: seconds to wait for the API server at the start.
+    """
+
+    kubeconfig: str | os.PathLike[str] | Endpoint | None = None
+    context: str | None = None
+    namespace: str = ""
+    leader_elect: bool = False
+    webhook_address: str = ":9443"
+    health_address: str = OFF
+    metrics_address: str = OFF
+    server_timeout: float = WAIT_FOR_SERVER
+
+
+async def serve(operator: Operator, options: ServeOptions) -> None:
+    """Run an operator until SIGTERM or SIGINT, again after each lost Lease.
+
+    Raises:
+        ConfigError: there is no usable configuration or no server, an address cannot be bound, or a
+            kind cannot be listed.
+    """
+    lease = ObjectKey(options.namespace or own_namespace("default"), operator.name)
+    election = ElectionOptions(lease=lease, identity=default_identity(), release_on_cancel=True)
+    once = partial(_serve_once, operator, options, election)
+    await live(once, options.server_timeout)
+
+
+async def _serve_once(
+    operator: Operator,
+    options: ServeOptions,
+    election: ElectionOptions,
+    life: Life,
+    patience: float,
+) -> None:
+    telemetry = Telemetry()
+    async with (
+        await _connect(operator, options, telemetry) as client,
+        _elector(operator, options, election, telemetry) as elector,
+    ):
+        await wait_for_server(client, patience)
+        manager = Manager(elector=elector)
+        assemble(operator, manager, client, options, telemetry)
+        life.manager = manager
+        try:
+            await manager.run()
+        finally:
+            life.manager = None
+
+
+def assemble(
+    operator: Operator,
+    manager: Manager,
+    client: Client,
+    options: ServeOptions,
+    telemetry: Telemetry,
+) -> None:
+    """Add all parts of an operator to a manager.
+
+    Args:
+        operator: the declaration.
+        manager: runs the parts.
+        client: of the API server; its field manager should be the operator's name.
+        options: where to listen.
+        telemetry: where to report.
+
+    Raises:
+        ConfigError: the operator has nothing to do, or an address is malformed.
+    """
+    if not operator.reconciled and not operator.needs_webhooks:
+        raise ConfigError(
+            f"operator {operator.name}",
+            "has nothing to do",
+            "decorate a function with @operator.reconciles(...)",
+        )
+    recorder = EventRecorder(client, operator.name, telemetry=telemetry)
+    cache = Cache(client, telemetry=telemetry)
+    manager.add(Group.EVENTS, recorder, "event recorder")
+    manager.add(Group.CACHES, cache, "caches")
+    leading = client.guarded(manager.require_leadership)
+    for declared in operator.reconciled:
+        controller = controller_for(
+            operator, declared, leading, cache, recorder, telemetry=telemetry
+        )
+        manager.add(Group.ELECTED, controller, f"{controller.name} controller")
+    if operator.needs_webhooks:
+        _add_webhooks(operator, manager, client, options, telemetry)
+    _add_servers(manager, client, options, telemetry)
+
+
+def _add_webhooks(
+    operator: Operator,
+    manager: Manager,
+    client: Client,
+    options: ServeOptions,
+    telemetry: Telemetry,
+) -> None:
+    address = parse_address(options.webhook_address, "webhook address")
+    if address is None:
+        raise ConfigError("webhook address", "webhooks are needed", "write HOST:PORT")
+    host, port = address
+    namespace = options.namespace or own_namespace("default")
+    names = service_names(operator.name, namespace)
+    if host and host not in ("0.0.0.0", "::"):
+        names |= host_names([host])
+    tls = server_context()
+    secret = ObjectKey(namespace, f"{operator.name}-cert")
+    keeper = CertificateKeeper(
+        client, tls, secret, names, trusting(operator), organisation=operator.name
+    )
+    server = WebhookServer(host, port, tls, telemetry=telemetry, subject="webhook address")
+    serve_hooks(operator, server)
+    manager.add(Group.WEBHOOKS, keeper, "certificates")
+    manager.add(Group.WEBHOOKS, server, "webhook server")
+
+
+def _add_servers(
+    manager: Manager, client: Client, options: ServeOptions, telemetry: Telemetry
+) -> None:
+    if address := parse_address(options.health_address, "health address"):
+        contact = ServerContact(client)
+        probes = ProbeServer(*address, subject="health address")
+        probes.add_ready_check("apiserver", contact.problem, shown=True)
+        probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
+        manager.add(Group.SERVERS, contact, "contact with the API server")
+        manager.add(Group.SERVERS, probes, "probes")
+    if address := parse_address(options.metrics_address, "metrics address"):
+        server = MetricsServer(*address, telemetry, subject="metrics address")
+        manager.add(Group.SERVERS, server, "metrics")
+
+
+async def _connect(
+    operator: Operator, options: ServeOptions, telemetry: Telemetry | None = None
+) -> Client:
+    return await connect(
+        options.kubeconfig,
+        options.context,
+        observer=None if telemetry is None else RestMetrics(telemetry),
+        user_agent=f"kueuelib/{operator.name}",
+        field_manager=operator.name,
+    )
+
+
+@asynccontextmanager
+async def _elector(
+    operator: Operator, options: ServeOptions, election: ElectionOptions, telemetry: Telemetry
+) -> AsyncIterator[Elector | None]:
+    """The elector with a client of its own, so that other calls cannot delay a renewal."""
+    if not options.leader_elect:
+        yield None
+        return
+    async with await _connect(operator, options) as client:
+        yield Elector(client, election, telemetry=telemetry)

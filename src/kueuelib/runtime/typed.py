@@ -1,0 +1,154 @@
+"""Typed views of an informer and of a client, for kinds that have a class.
+
+The store keeps raw objects: a typed view is no second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.client import Client
+    from kueuelib.runtime.dispatch import Handler
+    from kueuelib.runtime.informer import Informer
+
+K = TypeVar("K", bound=KubeObject)
+
+
+class TypedInformer(Generic[K]):
+    """The objects of an informer as values of a class; made by `Cache.informer`.
+
+    A value is decoded when it is first read, and again after the object has changed. All methods
+    that return values raise `InvalidObject` if an object does not fit the class.
+
+    Attributes:
+        cls: the class of the values.
+        raw: the informer, whose store holds raw objects.
+    """
+
+    def __init__(self, cls: type[K], raw: Informer) -> None:
+        self.cls = cls
+        self.raw = raw
+        self._values: dict[ObjectKey, tuple[Obj, K]] = {}
+        raw.add_handler(self._forget)
+
+    @property
+    def resource(self) -> Resource:
+        """The kind."""
+        return self.raw.resource
+
+    @property
+    def started(self) -> bool:
+        """Whether `Informer.run` was called."""
+        return self.raw.started
+
+    def get(self, key: ObjectKey) -> K | None:
+        """The object under a key, or None."""
+        found = self.raw.store.get(key)
+        return None if found is None else self._value(found)
+
+    def items(self, namespace: str = "") -> tuple[K, ...]:
+        """All objects, or those of one namespace."""
+        store = self.raw.store
+        found = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.items()
+        return tuple(map(self._value, found))
+
+    def by_index(self, name: str, value: Hashable) -> tuple[K, ...]:
+        """The objects that an index of the store finds; see `Informer.add_index`."""
+        return tuple(map(self._value, self.raw.store.by_index(name, value)))
+
+    def add_handler(self, handler: Handler) -> Callable[[], None]:
+        """Report every delta, with raw objects; see `Informer.add_handler`."""
+        return self.raw.add_handler(handler)
+
+    async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
+        """See `Informer.wait_synced`."""
+        await self.raw.wait_synced(timeout)
+
+    def learn(self, answer: K | Obj) -> None:
+        """Store the answer to a write, typed or raw; see `Informer.learn`."""
+        self.raw.learn(encode(answer) if isinstance(answer, KubeObject) else answer)
+
+    def _forget(self, delta: Delta[Obj]) -> None:
+        self._values.pop(delta.key, None)
+
+    def _value(self, obj: Obj) -> K:
+        key = key_of(obj)
+        known = self._values.get(key)
+        if known is not None and known[0] is obj:
+            return known[1]
+        value = decode(self.cls, obj)
+        self._values[key] = (obj, value)
+        return value
+
+
+class TypedClient(Generic[K]):
+    """The verbs for one kind, with values of its class; made by `Client.of`.
+
+    Every method raises what the method of `Client` raises, and `InvalidObject` if an answer does
+    not fit the class.
+    """
+
+    def __init__(self, cls: type[K], client: Client) -> None:
+        self.cls = cls
+        self._client = client
+
+    async def get(self, key: ObjectKey) -> K:
+        """One object."""
+        return self._read(await self._client.get(self.cls.resource, key))
+
+    async def list(
+        self, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> tuple[K, ...]:
+        """All objects that match, read page by page."""
+        pages = self._client.list_all(
+            self.cls.resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+        return tuple([self._read(obj) async for obj in pages])
+
+    async def create(self, value: K) -> K:
+        """Create an object."""
+        return self._read(await self._client.create(self.cls.resource, encode(value)))
+
+    async def replace(self, value: K, *, subresource: str = "") -> K:
+        """Replace an object; its `resource_version` guards against lost updates."""
+        answer = await self._client.replace(
+            self.cls.resource, encode(value), subresource=subresource
+        )
+        return self._read(answer)
+
+    async def apply(self, value: K, *, subresource: str = "", force: bool = True) -> K:
+        """Apply an object server-side: own the fields that are not at their defaults."""
+        from kueuelib.runtime.client import PatchType
+
+        answer = await self._client.patch(
+            self.cls.resource,
+            value.key,
+            _without_version(encode(value)),
+            PatchType.APPLY,
+            subresource=subresource,
+            force=force,
+        )
+        return self._read(answer)
+
+    async def delete(self, key: ObjectKey, **options: Any) -> Obj:
+        """Delete an object; see `Client.delete`."""
+        return await self._client.delete(self.cls.resource, key, **options)
+
+    def _read(self, obj: Obj) -> K:
+        return decode(self.cls, obj)
+
+
+def _without_version(obj: Obj) -> Obj:
+    """What may be applied: without what the server keeps."""
+    kept = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
+    meta = {name: value for name, value in obj["metadata"].items() if name in kept}
+    return {**obj, "metadata": meta}

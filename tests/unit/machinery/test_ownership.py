@@ -1,0 +1,86 @@
+"""What is applied, and when that is skipped."""
+
+from __future__ import annotations
+
+import pytest
+
+from kueuelib.api.kinds import CONFIG_MAPS, NAMESPACES, SECRETS
+from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.errors import ConfigError
+from kueuelib.machinery.ownership import (
+    MANAGED_BY,
+    Applied,
+    finalizers_with,
+    finalizers_without,
+    fingerprint,
+    is_foreign,
+    owned_child,
+)
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
+TEAMS = Resource("example.com", "v1", "teams", "Team", namespaced=False)
+
+
+def owner(namespace: str = "ns") -> dict:
+    found = WIDGETS.new("w", namespace)
+    found["metadata"]["uid"] = "u1"
+    return found
+
+
+def test_a_child_gets_namespace_controller_and_label_and_the_original_stays() -> None:
+    child = CONFIG_MAPS.new("c", labels={"a": "b"}, data={"x": "y"})
+    made = owned_child(child, CONFIG_MAPS, owner(), WIDGETS, "op")
+    assert made["metadata"]["namespace"] == "ns"
+    assert made["metadata"]["labels"] == {"a": "b", MANAGED_BY: "op"}
+    (reference,) = made["metadata"]["ownerReferences"]
+    assert (reference["uid"], reference["controller"]) == ("u1", True)
+    assert child == CONFIG_MAPS.new("c", labels={"a": "b"}, data={"x": "y"})
+
+
+def test_what_cannot_be_owned_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="Namespace n: is cluster-scoped, so Widget ns/w cannot"):
+        owned_child(NAMESPACES.new("n"), NAMESPACES, owner(), WIDGETS, "op")
+    with pytest.raises(ConfigError, match="Secret s: is in namespace 'other', so Widget ns/w"):
+        owned_child(SECRETS.new("s", "other"), SECRETS, owner(), WIDGETS, "op")
+    with pytest.raises(ConfigError, match=r"Secret: has no metadata.name; name every child"):
+        owned_child({"metadata": {}}, SECRETS, owner(), WIDGETS, "op")
+    team = {**TEAMS.new("t"), "metadata": {"name": "t", "uid": "u"}}
+    with pytest.raises(ConfigError, match="has no metadata.namespace, and its owner is cluster"):
+        owned_child(SECRETS.new("s"), SECRETS, team, TEAMS, "op")
+    assert owned_child(NAMESPACES.new("n"), NAMESPACES, team, TEAMS, "op")
+
+
+def test_an_equal_apply_is_skipped_until_the_object_changes_outside_its_status() -> None:
+    applied = Applied()
+    wanted = CONFIG_MAPS.new("c", "ns", data={"x": "y"})
+    answer = CONFIG_MAPS.new("c", "ns", data={"x": "y"})
+    answer["metadata"] |= {"resourceVersion": "5", "uid": "1", "managedFields": []}
+    assert not applied.holds(CONFIG_MAPS, wanted, answer)
+    applied.note(CONFIG_MAPS, wanted, answer)
+    later = {**answer, "status": {"a": 1}, "metadata": {**answer["metadata"]}}
+    later["metadata"]["resourceVersion"] = "6"
+    assert applied.holds(CONFIG_MAPS, wanted, later)
+    assert not applied.holds(CONFIG_MAPS, {**wanted, "data": {}}, later)
+    assert not applied.holds(CONFIG_MAPS, wanted, {**later, "data": {"x": "z"}})
+    assert not applied.holds(SECRETS, wanted, later)
+    applied.forget(CONFIG_MAPS, ObjectKey("ns", "c"))
+    assert len(applied) == 0
+
+
+def test_a_copy_that_kubectl_keeps_does_not_count() -> None:
+    plain = CONFIG_MAPS.new("c", "ns")
+    noted = CONFIG_MAPS.new(
+        "c", "ns", annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    )
+    assert fingerprint(plain) == fingerprint(noted)
+    other = CONFIG_MAPS.new("c", "ns", annotations={"a": "b"})
+    assert fingerprint(plain) != fingerprint(other)
+
+
+def test_finalizers_are_added_and_removed_once() -> None:
+    obj = {"metadata": {"finalizers": ["a"]}}
+    assert finalizers_with(obj, "b") == ["a", "b"]
+    assert finalizers_with(obj, "a") is None
+    assert finalizers_without(obj, "a") == []
+    assert finalizers_without(obj, "b") is None
+    assert is_foreign({"metadata": {}}, owner())
