@@ -22,7 +22,8 @@ from kueuelib.runtime import (
 RBAC = "rbac.authorization.k8s.io"
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
-app = Operator("team-spaces")
+BIND = {"apiGroups": [RBAC], "resources": ["clusterroles"], "verbs": ["bind"]}
+app = Operator("team-spaces", rules=[{**BIND, "resourceNames": ["edit"]}])
 
 
 @frozen

@@ -6,22 +6,16 @@ Deployment. Or for a plug-in of the bundled manager, which has all that but the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.own_process import certificate_name, process_name
+from kueuelib.app.process_objects import binding, deployment, meta, role, service
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, ClientConfig, by_service, by_url, sparing
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded
 from kueuelib.jobs.kinds.presence import definition_name
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
-
-WEBHOOK_PORT = 9443
-HEALTH_PORT = 8081
-METRICS_PORT = 8080
-_RBAC = "rbac.authorization.k8s.io"
 
 
 def plugin_manifests(integration: Integration, namespace: str) -> list[Obj]:
@@ -34,8 +28,8 @@ def plugin_manifests(integration: Integration, namespace: str) -> list[Obj]:
     name = process_name(integration)
     rules = list(rbac_rules([integration]))
     return [
-        _role("ClusterRole", f"{name}-plugin", "", rules),
-        _binding("ClusterRole", f"{name}-plugin", "", SERVICE_ACCOUNT, namespace),
+        role("ClusterRole", f"{name}-plugin", "", rules),
+        binding("ClusterRole", f"{name}-plugin", "", SERVICE_ACCOUNT, namespace),
     ]
 
 
@@ -61,16 +55,16 @@ def process_manifests(
     in_cluster = webhook_url is None
     config = by_service(namespace, name) if webhook_url is None else by_url(webhook_url)
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(name, namespace)},
-        _role("ClusterRole", name, "", _cluster_rules(integration)),
-        _binding("ClusterRole", name, "", name, namespace),
-        _role("Role", name, namespace, _namespace_rules(integration)),
-        _binding("Role", name, namespace, name, namespace),
-        _role("ClusterRole", f"{name}-owners", "", [_reading(integration)]),
-        _binding("ClusterRole", f"{name}-owners", "", SERVICE_ACCOUNT, namespace),
-        *([_service(name, namespace)] if in_cluster else []),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(name, namespace)},
+        role("ClusterRole", name, "", _cluster_rules(integration)),
+        binding("ClusterRole", name, "", name, namespace),
+        role("Role", name, namespace, _namespace_rules(integration)),
+        binding("Role", name, namespace, name, namespace),
+        role("ClusterRole", f"{name}-owners", "", [_reading(integration)]),
+        binding("ClusterRole", f"{name}-owners", "", SERVICE_ACCOUNT, namespace),
+        *([service(name, namespace)] if in_cluster else []),
         *_webhooks(integration, name, namespace, config),
-        *([_deployment(name, namespace, reference, image)] if in_cluster else []),
+        *([deployment(name, namespace, reference, image)] if in_cluster else []),
     ]
 
 
@@ -122,7 +116,7 @@ def _webhooks(
         {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "metadata": _meta(name, ""),
+            "metadata": meta(name, ""),
             "webhooks": [
                 {
                     **entry.entry,
@@ -135,83 +129,3 @@ def _webhooks(
         }
         for resource, mutating in ((MUTATING_WEBHOOKS, True), (VALIDATING_WEBHOOKS, False))
     ]
-
-
-def _service(name: str, namespace: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _meta(name, namespace),
-        "spec": {
-            "ports": [{"port": 443, "protocol": "TCP", "targetPort": WEBHOOK_PORT}],
-            "selector": _labels(name),
-        },
-    }
-
-
-def _deployment(name: str, namespace: str, reference: str, image: str) -> Obj:
-    def probe(path: str) -> Obj:
-        return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": 10}
-
-    container = {
-        "name": "manager",
-        "image": image,
-        "command": ["kueuelib", "run", reference],
-        "args": ["--namespace", namespace],
-        "ports": [
-            {"name": "webhook", "containerPort": WEBHOOK_PORT},
-            {"name": "health", "containerPort": HEALTH_PORT},
-            {"name": "metrics", "containerPort": METRICS_PORT},
-        ],
-        "livenessProbe": probe("/healthz"),
-        "readinessProbe": probe("/readyz"),
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-        },
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _meta(name, namespace),
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": _labels(name)},
-            "template": {
-                "metadata": {"labels": _labels(name)},
-                "spec": {"serviceAccountName": name, "containers": [container]},
-            },
-        },
-    }
-
-
-def _role(kind: str, name: str, namespace: str, rules: Sequence[Obj]) -> Obj:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": kind,
-        "metadata": _meta(name, namespace),
-        "rules": list(rules),
-    }
-
-
-def _binding(role_kind: str, role: str, namespace: str, account: str, account_in: str) -> Obj:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{role_kind}Binding",
-        "metadata": _meta(role, namespace),
-        "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_in}],
-    }
-
-
-def _labels(name: str) -> dict[str, str]:
-    return {"app.kubernetes.io/name": name}
-
-
-def _meta(name: str, namespace: str) -> Obj:
-    found: Obj = {"name": name, "labels": _labels(name)}
-    if namespace:
-        found["namespace"] = namespace
-    return found

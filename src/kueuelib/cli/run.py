@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.operators import load as load_operator
 from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.wiring import run_manager
 from kueuelib.checks import serve
@@ -17,6 +18,8 @@ from kueuelib.jobs.catalog.plugins import load
 from kueuelib.runtime import logs
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import parse_address
+from kueuelib.runtime.operator.running import ServeOptions
+from kueuelib.runtime.operator.running import serve as serve_operator
 
 
 @attrs.frozen
@@ -39,7 +42,7 @@ def run(
     log_level: str,
     server_timeout: float,
 ) -> int:
-    """Runs the integration, or the checks, until SIGTERM or SIGINT; the exit code.
+    """Runs the operator, the checks or the integration until SIGTERM or SIGINT; the exit code.
 
     Raises:
         ConfigError: what was given cannot work.
@@ -57,6 +60,12 @@ def run(
         )
         run_program(start)
         return 0
+    operator = load_operator(reference)
+    if operator is not None:
+        if config is not None:
+            raise ConfigError("--config", "is for kinds of jobs, not for operators", "leave it out")
+        run_program(serve_operator, operator, _serve_options(options, kubeconfig, server_timeout))
+        return 0
     integration = load(reference)
     base = with_options(load_configuration(config), options)
     configuration = own_configuration(base, integration)
@@ -64,6 +73,23 @@ def run(
     manage = partial(run_manager, assemble=assembler(integration))
     run_program(manage, configuration, source, kubeconfig, server_timeout)
     return 0
+
+
+def _serve_options(
+    options: Options, kubeconfig: Path | None, server_timeout: float
+) -> ServeOptions:
+    addresses = {
+        "webhook_address": options.webhook_address,
+        "health_address": options.health_address,
+        "metrics_address": options.metrics_address,
+    }
+    return ServeOptions(
+        kubeconfig=kubeconfig,
+        namespace=options.namespace or "",
+        leader_elect=options.leader_elect is not False,
+        server_timeout=server_timeout,
+        **{name: text for name, text in addresses.items() if text is not None},
+    )
 
 
 def with_options(base: Configuration, options: Options) -> Configuration:

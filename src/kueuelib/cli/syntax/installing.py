@@ -86,7 +86,10 @@ def crds(output: Path | None) -> int:
 
 @click.command()
 @click.argument("reference", metavar="MODULE[:NAME]")
-@_namespace
+@click.option(
+    "--namespace",
+    help="The namespace to run in; default: kueue-system, for an operator one of its name.",
+)
 @setting("--image", str, "kueuelib:latest", "Image of the Deployment; it must contain the module.")
 @click.option(
     "--webhook-url",
@@ -94,9 +97,9 @@ def crds(output: Path | None) -> int:
 )
 @click.option("--plugin", is_flag=True, help="For the bundled manager: permissions only.")
 def manifests(
-    reference: str, namespace: str, image: str, webhook_url: str | None, plugin: bool
+    reference: str, namespace: str | None, image: str, webhook_url: str | None, plugin: bool
 ) -> int:
-    """Print the RBAC, webhooks and Deployment of the integration of your own kind of jobs."""
+    """Print the CRDs, RBAC, webhooks and Deployment of your operator or kind of jobs."""
     from kueuelib.cli.manifests import run
 
     run(reference, namespace, image, webhook_url, plugin=plugin)

@@ -161,13 +161,20 @@ class Operator:
         namespace: watch and write in this namespace only; all when empty.
         kinds: classes with `crd` whose definitions belong to the manifests although nothing
             reconciles them.
+        rules: raw RBAC rules for what does not follow from the declaration: calls of
+            `Context.client`, or the verb `bind` for roles that it binds.
 
     Raises:
         ConfigError: the name is not valid.
     """
 
     def __init__(
-        self, name: str, *, namespace: str = "", kinds: Iterable[type[KubeObject]] = ()
+        self,
+        name: str,
+        *,
+        namespace: str = "",
+        kinds: Iterable[type[KubeObject]] = (),
+        rules: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
@@ -177,6 +184,7 @@ class Operator:
             )
         self.name = name
         self.namespace = namespace
+        self.rules = tuple(rules)
         self.reconciled: list[Reconciled[Any]] = []
         self.hooks: list[Hook] = []
         self._kinds = tuple(kinds)

@@ -152,7 +152,7 @@ def _add_webhooks(
     tls = server_context()
     secret = ObjectKey(namespace, f"{operator.name}-cert")
     keeper = CertificateKeeper(
-        client, tls, secret, names, trusting(operator), organisation=operator.name
+        client, [tls], secret, names, trusting(operator), organisation=operator.name
     )
     server = WebhookServer(host, port, tls, telemetry=telemetry, subject="webhook address")
     serve_hooks(operator, server)

@@ -1,0 +1,160 @@
+"""Operators of users: found in their modules, and what they need in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+
+from kueuelib.api.kinds import EVENTS, LEASES, NAMESPACES, SECRETS
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.app.process_objects import (
+    HEALTH_PORT,
+    METRICS_PORT,
+    binding,
+    deployment,
+    meta,
+    role,
+    service,
+)
+from kueuelib.controllers.webhooks import by_service, by_url
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.importing import module_at, name_in
+from kueuelib.runtime.operator.declaration import Operator
+from kueuelib.runtime.operator.hooks import definitions, hook_configurations, trusting
+
+READS = ("get", "list", "watch")
+WRITES = ("get", "create", "patch", "delete")
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+
+def load(reference: str) -> Operator | None:
+    """The operator of `MODULE[:NAME]`; the module may also be the path of a file.
+
+    Returns:
+        The operator of that name, or the only one of the module; None when there is none.
+
+    Raises:
+        ConfigError: there is no such module, it cannot be imported, or it holds several operators.
+    """
+    where, colon, name = reference.rpartition(":") if ":" in reference else (reference, "", "")
+    module = module_at(where)
+    if colon:
+        found = name_in(module, name)
+        return found if isinstance(found, Operator) else None
+    return _only(module, reference)
+
+
+def _only(module: ModuleType, reference: str) -> Operator | None:
+    found = {name: each for name, each in vars(module).items() if isinstance(each, Operator)}
+    if len({id(each) for each in found.values()}) > 1:
+        names = ", ".join(sorted(found))
+        raise ConfigError(
+            reference, f"holds {len(found)} operators", f"write MODULE:NAME with one of: {names}"
+        )
+    return next(iter(found.values()), None)
+
+
+def operator_manifests(
+    operator: Operator,
+    reference: str,
+    namespace: str,
+    *,
+    image: str,
+    webhook_url: str | None = None,
+) -> list[Obj]:
+    """What an operator needs in a cluster, in the order in which it is to be created.
+
+    The permissions follow from the declaration.
+
+    Args:
+        operator: the declaration.
+        reference: what `kueuelib run` is given in the Deployment.
+        namespace: where it runs; when empty, one with the name of the operator is made.
+        image: of the Deployment: with kueuelib and the module.
+        webhook_url: where the webhooks answer when the operator runs outside the cluster; then
+            there is neither a Service nor a Deployment.
+    """
+    name, where = operator.name, namespace or operator.name
+    reach = by_service(where, name) if webhook_url is None else by_url(webhook_url)
+    in_cluster = webhook_url is None
+    args = ["--health-address", f":{HEALTH_PORT}", "--metrics-address", f":{METRICS_PORT}"]
+    return [
+        *([] if namespace else [NAMESPACES.new(where)]),
+        *definitions(operator, reach),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(name, where)},
+        *_access(operator, where),
+        *([service(name, where)] if in_cluster and operator.needs_webhooks else []),
+        *hook_configurations(operator, reach),
+        *([deployment(name, where, reference, image, args)] if in_cluster else []),
+    ]
+
+
+def _access(operator: Operator, where: str) -> list[Obj]:
+    """Roles and bindings: for the cluster, for the watched namespace, for our own objects."""
+    name, space = operator.name, operator.namespace
+    rules = permissions(operator)
+    wide = [rule for resource, rule in rules if not (space and resource.namespaced)]
+    narrow = [rule for resource, rule in rules if space and resource.namespaced]
+    wide += [dict(rule) for rule in operator.rules]
+    wide += _own_hooks(operator)
+    found = []
+    if wide:
+        found += [
+            role("ClusterRole", name, "", wide),
+            binding("ClusterRole", name, "", name, where),
+        ]
+    if narrow:
+        watched = f"{name}-watched"
+        found += [
+            role("Role", watched, space, narrow),
+            binding("Role", watched, space, name, where),
+        ]
+    own = [*_named(LEASES, name), *_named(SECRETS, f"{name}-cert")]
+    found += [role("Role", name, where, own), binding("Role", name, where, name, where)]
+    return found
+
+
+def permissions(operator: Operator) -> list[tuple[Resource, Obj]]:
+    """The RBAC rules for the kinds that an operator watches, owns and writes, one per kind."""
+    verbs: dict[Resource, set[str]] = {EVENTS: {"create", "patch"}}
+    found: list[tuple[Resource, Obj]] = []
+    for declared in operator.reconciled:
+        kind = declared.resource
+        verbs.setdefault(kind, set()).update((*READS, "patch"))
+        found += [
+            (kind, _rule(kind, ["patch"], f"{kind.plural}/status")),
+            (kind, _rule(kind, ["update"], f"{kind.plural}/finalizers")),
+        ]
+        for each in declared.owns:
+            verbs.setdefault(each, set()).update((*READS, *WRITES))
+        for each in declared.writes:
+            verbs.setdefault(each, set()).update(WRITES)
+        for each in declared.watches:
+            verbs.setdefault(each, set()).update(READS)
+    return [(kind, _rule(kind, _ordered(each))) for kind, each in verbs.items()] + found
+
+
+def _ordered(verbs: Iterable[str]) -> list[str]:
+    return sorted(verbs, key=_VERBS.index)
+
+
+def _rule(kind: Resource, verbs: list[str], plural: str = "") -> Obj:
+    return {"apiGroups": [kind.group], "resources": [plural or kind.plural], "verbs": verbs}
+
+
+def _own_hooks(operator: Operator) -> list[Obj]:
+    """Lets the operator enter its certificate where the API server looks for it."""
+    return [
+        {
+            **_rule(target.resource, ["get", "update", "patch"]),
+            "resourceNames": [target.name],
+        }
+        for target in trusting(operator)
+    ]
+
+
+def _named(kind: Resource, name: str) -> list[Obj]:
+    return [
+        _rule(kind, ["create"]),  # a name is not known to whoever permits a creation
+        {**_rule(kind, ["get", "update", "patch"]), "resourceNames": [name]},
+    ]

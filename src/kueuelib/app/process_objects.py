@@ -1,0 +1,109 @@
+"""Raw objects that a process of `kueuelib run` needs in a cluster, whatever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kueuelib.api.meta import Obj
+
+WEBHOOK_PORT = 9443
+HEALTH_PORT = 8081
+METRICS_PORT = 8080
+RBAC = "rbac.authorization.k8s.io"
+
+
+def service(name: str, namespace: str) -> Obj:
+    """The Service of the webhooks."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": meta(name, namespace),
+        "spec": {
+            "ports": [{"port": 443, "protocol": "TCP", "targetPort": WEBHOOK_PORT}],
+            "selector": labels(name),
+        },
+    }
+
+
+def deployment(
+    name: str, namespace: str, reference: str, image: str, args: Sequence[str] = ()
+) -> Obj:
+    """The Deployment of `kueuelib run`, with one replica.
+
+    Args:
+        name: of the Deployment and its ServiceAccount.
+        namespace: where it runs.
+        reference: what `kueuelib run` is given.
+        image: with kueuelib and the module.
+        args: further options of `kueuelib run`.
+    """
+
+    def probe(path: str) -> Obj:
+        return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": 10}
+
+    container = {
+        "name": "manager",
+        "image": image,
+        "command": ["kueuelib", "run", reference],
+        "args": ["--namespace", namespace, *args],
+        "ports": [
+            {"name": "webhook", "containerPort": WEBHOOK_PORT},
+            {"name": "health", "containerPort": HEALTH_PORT},
+            {"name": "metrics", "containerPort": METRICS_PORT},
+        ],
+        "livenessProbe": probe("/healthz"),
+        "readinessProbe": probe("/readyz"),
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta(name, namespace),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels(name)},
+            "template": {
+                "metadata": {"labels": labels(name)},
+                "spec": {"serviceAccountName": name, "containers": [container]},
+            },
+        },
+    }
+
+
+def role(kind: str, name: str, namespace: str, rules: Sequence[Obj]) -> Obj:
+    """A Role or ClusterRole."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": kind,
+        "metadata": meta(name, namespace),
+        "rules": list(rules),
+    }
+
+
+def binding(role_kind: str, role: str, namespace: str, account: str, account_in: str) -> Obj:
+    """The binding of a role to a ServiceAccount."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": f"{role_kind}Binding",
+        "metadata": meta(role, namespace),
+        "roleRef": {"apiGroup": RBAC, "kind": role_kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_in}],
+    }
+
+
+def labels(name: str) -> dict[str, str]:
+    """The labels of everything that belongs to a process."""
+    return {"app.kubernetes.io/name": name}
+
+
+def meta(name: str, namespace: str) -> Obj:
+    """The metadata of an object; cluster-scoped when the namespace is empty."""
+    found: Obj = {"name": name, "labels": labels(name)}
+    if namespace:
+        found["namespace"] = namespace
+    return found

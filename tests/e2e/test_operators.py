@@ -1,0 +1,93 @@
+"""The operator of examples/team_space as a process, with no more rights than its manifests give."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from kueuelib.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
+from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.runtime import Client, PatchType, key_of
+from kueuelib.testing import BackgroundServer, eventually, free_port
+
+EXAMPLE = Path(__file__).parents[2] / "examples/team_space"
+COMMAND = [sys.executable, "-m", "kueuelib"]
+SPACES = Resource("example.com", "v1", "teamspaces", "TeamSpace", namespaced=False)
+NAME = "team-spaces"
+
+
+async def apply_all(client: Client, text: str) -> None:
+    for obj in yaml.safe_load_all(text):
+        resource = await eventually(lambda o=obj: client.find_resource(o["apiVersion"], o["kind"]))
+        await client.patch(resource, key_of(obj), obj, PatchType.APPLY, force=True)
+
+
+async def token(client: Client) -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    made = {**body, "metadata": {"namespace": NAME}}
+    answer = await client.create(SERVICE_ACCOUNTS, made, subresource="token", name=NAME)
+    return str(answer["status"]["token"])
+
+
+@pytest.mark.slow
+@pytest.mark.api_server(authorization="rbac", simulate=True)
+async def test_an_operator_needs_no_more_than_its_manifests_give(
+    api_server: BackgroundServer, client: Client, tmp_path: Path
+) -> None:
+    webhooks, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    printed = await asyncio.to_thread(
+        subprocess.run,
+        [*COMMAND, "manifests", "team_space:app", "--webhook-url", f"https://{webhooks}"],
+        cwd=EXAMPLE,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    await apply_all(client, printed.stdout)
+    config = api_server.write_kubeconfig(tmp_path / "own", await token(client))
+    options = ["--kubeconfig", str(config), "--namespace", NAME, "--webhook-address", webhooks]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "run", "team_space:app", *options, "--metrics-address", metrics],
+            cwd=EXAMPLE,
+            stderr=log,
+        )
+    try:
+        space = SPACES.new("blue", spec={"members": ["ann"]})
+        await eventually(lambda: client.create(SPACES, space), within=200)
+
+        async def ready() -> bool:
+            found = await client.get(SPACES, ObjectKey("", "blue"))
+            return bool((found.get("status") or {}).get("observedGeneration"))
+
+        await eventually(ready, within=100)
+        async with httpx.AsyncClient() as http:
+            text = (await http.get(f"http://{metrics}/metrics")).text
+        assert 'controller_runtime_reconcile_total{controller="team-spaces-teamspaces"' in text
+        assert 'leader_election_master_status{name="team-spaces"} 1.0' in text
+        await client.delete(SPACES, ObjectKey("", "blue"))
+        notes = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+        await eventually(lambda: client.get(notes, ObjectKey("default", "was-blue")), within=100)
+
+        async def gone() -> bool:
+            return all(
+                key_of(each).name != "blue" for each in (await client.list(NAMESPACES)).items
+            )
+
+        await eventually(gone, within=100)
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    said = (tmp_path / "log").read_text()
+    assert "forbidden" not in said.lower()
+    assert "reconciliation failed" not in said
