@@ -62,6 +62,10 @@ class Check:
         call = getattr(self.function, "__call__", None)  # noqa: B004 - an object may be async
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
+    def __call__(self, workload: Workload, parameters: Any) -> Any:
+        """Call the function, for example in a test; the result of an async one is awaited."""
+        return self.function(workload, parameters)
+
     @property
     def field_manager(self) -> str:
         """Who owns what is written; at most 128 characters."""

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kueuelib.testing.background import BackgroundServer as BackgroundServer
+    from kueuelib.testing.builders import make_cluster_queue as make_cluster_queue
+    from kueuelib.testing.builders import make_flavor as make_flavor
+    from kueuelib.testing.builders import make_local_queue as make_local_queue
+    from kueuelib.testing.builders import make_workload as make_workload
     from kueuelib.testing.hostile import Storm as Storm
     from kueuelib.testing.hostile import StormFailed as StormFailed
     from kueuelib.testing.hostile import create as create
@@ -33,6 +37,8 @@ else:
         __name__,
         {
             "kueuelib.testing.background": "BackgroundServer",
+            "kueuelib.testing.builders": "make_cluster_queue make_flavor "
+            "make_local_queue make_workload",
             "kueuelib.testing.hostile": "Storm StormFailed create delete patch patch_status trial",
             "kueuelib.testing.job_conformance": "JobAdapter JobConformance",
             "kueuelib.testing.operators": "eventually running",

@@ -166,12 +166,12 @@ def run(
     log_level: str,
     server_timeout: float,
 ) -> int:
-    """Run the integration of your own kind of jobs, beside a manager that schedules.
+    """Run your operator, admission checks, or the integration of your kind of jobs.
 
-    MODULE is a Python module or the path of a .py file that holds a subclass of GenericJob or an
-    Integration; NAME is needed when it holds several. A module may hold admission checks instead,
-    which then all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and
-    the options of the log.
+    MODULE is a Python module or the path of a .py file that holds an Operator, a subclass of
+    GenericJob or an Integration; NAME is needed when it holds several. Admission checks of a module
+    all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and the options
+    of the log. All options but --config are for operators.
     """
     from kueuelib.cli.run import Options, run
 
@@ -179,4 +179,17 @@ def run(
     return run(reference, kubeconfig, config, options, log_format, log_level, server_timeout)
 
 
-COMMANDS = (demo, apiserver, manager, run)
+@click.command()
+@click.argument("kind", type=click.Choice(["operator", "job", "check"]))
+@click.argument("name")
+@click.option("--folder", type=FILE, default=Path(), help="Where to make the folder NAME.")
+def new(kind: str, name: str, folder: Path) -> int:
+    """Write a small project with tests: an operator, a kind of jobs, or an admission check."""
+    from kueuelib.cli.new.project import run
+
+    for path in run(kind, name, folder):
+        click.echo(path)
+    return 0
+
+
+COMMANDS = (demo, apiserver, manager, run, new)

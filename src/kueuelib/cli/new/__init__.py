@@ -1,0 +1,1 @@
+"""`kueuelib new`: a project to start from."""

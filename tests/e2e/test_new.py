@@ -1,0 +1,40 @@
+"""`kueuelib new` writes projects whose tests pass."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kueuelib.cli.new.project import KINDS, run
+from kueuelib.errors import ConfigError
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tests_of_a_new_project_pass(kind: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kueuelib", "new", kind, "my-thing"]
+    made = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "my-thing/test_my_thing.py" in made.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "my-thing",
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+
+
+def test_names_and_folders_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="My: is not a valid name; use lower-case letters"):
+        run("check", "My", tmp_path)
+    run("check", "mine", tmp_path)
+    with pytest.raises(ConfigError, match="mine: exists; choose another name"):
+        run("check", "mine", tmp_path)
