@@ -99,17 +99,19 @@ def test_type_checkers_see_the_names_that_the_interpreter_sees(face: str) -> Non
     module = importlib.import_module(f"kueuelib.{face}")
     tree = ast.parse(inspect.getsource(module))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = {}
+    seen: dict[str, Any] = {}
     for node in block.body:
         if isinstance(node, ast.ImportFrom):
-            home = importlib.import_module(str(node.module))
             for alias in node.names:
-                value = (
+                home = importlib.import_module(str(node.module))
+                if not hasattr(home, alias.name):
                     importlib.import_module(f"{node.module}.{alias.name}")
-                    if not hasattr(home, alias.name)
-                    else getattr(home, alias.name)
-                )
-                seen[alias.asname or alias.name] = value
+                if alias.asname is not None:
+                    seen[alias.asname] = getattr(home, alias.name)
+        else:
+            assert isinstance(node, ast.Assign)
+            names = re.findall(r"\w+", ast.unparse(node.targets[0]))
+            seen |= {name: getattr(module, name) for name in names}
     assert sorted(seen) == module.__all__
     assert {name: getattr(module, name) for name in seen} == seen
 

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import Clock
     from kueuelib.embedded.cluster.simulation import SimulatedCluster
     from kueuelib.embedded.storage.folder import DataFolder
+    from kueuelib.runtime.client import Client
 
 ADMIN = "kubernetes-admin"
 ADMIN_GROUP = "system:masters"
@@ -170,6 +172,26 @@ class ApiServer:
             "contexts": [{"name": CLUSTER, "context": context}],
             "current-context": CLUSTER,
         }
+
+    def client(self, token: str = "", *, field_manager: str = "kueuelib") -> Client:
+        """A client of this server, to be closed by whoever asked for it.
+
+        Args:
+            token: of a user or a ServiceAccount; empty: the administrator.
+            field_manager: who owns what the client writes.
+        """
+        from kueuelib.runtime.client import Client
+        from kueuelib.runtime.endpoint import Endpoint
+        from kueuelib.runtime.transport import Transport
+
+        endpoint = Endpoint(
+            url=self.url,
+            tls=ssl.create_default_context(cadata=self.ca.decode()),
+            authorization=f"Bearer {token or self.token}",
+            source="the embedded API server",
+            namespace="default",
+        )
+        return Client(Transport(endpoint), field_manager=field_manager)
 
     async def __aenter__(self) -> Self:
         listener: socket.socket | None = None

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.http import ProbeServer as ProbeServer
     from kueuelib.runtime.informer import Informer as Informer
     from kueuelib.runtime.leader import Elector as Elector
+    from kueuelib.runtime.logs import configure
     from kueuelib.runtime.manager import Group as Group
     from kueuelib.runtime.manager import Manager as Manager
     from kueuelib.runtime.manager import Signals as Signals
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from kueuelib.runtime.webhook.server import WebhookServer as WebhookServer
     from kueuelib.runtime.webhook.trust import CertificateKeeper as CertificateKeeper
     from kueuelib.runtime.webhook.trust import Trusting as Trusting
+
+    configure_logs = configure
 else:
     from kueuelib.faces import lazily
 
@@ -104,6 +107,7 @@ else:
             "kueuelib.runtime.http": "MetricsServer ProbeServer",
             "kueuelib.runtime.informer": "Informer",
             "kueuelib.runtime.leader": "Elector",
+            "kueuelib.runtime.logs": "configure_logs=configure",
             "kueuelib.runtime.manager": "Group Manager Signals",
             "kueuelib.runtime.operator.context": "Context",
             "kueuelib.runtime.operator.declaration": "Operator",

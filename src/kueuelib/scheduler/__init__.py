@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.decide.cycle import CycleInput as CycleInput
     from kueuelib.scheduler.decide.cycle import Plan as Plan
     from kueuelib.scheduler.decide.cycle import Wait as Wait
-    from kueuelib.scheduler.decide.cycle import decide as decide_cycle
+    from kueuelib.scheduler.decide.cycle import decide
     from kueuelib.scheduler.engine import Engine as Engine
     from kueuelib.scheduler.engine import Settled as Settled
     from kueuelib.scheduler.explain.answer import Explanation as Explanation
-    from kueuelib.scheduler.explain.answer import explain as explain_workload
+    from kueuelib.scheduler.explain.answer import explain
     from kueuelib.scheduler.explain.world import World as World
     from kueuelib.scheduler.policy import Asking as Asking
     from kueuelib.scheduler.policy import PreemptionPolicy as PreemptionPolicy
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.settings import FairSharing as FairSharing
     from kueuelib.scheduler.settings import Settings as Settings
 
-    __all__ = ["decide_cycle", "explain_workload"]
+    decide_cycle, explain_workload = decide, explain
 else:
     from kueuelib.faces import lazily
 

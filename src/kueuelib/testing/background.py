@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
 
 from kueuelib.embedded.cluster.clock import ManualClock
 from kueuelib.embedded.server import ApiServer
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.client import Client
 
 R = TypeVar("R")
 START_SECONDS = 120.0
@@ -102,6 +105,10 @@ class BackgroundServer:
     def kubeconfig(self, token: str = "") -> dict[str, Any]:
         """A kubeconfig; see `ApiServer.kubeconfig`."""
         return self._server.kubeconfig(token)
+
+    def client(self, token: str = "", *, field_manager: str = "kueuelib") -> Client:
+        """A client for the event loop of the test; see `ApiServer.client`."""
+        return self._server.client(token, field_manager=field_manager)
 
     def write_kubeconfig(self, path: Path, token: str = "") -> Path:
         """Writes a kubeconfig to a file that only its owner may read."""

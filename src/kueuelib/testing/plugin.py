@@ -139,18 +139,5 @@ def kubeconfig(api_server: BackgroundServer, tmp_path: Path) -> Path:
 @async_fixture
 async def client(api_server: BackgroundServer) -> AsyncIterator[Client]:
     """A client of `api_server` with the administrator's credentials."""
-    import ssl
-
-    from kueuelib.runtime.client import Client
-    from kueuelib.runtime.endpoint import Endpoint
-    from kueuelib.runtime.transport import Transport
-
-    endpoint = Endpoint(
-        url=api_server.url,
-        tls=ssl.create_default_context(cadata=api_server.ca.decode()),
-        authorization=f"Bearer {api_server.token}",
-        source="the fixture api_server",
-        namespace="default",
-    )
-    async with Transport(endpoint) as transport:
-        yield Client(transport)
+    async with api_server.client() as found:
+        yield found

@@ -1,0 +1,56 @@
+"""An operator: a CRD, two kinds of children, a finalizer and a status."""
+
+from kueuelib.runtime import (
+    Condition,
+    Context,
+    KubeObject,
+    Operator,
+    Struct,
+    crd,
+    frozen,
+    kinds,
+)
+
+app = Operator("sites")
+
+
+@frozen
+class Spec(Struct):
+    """What a user asks for."""
+
+    text: str = "hello"
+
+
+@frozen
+class Status(Struct):
+    """What the operator did."""
+
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+@crd("example.com", "v1", plural="sites")
+@frozen
+class Site(KubeObject):
+    """A text with an address."""
+
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+@app.reconciles(Site, owns=[kinds.CONFIG_MAPS, kinds.SERVICES])
+async def site(found: Site, context: Context) -> None:
+    """Apply both children; what others change comes back."""
+    await context.apply(kinds.CONFIG_MAPS.new(found.name, data={"text": found.spec.text}))
+    await context.apply(kinds.SERVICES.new(found.name, spec={"ports": [{"port": 80}]}))
+    context.condition("Ready", True, "Applied")
+
+
+@site.teardown("example.com/farewell")
+async def farewell(found: Site, _: Context) -> None:
+    """Called before the object vanishes."""
+    print("farewell,", found.name)
+
+
+if __name__ == "__main__":
+    app.main()
