@@ -7,16 +7,25 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from kueuelib.api.kinds import VALIDATING_WEBHOOKS
-from kueuelib.api.meta import Obj, ObjectKey, labels_of
-from kueuelib.errors import FieldError
-from kueuelib.runtime.client import PatchType
-from kueuelib.runtime.connection import connect, wait_for_server
-from kueuelib.runtime.manager import Group, Manager, Signals
-from kueuelib.runtime.webhook.admission import AdmissionRequest
-from kueuelib.runtime.webhook.certs import host_names, server_context
-from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
+from kueuelib.runtime import (
+    AdmissionRequest,
+    CertificateKeeper,
+    FieldError,
+    Group,
+    Manager,
+    Obj,
+    ObjectKey,
+    PatchType,
+    Signals,
+    Trusting,
+    WebhookServer,
+    connect,
+    host_names,
+    kinds,
+    labels_of,
+    server_context,
+    wait_for_server,
+)
 
 NAME = "team-guard"
 PATH = "/validate-team"
@@ -40,7 +49,7 @@ def webhook(port: int) -> Obj:
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
     }
-    version, kind = VALIDATING_WEBHOOKS.api_version, VALIDATING_WEBHOOKS.kind
+    version, kind = kinds.VALIDATING_WEBHOOKS.api_version, kinds.VALIDATING_WEBHOOKS.kind
     return {"apiVersion": version, "kind": kind, "metadata": {"name": NAME}, "webhooks": [hook]}
 
 
@@ -50,10 +59,10 @@ async def main(kubeconfig: str, port: int) -> None:
         await wait_for_server(client)
         config = webhook(port)
         key = ObjectKey("", NAME)
-        await client.patch(VALIDATING_WEBHOOKS, key, config, PatchType.APPLY, force=True)
+        await client.patch(kinds.VALIDATING_WEBHOOKS, key, config, PatchType.APPLY, force=True)
         context, manager = server_context(), Manager()
         secret = ObjectKey("default", "team-guard-certificates")
-        trusting = [Trusting(VALIDATING_WEBHOOKS, NAME)]
+        trusting = [Trusting(kinds.VALIDATING_WEBHOOKS, NAME)]
         names = host_names(["127.0.0.1"])
         server = WebhookServer("127.0.0.1", port, context)
         server.validate(PATH, keeps_its_team)

@@ -3,13 +3,23 @@
 import asyncio
 import sys
 
-from kueuelib.api.kinds import CONFIG_MAPS, NAMESPACES
-from kueuelib.api.meta import ObjectKey, labels_of
-from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connection import connect, wait_for_server
-from kueuelib.runtime.controller import DONE, Controller, Result
-from kueuelib.runtime.manager import Group, Manager, Signals
+from kueuelib.runtime import (
+    DONE,
+    Cache,
+    Client,
+    Controller,
+    Group,
+    Manager,
+    ObjectKey,
+    PatchType,
+    Result,
+    Signals,
+    connect,
+    kinds,
+    labels_of,
+    owner_reference,
+    wait_for_server,
+)
 
 NAME = "team-defaults"
 
@@ -19,8 +29,8 @@ class TeamDefaults:
 
     def __init__(self, client: Client, cache: Cache) -> None:
         self.client = client
-        self.namespaces = cache.informer(NAMESPACES, label_selector="team")
-        self.config_maps = cache.informer(CONFIG_MAPS, field_selector=f"metadata.name={NAME}")
+        self.namespaces = cache.informer(kinds.NAMESPACES, label_selector="team")
+        self.config_maps = cache.informer(kinds.CONFIG_MAPS, field_selector=f"metadata.name={NAME}")
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """The key is that of a Namespace; what happened to it does not matter."""
@@ -31,11 +41,11 @@ class TeamDefaults:
         data = {"team": labels_of(namespace)["team"]}
         present = self.config_maps.store.get(target)
         if present is None or present.get("data") != data:
-            uid = namespace["metadata"]["uid"]
-            owner = {"apiVersion": "v1", "kind": "Namespace", "name": key.name, "uid": uid}
-            meta = {"name": NAME, "ownerReferences": [{**owner, "controller": True}]}
+            meta = {"name": NAME, "ownerReferences": [owner_reference(namespace)]}
             wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-            change = self.client.patch(CONFIG_MAPS, target, wanted, PatchType.APPLY, force=True)
+            change = self.client.patch(
+                kinds.CONFIG_MAPS, target, wanted, PatchType.APPLY, force=True
+            )
             self.config_maps.learn(await change)
         return DONE
 
@@ -48,7 +58,7 @@ async def main(kubeconfig: str | None) -> None:
         reconciler = TeamDefaults(client, cache)
         controller = Controller(NAME, reconciler, workers=2)
         controller.for_(reconciler.namespaces)
-        controller.owns(reconciler.config_maps, NAMESPACES)
+        controller.owns(reconciler.config_maps, kinds.NAMESPACES)
         manager.add(Group.CACHES, cache)
         manager.add(Group.ELECTED, controller)
         with Signals(manager.stop):

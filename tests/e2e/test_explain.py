@@ -168,7 +168,7 @@ def test_bad_questions_are_answered_with_the_object_the_field_and_the_fix(
         (("job/first", "-n", "void"), "", 1, "namespace void, which has no Jobs"),
         (("workload/absent",), "", 1, "Workload absent does not exist"),
         (("first",), "", 2, "is not KIND/NAME"),
-        (("deployment/x",), "", 2, "the kind deployment cannot be explained"),
+        (("deployment/x",), "", 1, "no Workload in namespace default belongs to deployment x"),
         ((), "", 2, "give either KIND/NAME or -f FILE"),
         (("-f", "/nowhere.yaml"), "", 2, "/nowhere.yaml: No such file"),
         (("-f", "-"), "", 2, "standard input: holds no object"),

@@ -18,7 +18,7 @@ from kueuelib.app.process_objects import (
 )
 from kueuelib.controllers.webhooks import by_service, by_url
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.importing import module_at, name_in
+from kueuelib.runtime.importing import module_at, name_in
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations, trusting
 

@@ -45,8 +45,9 @@ def default_identity() -> str:
 class Elector:
     """Wants to lead; a part of a `Manager`, which starts elected parts when it does.
 
-    Give it a separate client, so that other calls cannot delay a renewal. Call `is_leader()` before
-    each write as the leader: a blocked event loop delays renewals, too.
+    Give it a separate client, so that other calls cannot delay a renewal. Give the parts that write
+    as the leader `client.guarded(manager.require_leadership)`: a blocked event loop delays
+    renewals, too, and a guarded client asks `is_leader()` right before each write.
 
     An elector stands for election from the start of `run`, unless `hold` was called before.
 

@@ -9,8 +9,10 @@
     class TestTraining(JobConformance):
         adapter = TrainingAdapter()
 
-pytest collects the cases from the subclass. They hold for jobs that are one object; a
-`ComposableJob` stops and starts in a way of its own.
+pytest collects the cases from the subclass. The adapter has a contract, which is checked before any
+case runs: `integration` is an `Integration` (what `declare` returned, or `Integration.of` made of a
+class), and each method returns a whole raw object and leaves its argument as it is. The cases hold
+for jobs that are one object; a `ComposableJob` stops and starts in a way of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     is_dns1123_label,
 )
-from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate
+from kueuelib.errors import ConfigError, InvalidPodSetInfo, InvalidPodSetUpdate
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithReclaimablePods
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
@@ -72,10 +74,59 @@ class JobAdapter(abc.ABC):
         """The job as a user changes it so that it asks for other pods."""
 
 
+def check_adapter(adapter: Any) -> None:
+    """Check that an adapter keeps its contract.
+
+    Raises:
+        ConfigError: it does not; the error names the member and the fix.
+    """
+    name = adapter.__name__ if isinstance(adapter, type) else type(adapter).__name__
+    if not isinstance(adapter, JobAdapter):
+        fix = f"write adapter = {name}()" if isinstance(adapter, type) else "inherit JobAdapter"
+        raise ConfigError(f"adapter {name}", "is not an instance of JobAdapter", fix)
+    integration = getattr(adapter, "integration", None)
+    if not isinstance(integration, Integration):
+        kind = getattr(integration, "__name__", type(integration).__name__)
+        raise ConfigError(
+            f"{name}.integration",
+            f"{kind} is not an Integration",
+            f"write Integration.of({kind}), or use what declare() returned",
+        )
+    given = _returned(name, "make", adapter.make())
+    given["metadata"] = {"namespace": NAMESPACE, "uid": "uid", **given["metadata"]}
+    job = integration.job_type(copy.deepcopy(given))
+    job.suspend()
+    for method in ("running", "stopped", "succeeded", "failed", "changed"):
+        argument = {"status": {}, **copy.deepcopy(job.object)}
+        before = copy.deepcopy(argument)
+        _returned(name, method, getattr(adapter, method)(argument))
+        if argument != before:
+            raise ConfigError(
+                f"{name}.{method}",
+                "changes its argument",
+                "return a changed copy: copy.deepcopy(obj)",
+            )
+
+
+def _returned(adapter: str, method: str, value: Any) -> Obj:
+    if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
+        kind = "an object without metadata" if isinstance(value, dict) else type(value).__name__
+        raise ConfigError(
+            f"{adapter}.{method}()", f"returned {kind}", "return the whole raw object"
+        )
+    return value
+
+
 class JobConformance:
     """The cases; a subclass names its adapter."""
 
     adapter: ClassVar[JobAdapter]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Refuse an adapter that does not keep its contract, with one error."""
+        super().__init_subclass__(**more)
+        if "adapter" in vars(cls):
+            check_adapter(cls.adapter)
 
     # ---- the object
 

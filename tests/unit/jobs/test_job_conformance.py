@@ -6,8 +6,10 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.catalog.plugins import load
 from kueuelib.testing.job_conformance import JobAdapter, JobConformance
@@ -108,3 +110,26 @@ class TestTraining(JobConformance):
 
 class TestDeclaredTraining(JobConformance):
     adapter = DeclaredTrainings()
+
+
+def test_an_adapter_that_breaks_its_contract_is_refused_with_one_error() -> None:
+    class Silent(BatchJobs):
+        def running(self, obj: Obj) -> Obj:
+            return None  # type: ignore[return-value]
+
+    class Careless(BatchJobs):
+        def failed(self, obj: Obj) -> Obj:
+            obj["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+            return obj
+
+    class Unwrapped(BatchJobs):
+        integration = BATCH_JOB.job_type  # type: ignore[assignment]
+
+    for adapter, said in (
+        (Silent(), r"Silent.running\(\): returned NoneType; return the whole raw object"),
+        (Careless(), r"Careless.failed: changes its argument; return a changed copy"),
+        (Unwrapped(), r"integration: BatchJob is not an Integration; write Integration.of\(Batch"),
+        (BatchJobs, r"adapter BatchJobs: is not an instance of JobAdapter; write adapter = Batch"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            type("TestIt", (JobConformance,), {"adapter": adapter})

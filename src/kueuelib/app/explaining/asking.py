@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, find_condition, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, labels_of
 from kueuelib.api.names import PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.manifests import Document
@@ -14,6 +14,7 @@ from kueuelib.app.explaining.subject import (
     Reference,
     group_problem,
     missing,
+    owned_workload,
     owning_job,
     workload_of,
     would_be,
@@ -141,8 +142,11 @@ async def _look(
         if raw is None:
             raise ObjectNotFound(_not_found(cluster, key))
         return _existing(cluster, raw, f"Workload {reference.name}", now)
-    obj = await _get(client, reference, key)
-    title = f"{reference.resource.kind} {reference.name}"
+    if reference.resource is None:
+        owned = owned_workload(reference, namespace, cluster.workloads)
+        return _existing(cluster, owned, reference.title, now)
+    obj = await _get(client, reference.resource, key)
+    title = reference.title
     raw = workload_of(obj, cluster.workloads)
     if raw is not None:
         found = _existing(cluster, raw, title, now)
@@ -199,16 +203,13 @@ async def ask_about(
     return _hypothetical(cluster, documents, now, jobs)
 
 
-async def _get(client: Client, reference: Reference, key: ObjectKey) -> Obj:
+async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:
     try:
-        return await client.get(reference.resource, key)
+        return await client.get(resource, key)
     except NotFound as error:
-        kind = reference.resource.kind
-        found = [
-            one["metadata"]["name"]
-            async for one in client.list_all(reference.resource, key.namespace)
-        ]
-        raise ObjectNotFound(missing(kind, key, sorted(found))) from error
+        page = client.list_all(resource, key.namespace)
+        found = [one["metadata"]["name"] async for one in page]
+        raise ObjectNotFound(missing(resource.kind, key, sorted(found))) from error
 
 
 def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:

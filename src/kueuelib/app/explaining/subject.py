@@ -65,29 +65,74 @@ class Reference:
     """What was asked about.
 
     Attributes:
-        resource: Jobs, Pods or Workloads.
+        resource: Jobs, Pods or Workloads; None for another kind, which its Workload stands for.
         name: the object.
+        kind: the kind as it was written, where there is no resource.
     """
 
-    resource: Resource
+    resource: Resource | None
     name: str
+    kind: str = ""
+
+    @property
+    def title(self) -> str:
+        """The object, as kind and name."""
+        return f"{self.kind if self.resource is None else self.resource.kind} {self.name}"
 
 
 def parse_reference(text: str) -> Reference:
     """`KIND/NAME` as kubectl writes it.
 
     Raises:
-        ConfigError: another form, or a kind that cannot be explained.
+        ConfigError: another form.
     """
     kind, slash, name = text.partition("/")
     if not slash or not name or "/" in name:
         raise ConfigError(text, "is not KIND/NAME", "write for example job/train")
     resource = _KINDS.get(kind.lower())
-    if resource is None:
-        raise ConfigError(
-            text, f"the kind {kind} cannot be explained", "ask about a job, a pod or a workload"
+    return Reference(resource, name, kind if resource is None else "")
+
+
+def owned_workload(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj:
+    """The raw Workload of an object of a kind that is not known here.
+
+    Raises:
+        ObjectNotFound: there is none.
+    """
+    found = workload_owned_by(reference, namespace, workloads)
+    if found is None:
+        raise ObjectNotFound(
+            f"no Workload in namespace {namespace} belongs to {reference.title}; a kind other than "
+            "Job and Pod can be explained once a manager has made a Workload for it"
         )
-    return Reference(resource, name)
+    return found
+
+
+def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj | None:
+    """The raw Workload of an object of any kind, by its owner reference; None if there is none.
+
+    Of several the newest unfinished one is meant.
+    """
+    found = list(
+        by_age(
+            wl
+            for wl in workloads
+            if wl["metadata"].get("namespace") == namespace
+            and any(
+                ref["name"] == reference.name and _is_called(ref, reference.kind.lower())
+                for ref in wl["metadata"].get("ownerReferences") or ()
+            )
+        )
+    )
+    live = [wl for wl in found if not is_finished(wl)]
+    return next(reversed(live or found), None)
+
+
+def _is_called(ref: Mapping[str, Any], kind: str) -> bool:
+    """Whether an owner is of a kind, in the forms of kubectl: singular, plural, with group."""
+    own = str(ref["kind"]).lower()
+    group = str(ref["apiVersion"]).rpartition("/")[0]
+    return kind in {f"{name}{tail}" for name in (own, f"{own}s") for tail in ("", f".{group}")}
 
 
 def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:

@@ -11,7 +11,12 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
 from kueuelib.app.explaining.asking import without_held_back
 from kueuelib.app.explaining.gather import Cluster, read_cluster
-from kueuelib.app.explaining.subject import ObjectNotFound, Reference, workload_of
+from kueuelib.app.explaining.subject import (
+    ObjectNotFound,
+    Reference,
+    owned_workload,
+    workload_of,
+)
 from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -77,7 +82,7 @@ async def ask_when(
         ConfigError: the cluster serves no queueing API.
     """
     cluster = await read_cluster(client, namespace, settings)
-    title = f"{reference.resource.kind} {reference.name}"
+    title = reference.title
     raw = await _workload(client, reference, ObjectKey(namespace, reference.name), cluster)
     key = key_of(raw)
     if key not in cluster.world.workloads:
@@ -102,7 +107,9 @@ async def ask_when(
 
 
 async def _workload(client: Client, reference: Reference, key: ObjectKey, cluster: Cluster) -> Obj:
-    title = f"{reference.resource.kind} {key.name}"
+    title = reference.title
+    if reference.resource is None:
+        return owned_workload(reference, key.namespace, cluster.workloads)
     if reference.resource is WORKLOADS:
         found = [one for one in cluster.workloads if key_of(one) == key]
         if found:
