@@ -430,6 +430,10 @@ class Informer:
         log = self._log.info if expected else self._log.warning
         log(f"{during} failed", error=str(error), kind=type(error).__name__)
 
+    def _silence(self) -> float:
+        stream = self._stream
+        return 0.0 if stream is None else stream.silence
+
     def _now(self) -> float:
         return self._clock.monotonic()
 
@@ -450,4 +454,9 @@ class Informer:
         telemetry.gauge(
             "kueuelib_informer_objects", "Objects in the local copy.", ("resource",)
         ).labels(plural).set_function(lambda: len(self.store))
+        telemetry.gauge(
+            "kueuelib_watch_silence_seconds",
+            "Seconds since the open watch delivered a byte; 0 without a watch.",
+            ("resource",),
+        ).labels(plural).set_function(self._silence)
         return (lambda verb, cause: requests.labels(plural, verb, cause).inc()), events.inc

@@ -64,6 +64,11 @@ class WatchStream:
         self.bytes_read = 0
         self.last_read_at = loop.time()
 
+    @property
+    def silence(self) -> float:
+        """Seconds since something came."""
+        return max(self._time() - self.last_read_at, 0.0)
+
     def __aiter__(self) -> Self:
         return self
 

@@ -87,7 +87,7 @@ def parse_reference(text: str) -> Reference:
         ConfigError: another form.
     """
     kind, slash, name = text.partition("/")
-    if not slash or not name or "/" in name:
+    if not slash or not kind or not name or "/" in name:
         raise ConfigError(text, "is not KIND/NAME", "write for example job/train")
     resource = _KINDS.get(kind.lower())
     return Reference(resource, name, kind if resource is None else "")

@@ -19,6 +19,7 @@ from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
@@ -172,6 +173,7 @@ def _add_servers(
         manager.add(Group.SERVERS, probes, "probes")
     if address := parse_address(options.metrics_address, "metrics address"):
         server = MetricsServer(*address, telemetry, subject="metrics address")
+        manager.add(Group.SERVERS, LoopLag(telemetry), "loop lag")
         manager.add(Group.SERVERS, server, "metrics")
 
 
