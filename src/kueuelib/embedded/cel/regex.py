@@ -1,8 +1,8 @@
 """Regular expressions in the dialect of Go, matched by RE2: no backtracking, no look-around.
 
-Whoever may create a CustomResourceDefinition may write patterns. RE2 takes time that is linear in
-the text, but the factor grows with the pattern, and nothing can stop a search. Therefore a search
-pays for its worst case before it starts.
+A user who may create a CustomResourceDefinition may write patterns. RE2 takes time that is linear
+in the text, but the factor grows with the pattern, and nothing can stop a search. Therefore a
+search pays for its worst case before it starts.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ class Subject:
 
     Attributes:
         owner: The process.
-        verb: Of its call; `event` for an event of its watch.
-        resource: Of its call.
-        namespace: Of the object that the call names.
-        name: Of the object that the call names.
+        verb: The verb of its call; `event` for an event of its watch.
+        resource: The resource of its call.
+        namespace: The namespace of the object that the call names.
+        name: The name of the object that the call names.
     """
 
     owner: str = ""
