@@ -27,7 +27,7 @@ KueuelibError
 │   └── ServerTimeout        504
 ├── LeadershipLost           this process may not act as the leader any more: it has to end
 ├── StopTimeout              parts of a manager did not end in time
-├── TerminalError            a reconciler's error that no retry can mend
+├── TerminalError            a reconciler's error that no retry can cure
 ├── InvalidJob               a job's object says no pods that could be queued: names the field
 └── PodSetError              what admission adds to a pod template contradicts it
     ├── InvalidPodSetInfo
@@ -329,7 +329,7 @@ class StopTimeout(KueuelibError):
 
 
 class TerminalError(KueuelibError):
-    """A reconciler's error that no retry can mend: the object is not queued again."""
+    """A reconciler's error that no retry can cure: the object is not queued again."""
 
 
 class InvalidJob(KueuelibError, ValueError):

@@ -47,6 +47,8 @@ FORMS = {
     r"\blets? [^.;:,]{1,40}\bbe\b|\blet (?:run|go|in)\b": "allow, admit, release",
     r"\bin vain\b": "without success",
     r"\bcomes? round\b": "starts over",
+    r"\banew\b": "again",
+    r"\bmend(?:s|ed)?\b": "fix, repair, correct",
     rf"{_BEGIN}(?-i:Of) (?!course)": "begin with the subject",
     rf"{_BEGIN}(?:Counted|Checked|Deleted|Named|Not known) (?:is|are)\b": "begin with the subject",
 }

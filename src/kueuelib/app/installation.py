@@ -307,7 +307,7 @@ async def _served(client: Client, deadline: float, clock: Clock = SYSTEM_CLOCK) 
             raise ConfigError(
                 ", ".join(missing),
                 f"not served after {deadline:.0f} s",
-                "look at the conditions of the CRDs",
+                "check the conditions of the CRDs",
             )
         await clock.sleep(pauses.next(clock.monotonic(), random.random()))
 

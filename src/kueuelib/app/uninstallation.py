@@ -116,8 +116,8 @@ async def _check_quota(client: Client) -> None:
         raise ConfigError(
             ", ".join(holding[:_SHOWN]) + rest,
             "these Workloads hold quota",
-            "stop the ClusterQueues with stopPolicy: HoldAndDrain and wait, or give --force to "
-            "leave what runs to itself",
+            "stop the ClusterQueues with stopPolicy: HoldAndDrain and wait, or give --force: "
+            "running jobs then continue without quota",
         )
 
 

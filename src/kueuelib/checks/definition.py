@@ -116,7 +116,7 @@ def check(
             raise ConfigError(subject, f"{name}={value} is not a time", "give seconds above 0")
     _expect(subject, "concurrency", concurrency, int, "a whole number")
     if concurrency < 1:
-        raise ConfigError(subject, f"concurrency={concurrency} lets nobody work", "give 1 or more")
+        raise ConfigError(subject, f"concurrency={concurrency} allows no calls", "give 1 or more")
     if parameters is not None:
         _expect(subject, "parameters", parameters, Resource, "a Resource, or leave it out")
     if serialize is not None and not callable(serialize):
@@ -161,5 +161,5 @@ def _expect_two_arguments(subject: str, function: object) -> None:
         raise ConfigError(
             subject,
             f"{name}{signature} cannot be called: {error}",
-            "let it take two arguments: workload, parameters",
+            "give it two arguments: workload, parameters",
         ) from error

@@ -56,7 +56,7 @@ def setup(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
-                f"check {name!r}", "is there more than once", "give each a controller name"
+                f"check {name!r}", "exists more than once", "give each a controller name"
             )
     workloads = cache.informer(kinds.WORKLOADS.at(version))
     admission_checks = cache.informer(kinds.ADMISSION_CHECKS.at(version))

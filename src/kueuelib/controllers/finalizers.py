@@ -25,7 +25,7 @@ async def add_finalizer(client: Client, informer: Informer, obj: Obj) -> bool:
     """Puts our finalizer on a living object; False when there was nothing to do.
 
     Raises:
-        Conflict: the object changed since it was read; it has been read anew.
+        Conflict: the object changed since it was read; it has been read again.
         ApiError: the server refuses.
         TransportError: no answer.
     """

@@ -130,7 +130,7 @@ class Converter:
         return found
 
     async def renew(self, kind: Kind, entries: Sequence[Entry]) -> None:
-        """Makes all forms that somebody reads anew, after a change of the definition.
+        """Makes all forms that somebody reads again, after a change of the definition.
 
         A version whose webhook fails is left out: a list of it then fails.
         """

@@ -11,7 +11,7 @@ from kueuelib.embedded import tls
 from kueuelib.embedded.storage.folder import DataFolder
 
 MARGIN_DAYS = 30
-"""Certificates that expire sooner are made anew."""
+"""Certificates that expire sooner are made again."""
 
 _DAY = 86_400
 

@@ -31,7 +31,7 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     """Fills an empty service with the stored state, and saves its changes from now on.
 
     After a clean end the history is there too: watches go on where they were. After a crash they
-    get a 410 and list anew.
+    get a 410 and list again.
 
     Raises:
         ConfigError: the state is damaged.

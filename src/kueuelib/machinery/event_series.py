@@ -159,7 +159,7 @@ class EventSeries:
         return CreateEvent(key, obj)
 
     def lost(self, series: Hashable, now: float) -> CreateEvent | None:
-        """The server does not have the event of a series, or refused it: start anew.
+        """The server does not have the event of a series, or refused it: start again.
 
         Returns:
             the event as it stands, under a new name, to be created once; None when forgotten.

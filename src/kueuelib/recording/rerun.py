@@ -132,7 +132,7 @@ class Rerun:
     def _tell(self, line: Told, engine: Engine) -> None:
         self.event = event = event_of(line, engine.workload)
         self.facts += 1
-        with suppress(InvalidObject, InvalidSelector):  # as in the manager; the next line mends it
+        with suppress(InvalidObject, InvalidSelector):  # as in the manager; a later line repairs it
             engine.observe(event, line.at)
 
     def _look(self, line: Looked, engine: Engine) -> Difference | None:

@@ -291,7 +291,7 @@ class Controller:
 
 
 def is_terminal(error: BaseException) -> bool:
-    """Whether no retry can mend this error: a `TerminalError` in the chain of its causes.
+    """Whether no retry can cure this error: a `TerminalError` in the chain of its causes.
 
     In a group, all errors must be terminal.
     """

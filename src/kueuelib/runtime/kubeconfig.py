@@ -266,7 +266,7 @@ class KubeconfigSource:
         except TimeoutError as error:
             raise ConfigError(
                 self._subject,
-                f"the credentials plug-in gave no answer within {EXEC_TIMEOUT:.0f} s",
+                f"the credentials plug-in did not answer within {EXEC_TIMEOUT:.0f} s",
                 "run the exec command of the user by hand",
             ) from error
         except lib.config_exception as error:

@@ -1,6 +1,6 @@
 """Several rounds of heads on one snapshot (spec/scheduling 9.3).
 
-A round is a cycle whose state is not taken from the cache anew: what earlier rounds admitted is
+A round is a cycle whose state is not taken from the cache again: what earlier rounds admitted is
 charged on the snapshot that they left behind. That is the same state as long as nothing else
 happened, and as long as nobody asks who could be preempted, because a snapshot knows no workloads
 that were admitted after it was taken. So heads that may preempt get a fresh one.

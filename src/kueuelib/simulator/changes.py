@@ -124,10 +124,10 @@ def _refuse_new_queue(obj: Obj, now: Iterable[Obj]) -> None:
     subject = f"{obj['kind']} {key_in(obj)}"
     if before is None:
         fix = "add it without a time, for example with stopPolicy Hold"
-        raise ConfigError(subject, "changes, but is not there at first", fix)
+        raise ConfigError(subject, "changes, but does not exist at the beginning", fix)
     if obj["spec"].get("clusterQueue") != before["spec"].get("clusterQueue"):
         fix = "give it the same clusterQueue as at first"
-        raise ConfigError(subject, "moves to another ClusterQueue, which it cannot", fix)
+        raise ConfigError(subject, "moves to another ClusterQueue, which is not possible", fix)
 
 
 def _without(obj: Obj, lost: set[str]) -> Obj:

@@ -1,6 +1,6 @@
 """When a Workload that waits will start: many simulations from the present state.
 
-How long jobs run is drawn anew for each of them, from the finished ones that are alike; jobs that
+How long jobs run is drawn again for each of them, from the finished ones that are alike; jobs that
 come later are drawn from those that came lately. Nothing else is random.
 """
 

@@ -77,5 +77,5 @@ class Audit:
         return tuple(claim for claim, since in self._since.items() if now - since >= GRACE)
 
     def explained(self, claim: Claim) -> None:
-        """A claim turned out to be true, or was withdrawn; if it stays its time begins anew."""
+        """A claim turned out to be true, or was withdrawn; if it stays its time begins again."""
         self._since.pop(claim, None)

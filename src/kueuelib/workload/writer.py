@@ -1,7 +1,7 @@
 """Writes the statuses of Workloads, as `patches` says, and lets the informer learn the answers.
 
 Nobody who reads the informer's store acts on a state that is older than what was written here. When
-somebody else was faster the object is read anew and the change is made again from that.
+somebody else was faster the object is read again and the change is made again from that.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StatusWriter:
         *,
         conflict: Callable[[], None] = lambda: None,
     ) -> Obj | None:
-        """Write a status, made anew from the newest object as often as somebody was faster.
+        """Write a status, made again from the newest object as often as somebody was faster.
 
         Args:
             key: the workload.

@@ -544,7 +544,7 @@ async def test_an_unmanaged_manifest_takes_no_quota_from_the_next_one() -> None:
 @pytest.mark.parametrize(
     ("suspend", "held", "fix"),
     [
-        (False, "nothing holds it", f"submit it anew with the label {LABEL} set to one of lq"),
+        (False, "nothing holds it", f"submit it again with the label {LABEL} set to one of lq"),
         (True, "nothing but its own spec.suspend: true", f"set the label {LABEL} to one of lq"),
     ],
 )

@@ -45,11 +45,11 @@ wrong: Any = check
         (lambda: wrong(NAME, timeout=float("nan")), "timeout=nan is not a time"),
         (lambda: wrong(NAME, interval=0), "interval=0 is not a time"),
         (lambda: wrong(NAME, recheck=float("inf")), "recheck=inf is not a time"),
-        (lambda: wrong(NAME, concurrency=0), "concurrency=0 lets nobody work"),
+        (lambda: wrong(NAME, concurrency=0), "concurrency=0 allows no calls"),
         (lambda: wrong(NAME, concurrency=2.5), "concurrency is of type float"),
         (lambda: wrong(NAME, parameters="budgets"), "parameters is of type str; give a Resource"),
         (lambda: wrong(NAME, serialize="namespace"), "serialize cannot be called"),
-        (lambda: wrong(NAME)(one_argument), "let it take two arguments: workload, parameters"),
+        (lambda: wrong(NAME)(one_argument), "give it two arguments: workload, parameters"),
         (lambda: wrong(NAME)(5), "decorates 5; decorate a function"),
     ],
 )

@@ -246,7 +246,7 @@ def test_the_first_run_needs_no_cluster(tmp_path: Path) -> None:
         (["--explain", "a"], "--explain a: does not name a job and a time"),
         (["--scale", "2"], "a trace of format csv is recorded"),
         (["--cluster", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["--policy", "jobs.yaml"], "Job x: cannot be laid over"),
+        (["--policy", "jobs.yaml"], "Job x: cannot replace an object"),
         (["--policy", "bad.yaml"], "ClusterQueue q: "),
     ],
 )

@@ -1,4 +1,4 @@
-"""`kueuelib doctor`: what is wrong with an installation, and the command that mends it.
+"""`kueuelib doctor`: what is wrong with an installation, and the command that fixes it.
 
     snapshot = await read(client, ...)      what the caller may see of the cluster, read once
     report = examine(snapshot)              pure: every check over that snapshot

@@ -64,7 +64,7 @@ class Finding:
         severity: how bad it is.
         subject: the object.
         problem: what is wrong with it, with the evidence.
-        fix: the command that mends it, or shows what to decide about.
+        fix: the command that fixes it, or shows what to decide about.
     """
 
     severity: Severity

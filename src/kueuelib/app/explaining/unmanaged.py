@@ -75,5 +75,5 @@ def _fix(obj: Obj, world: World, *, submitted: bool) -> str:
     where = f"to one of {', '.join(local)}" if local else "to the name of a LocalQueue"
     none = "" if local else f" (namespace {namespace} has none yet)"
     if submitted and not (obj["kind"] == JOBS.kind and obj["spec"].get("suspend")):
-        return f"submit it anew with the label {QUEUE_LABEL} set {where}{none}"
+        return f"submit it again with the label {QUEUE_LABEL} set {where}{none}"
     return f"set the label {QUEUE_LABEL} {where}{none}"

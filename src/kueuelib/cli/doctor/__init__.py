@@ -1,1 +1,1 @@
-"""`kueuelib doctor`: what is wrong with an installation, and the command that mends it."""
+"""`kueuelib doctor`: what is wrong with an installation, and the command that fixes it."""

@@ -121,7 +121,7 @@ class Following:
         return 0.0
 
     async def _look(self) -> float:
-        """Works out the page anew."""
+        """Works out the page again."""
         async with self._one:
             self._stale = False
             lists, now = self._lists(), self._clock.now()

@@ -76,7 +76,7 @@ def policies(
             if obj["kind"] not in KINDS:
                 raise ConfigError(
                     f"{path}: {obj['kind']} {obj['metadata']['name']}",
-                    "cannot be laid over",
+                    "cannot replace an object",
                     f"give {', '.join(KINDS)} or {CONFIGURATION}",
                 )
         known = {(obj["kind"], key_in(obj)) for obj in objects}

@@ -46,7 +46,7 @@ def _changes(command: F) -> F:
         "waitForPodsReady, manageJobsWithoutQueueName)."
     ),
 )
-@click.option("--when", is_flag=True, help="Say when it will start, from many simulations.")
+@click.option("--when", is_flag=True, help="Print when it will start, from many simulations.")
 @kubeconfig
 @server_timeout
 def explain(
@@ -99,7 +99,7 @@ def pending(
     kubeconfig: Path | None,
     server_timeout: float,
 ) -> int:
-    """List the Workloads that wait, in the order of their queues, with verdicts and changes.
+    """List the waiting Workloads in queue order, with verdicts and changes.
 
     It only reads. What it may not read is named, and left out of the answer.
     """
@@ -125,7 +125,7 @@ def pending(
     "-n",
     "--namespace",
     default="",
-    help="Where to read Workloads and LocalQueues if you may not read those of all namespaces.",
+    help="The namespace to read if you may not read all of them.",
 )
 @_changes
 @kubeconfig
@@ -139,7 +139,7 @@ def report(
     kubeconfig: Path | None,
     server_timeout: float,
 ) -> int:
-    """Print one HTML page: quota, what waits and why, what runs, what was evicted.
+    """Print one HTML page: quota, waiting, running and evicted Workloads.
 
     It only reads. What it may not read is named on the page.
     """
@@ -162,7 +162,7 @@ def report(
 def doctor(
     output: str, config: Path | None, own: bool, kubeconfig: Path | None, server_timeout: float
 ) -> int:
-    """Say what is wrong with an installation, and which command mends it.
+    """Report what is wrong with an installation, and the command that fixes it.
 
     It writes nothing. Exit code 0: nothing but hints, 3: warnings, 4: errors.
     """

@@ -44,7 +44,7 @@ def install(
     kustomize: Path | None,
     server_timeout: float,
 ) -> int:
-    """Create or update the manager and all it needs; may be run again at any time."""
+    """Create or update the manager and everything that it needs; safe to repeat."""
     from kueuelib.cli.install import Options, run, write_packages
 
     options = Options(image, replicas, config, service_monitor)
@@ -64,7 +64,7 @@ def install(
 def uninstall(
     kubeconfig: Path | None, namespace: str, force: bool, keep_crds: bool, server_timeout: float
 ) -> int:
-    """Remove the manager and all that was installed, unless Workloads hold quota.
+    """Remove the manager and everything that install created, unless Workloads hold quota.
 
     What waits stays as it is: Jobs suspended, Pods gated. Stop a manager that runs elsewhere first.
     """
@@ -93,7 +93,7 @@ def crds(output: Path | None) -> int:
 @setting("--image", str, "kueuelib:latest", "Image of the Deployment; it must contain the module.")
 @click.option(
     "--webhook-url",
-    help="https://HOST:PORT of a process outside the cluster; then there is no Deployment.",
+    help="https://HOST:PORT of a process outside the cluster; then no Deployment is printed.",
 )
 @click.option("--plugin", is_flag=True, help="For the bundled manager: permissions only.")
 def manifests(

@@ -89,6 +89,6 @@ def recorded(command: F) -> F:
     names = click.option(
         "--hash-names",
         is_flag=True,
-        help="Record other names instead of those of objects, in the same order.",
+        help="Replace the names of objects by others in the same order.",
     )
     return size(files(names(command)))

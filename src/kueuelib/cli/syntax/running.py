@@ -48,7 +48,7 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
     "services",
     multiple=True,
     metavar="NAMESPACE/NAME=HOST:PORT",
-    help="Where the webhooks of a Service are; may be given several times.",
+    help="The address of a Service's webhooks; repeatable.",
 )
 @click.pass_context
 def apiserver(
@@ -104,7 +104,7 @@ def dump(kubeconfig: Path | None, server_timeout: float) -> int:
     "recorded",
     type=FILE,
     metavar="FILE",
-    help="Record what decisions follow from, for kueuelib replay.",
+    help="Record the input of all decisions, for kueuelib replay.",
 )
 @recorded
 @click.option("--print-config", is_flag=True, help="Print the configuration with its defaults.")
@@ -146,11 +146,15 @@ def manager(
 @click.argument("reference", metavar="MODULE[:NAME]")
 @kubeconfig
 @click.option("--config", type=FILE, help="The manager's configuration, for what both share.")
-@click.option("--namespace", help="Where certificate and lease are kept; default: as the manager.")
+@click.option(
+    "--namespace", help="The namespace of certificate and Lease; default: as for the manager."
+)
 @click.option("--webhook-address", metavar="HOST:PORT", help="Default: as in the configuration.")
 @click.option("--health-address", metavar="HOST:PORT", help='Probes; "0" turns them off.')
 @click.option("--metrics-address", metavar="HOST:PORT", help='Metrics; "0" turns them off.')
-@click.option("--leader-elect/--no-leader-elect", default=None, help="Whether to wait for a lease.")
+@click.option(
+    "--leader-elect/--no-leader-elect", default=None, help="Whether it needs a Lease to act."
+)
 @logging
 @server_timeout
 def run(

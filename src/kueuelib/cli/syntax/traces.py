@@ -55,7 +55,7 @@ def record(
     log_level: str,
     server_timeout: float,
 ) -> int:
-    """Record what any manager decides upon, from watches alone, until SIGTERM.
+    """Record the input of any manager's decisions, from watches alone, until SIGTERM.
 
     It only reads, on any cluster that has the objects.
     """
@@ -69,13 +69,15 @@ def record(
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--until", metavar="TIME", help="Stop there: seconds since the epoch, or a date.")
+@click.option(
+    "--until", metavar="TIME", help="Stop at this time: seconds since the epoch, or a date."
+)
 @click.option(
     "--explain",
     "explained",
     multiple=True,
     metavar="JOB@TIME",
-    help="Why a job waited at a time; may be given several times.",
+    help="Explain why a job waited at a time; repeatable.",
 )
 @click.option(
     "--with",
@@ -83,7 +85,7 @@ def record(
     type=FILE,
     multiple=True,
     metavar="FILE",
-    help="Objects to lay over the recorded ones, and simulate from there on.",
+    help="Simulate from --until on, with these objects in place of recorded ones.",
 )
 @click.option("--output", type=FILE, help="The folder for the results of --with.")
 @click.option("--to-scenario", is_flag=True, help="Print the objects at that time as a scenario.")
@@ -95,7 +97,7 @@ def replay(
     output: Path | None,
     to_scenario: bool,
 ) -> int:
-    """Decide what was recorded again, and compare every plan with the recorded one."""
+    """Repeat the recorded decisions, and compare every plan with the recorded one."""
     from kueuelib.cli.replay.command import Options, run
 
     return run(Options(file, until, explained, policies, output, to_scenario))
@@ -105,12 +107,12 @@ def replay(
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=FILE)
 @click.option("--format", help="Format of all traces; default: by their names.", type=_Format())
 @click.option(
-    "--cluster", type=FILE, help="Objects around the jobs; default: a cluster made for the trace."
+    "--cluster", type=FILE, help="Queues and other objects; default: derived from the trace."
 )
 @click.option(
     "--kubeconfig",
     type=FILE,
-    help="Take queues and flavors from this live cluster instead, which is only read.",
+    help="Read queues and flavors from this live cluster instead.",
 )
 @server_timeout
 @click.option(
@@ -118,14 +120,14 @@ def replay(
     "policies",
     type=FILE,
     multiple=True,
-    help="Objects to lay over the cluster, for a run of its own; may be given several times.",
+    help="Objects that replace those of the cluster, in a separate run; repeatable.",
 )
 @click.option("--config", type=FILE, help="The manager's configuration.")
 @click.option("--output", type=FILE, required=True, help="The folder for the results.")
 @click.option(
     "--queue-by",
     type=click.Choice(["user", "vc", "group", "queue"]),
-    help="Which field of a trace becomes the LocalQueue of a job.",
+    help="The field of a trace that names the LocalQueue of a job.",
 )
 @click.option("--strict", is_flag=True, help="Refuse a trace with a bad line.")
 @setting(
@@ -136,7 +138,7 @@ def replay(
     "checks",
     multiple=True,
     metavar="NAME=SECONDS",
-    help="How long an AdmissionCheck takes; may be given several times.  [default: 0]",
+    help="How long an AdmissionCheck takes; repeatable.  [default: 0]",
 )
 @setting(
     "--stop-seconds",
@@ -161,7 +163,7 @@ def replay(
     "explained",
     multiple=True,
     metavar="JOB@TIME",
-    help="Why a job waits at a time of the trace; may be given several times.",
+    help="Explain why a job waits at a time of the trace; repeatable.",
 )
 def simulate(
     traces: tuple[Path, ...],

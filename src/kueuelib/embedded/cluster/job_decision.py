@@ -1,7 +1,7 @@
 """What the Job controller does next, and what it says of a Job: a pure function of Job and pods.
 
 Pods are counted without finalizers: the controller remembers which ended pods are in the numbers of
-the status already (`JobMemory`). A controller that starts anew takes the numbers it finds for true.
+the status already (`JobMemory`). A restarted controller trusts the numbers that it finds.
 """
 
 from __future__ import annotations

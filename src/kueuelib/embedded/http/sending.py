@@ -3,7 +3,7 @@
 What a watch sends are lines around JSON that everybody shares. Nothing is sent before the client
 has taken most of what was sent before, so a client that does not read costs one batch of references
 and the buffers of its connection. One that takes nothing for a while is hung up on, as by
-kube-apiserver; it lists and watches anew when it comes back.
+kube-apiserver; it lists and watches again when it comes back.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Entry:
     views: dict[str, bytes] | None = None
 
     def obj(self) -> Obj:
-        """The object, decoded anew at every call."""
+        """The object, decoded again at every call."""
         return orjson.loads(self.raw)  # type: ignore[no-any-return]
 
 

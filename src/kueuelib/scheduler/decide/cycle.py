@@ -2,7 +2,7 @@
 
 1. Every head is nominated against the same snapshot: checked, and given flavors; one whose quota is
    in use is given victims.
-2. The nominated heads are put in order, with fair sharing anew after each of them.
+2. The nominated heads are put in order, with fair sharing again after each of them.
 3. In that order each one is admitted if it still fits what is left, or its victims have to leave.
 
 Nothing is remembered between calls.

@@ -36,7 +36,7 @@ class Problem:
 
 
 def problems_of(world: World, key: ObjectKey, reason: Reason | None) -> tuple[Problem, ...]:
-    """Everything that is wrong with the set-up, in the order in which to mend it.
+    """Everything that is wrong with the set-up, in the order in which to fix it.
 
     Args:
         world: the facts.

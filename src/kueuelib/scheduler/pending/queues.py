@@ -58,7 +58,7 @@ class Queues:
     def set_queue(self, spec: QueueSpec, root: Root, *, active: bool, now: float) -> None:
         """Takes over a new ClusterQueue, or a change of it or of what it depends on.
 
-        When it is `active` again, the Workloads that wait in it are reported anew, because
+        When it is `active` again, the Workloads that wait in it are reported again, because
         meanwhile something else was.
         """
         scope = self.scopes.setdefault(root, Scope(root, self))

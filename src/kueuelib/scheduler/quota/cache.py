@@ -312,7 +312,7 @@ class Cache:
         return self._queues[name].freeze()
 
     def rebuilt(self) -> Cache:
-        """A cache built anew from the same facts, to check this one against."""
+        """A cache built again from the same facts, to check this one against."""
         fresh = Cache()
         for name, active in self._checks.items():
             fresh.set_check(name, active=active, late=name in self._late_checks)

@@ -74,7 +74,7 @@ class QueueState:
             self._forest.touch(self.spec.name)
 
     def freeze(self) -> FrozenQueue:
-        """The frozen part, made anew only after a change."""
+        """The frozen part, made again only after a change."""
         if self._frozen is None:
             self._holders_shared = True
             self._frozen = FrozenQueue(

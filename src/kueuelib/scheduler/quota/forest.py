@@ -180,7 +180,7 @@ class Forest:
     # --- what cycles see
 
     def freeze(self, cohort: str, part: Callable[[str], FrozenQueue]) -> FrozenTree:
-        """The tree of a cohort; only what changed since the last time is made anew.
+        """The tree of a cohort; only what changed since the last time is made again.
 
         Args:
             cohort: any cohort of the tree.

@@ -123,7 +123,7 @@ class World:
         return self.loop.run_until_complete(work)
 
     def reseed(self, seed: int, disorder: float = 0.0) -> None:
-        """Let all chance begin anew, with another seed."""
+        """Let all chance begin again, with another seed."""
         self.seed = seed
         self.loop.schedule.seed(seed)
         self.loop.disorder = disorder
@@ -388,7 +388,7 @@ class World:
         return found
 
     def mind(self, name: str) -> Believes | None:
-        """What a manager believes: the same one until it ends or begins anew."""
+        """What a manager believes: the same one until it ends or begins again."""
         one = self.managers.get(name)
         root = one.process.root if one is not None and one.owner.alive else None
         known = self._minds.get(name)

@@ -1,6 +1,6 @@
 """Trees of Cohorts with their usage: what a ClusterQueue can take, and the shares of nodes.
 
-Everything is computed anew from the declared quota, by recursion. Amounts of a node whose parents
+Everything is computed again from the declared quota, by recursion. Amounts of a node whose parents
 form a cycle are not defined: ask `endless` first.
 """
 
