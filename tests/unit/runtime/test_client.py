@@ -221,7 +221,7 @@ async def test_an_answer_that_is_no_json_is_named(serve):
         return web.Response(text="hello")
 
     async with client_for(await serve(handler)) as client:
-        with pytest.raises(TransportError, match="no JSON"):
+        with pytest.raises(TransportError, match="not JSON"):
             await client.get(JOBS, ObjectKey("ns", "a"))
 
 
