@@ -20,13 +20,7 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("*.md"),
     ]
 )
-JOBS = ROOT / "src" / "kueuelib" / "jobs"
-CODE = sorted(
-    path
-    for folder in ("examples", "src")
-    for path in (ROOT / folder).rglob("*.py")
-    if JOBS not in path.parents
-)
+CODE = sorted(path for folder in ("examples", "src") for path in (ROOT / folder).rglob("*.py"))
 STYLE = ROOT / "docs" / "style.md"
 """Shows the forms, so it is not searched."""
 

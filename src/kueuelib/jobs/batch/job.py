@@ -93,7 +93,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return self._spec != before
 
     def finished(self) -> JobEnd | None:
-        """Told by the conditions Complete and Failed."""
+        """The conditions Complete and Failed show it."""
         for condition in self._status.get("conditions") or ():
             if condition.get("status") != "True":
                 continue
@@ -211,7 +211,7 @@ def pods_count(spec: Mapping[str, Any]) -> int:
 
 
 def min_parallelism(obj: Mapping[str, Any]) -> int | None:
-    """What the annotation allows a Job to run with; None without it or when it is no number."""
+    """What the annotation allows a Job to run with; None without it or if it is not a number."""
     text = annotations_of(obj).get(MIN_PARALLELISM)
     if text is None:
         return None

@@ -58,7 +58,9 @@ def load_installed(name: str) -> Integration:
         integration = integration_in(offered, value)
     if integration is None:
         raise ConfigError(
-            subject, f"{value} is no Integration and no GenericJob", "correct the entry point"
+            subject,
+            f"{value} is neither an Integration nor a GenericJob",
+            "correct the entry point",
         )
     if integration.name != name:
         raise ConfigError(
@@ -118,7 +120,7 @@ def _load(reference: str) -> Integration:
     if integration is None:
         raise ConfigError(
             reference,
-            f"{name or 'nothing'} is no Integration and no GenericJob",
+            f"{name or 'nothing'} is neither an Integration nor a GenericJob",
             f"name one of: {', '.join(sorted(_candidates(module))) or 'nothing in it is one'}",
         )
     return integration

@@ -82,7 +82,7 @@ async def submit(
 
     Raises:
         ConfigError: there is no usable kubeconfig, the server does not serve the kind, or the job
-            is no object; the field is named.
+            is not an object; the field is named.
         ApiError: the server refuses the job.
         TransportError: no answer; the job may have been created.
     """
@@ -113,8 +113,8 @@ async def watch(
     Raises:
         JobGone: the job was deleted.
         NotFound: there is no job of that name.
-        ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or it
-            cannot be told which job is meant.
+        ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or it is
+            ambiguous which job is meant.
     """
     async with _client(client, kubeconfig) as used:
         handle = job if isinstance(job, JobHandle) else await _handle(used, job)
@@ -158,7 +158,7 @@ async def wait(
         until = State(until)
     except ValueError:
         fix = f"give one of {', '.join(State)}"
-        raise ConfigError("until", f"{until!r} is no state", fix) from None
+        raise ConfigError("until", f"{until!r} is not a state", fix) from None
     last: Progress | None = None
     wanted = {until, State.RUNNING} if until is State.ADMITTED else {until}
     found = watch(job, integration=integration, client=client, kubeconfig=kubeconfig)
@@ -280,7 +280,7 @@ async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
     if found is None:
         raise ConfigError(f"{version} {kind}", "is not served by the cluster", "install its CRD")
     if not found.namespaced:
-        raise ConfigError(f"{version} {kind}", "is no kind of jobs", "give one in a namespace")
+        raise ConfigError(f"{version} {kind}", "is not a kind of jobs", "give one in a namespace")
     return found
 
 

@@ -34,7 +34,7 @@ def queued(
         priority_class: a WorkloadPriorityClass; empty for none.
 
     Raises:
-        ConfigError: the job is no object that could be created, or a name is none.
+        ConfigError: the job is not an object that could be created, or a name is invalid.
     """
     _check_name("queue", queue)
     if priority_class:
@@ -49,7 +49,7 @@ def queued(
     try:
         orjson.dumps(obj)
     except TypeError as error:
-        raise ConfigError("the job", f"is no JSON: {error}", "give plain values") from error
+        raise ConfigError("the job", f"is not JSON: {error}", "give plain values") from error
     return obj
 
 
@@ -57,7 +57,7 @@ def existing(job: Mapping[str, Any] | GenericJob) -> Obj:
     """A copy of a job that is there already.
 
     Raises:
-        ConfigError: it cannot be told which.
+        ConfigError: it is ambiguous.
     """
     obj = placed(job, "")
     if not obj["metadata"].get("name"):
@@ -110,7 +110,7 @@ def _texts(field: str, value: Any) -> Obj:
 def _check_name(argument: str, value: Any) -> None:
     if not isinstance(value, str) or not is_dns1123_subdomain(value):
         fix = "give a name of lower-case letters, digits, - and ."
-        raise ConfigError(argument, f"{_shown(value)} is no name that an object can have", fix)
+        raise ConfigError(argument, f"{_shown(value)} is not a name that an object can have", fix)
 
 
 def _shown(value: Any) -> str:

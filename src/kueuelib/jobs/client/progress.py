@@ -1,4 +1,4 @@
-"""How far a job has come, read from its Workload and itself, whoever manages the two.
+"""How far a job has come, read from its Workload and itself, with any manager.
 
 Only conditions are read that today's Kueue writes too, so it makes no difference which manager
 runs; of Kueue v0.6 what there is.

@@ -25,7 +25,7 @@ WARNING = "Warning"
 
 @attrs.frozen
 class Create:
-    """Create an object; that there is one of that name already is no error but a reason to wait."""
+    """Create an object; if one of that name exists already, wait instead of failing."""
 
     resource: Resource
     obj: Obj

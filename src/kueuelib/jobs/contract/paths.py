@@ -27,7 +27,7 @@ def steps_of(path: str) -> tuple[str, ...]:
     """
     found = tuple(path.removeprefix(".").split("."))
     if not all(found):
-        raise ValueError(f"{path!r} is no path such as spec.template")
+        raise ValueError(f"{path!r} is not a path such as spec.template")
     return found
 
 
@@ -38,11 +38,11 @@ def check_path(argument: str, path: Any, *, many: bool = False) -> None:
         ValueError: it is not; the argument is named.
     """
     if not isinstance(path, str):
-        raise ValueError(f"{argument}={path!r} is no path such as spec.template")  # noqa: TRY004
+        raise ValueError(f"{argument}={path!r} is not a path such as spec.template")  # noqa: TRY004
     try:
         steps = steps_of(path)
     except ValueError:
-        raise ValueError(f"{argument}={path!r} is no path such as spec.template") from None
+        raise ValueError(f"{argument}={path!r} is not a path such as spec.template") from None
     if ANY in steps and not many:
         raise ValueError(f"{argument}={path!r} leads to many places; one is needed")
 
@@ -62,7 +62,7 @@ def put(obj: Obj, path: str, new: Any) -> None:
 
     Raises:
         ValueError: the path has a `*`.
-        TypeError: something on the way is no mapping.
+        TypeError: something on the way is not a mapping.
     """
     *way, last = steps_of(path)
     if ANY in (*way, last):
@@ -73,7 +73,7 @@ def put(obj: Obj, path: str, new: Any) -> None:
             current[name] = {}
         current = current[name]
         if not isinstance(current, dict):
-            raise TypeError(f"cannot write to {path}: {name} is no mapping")
+            raise TypeError(f"cannot write to {path}: {name} is not a mapping")
     current[last] = new
 
 

@@ -1,6 +1,6 @@
 """Stops a job in more than one write: the first suspends and marks it, the last restores it.
 
-The mark tells whoever comes after a crash that the later writes are still to come.
+After a crash, the mark shows that the later writes are still missing.
 """
 
 from __future__ import annotations

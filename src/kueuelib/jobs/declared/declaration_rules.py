@@ -26,15 +26,16 @@ def check_resource(resource: Any) -> None:
     """
     if not isinstance(resource, Resource):
         raise ValueError(  # noqa: TRY004 - one kind of error for whatever is wrong
-            f"resource={resource!r} is no Resource(group, version, plural, kind, namespaced=True)"
+            f"resource={resource!r} is not a Resource(group, version, plural, kind, "
+            "namespaced=True)"
         )
     wrong = [
         f"{field}={value!r} {problem}"
         for field, value, holds, problem in (
-            ("kind", resource.kind, _KIND.fullmatch, "is no kind such as Training"),
-            ("version", resource.version, _VERSION.fullmatch, "is no version such as v1"),
-            ("plural", resource.plural, is_dns1123_label, "is no plural such as trainings"),
-            ("group", resource.group or "core", is_dns1123_subdomain, "is no group such as a.b"),
+            ("kind", resource.kind, _KIND.fullmatch, "is not a kind such as Training"),
+            ("version", resource.version, _VERSION.fullmatch, "is not a version such as v1"),
+            ("plural", resource.plural, is_dns1123_label, "is not a plural such as trainings"),
+            ("group", resource.group or "core", is_dns1123_subdomain, "is not a group such as a.b"),
         )
         if not isinstance(value, str) or not holds(value)
     ]
@@ -51,11 +52,11 @@ def check_versions(resource: Resource, versions: Any) -> None:
         ValueError: one of them cannot, or is there twice.
     """
     if not isinstance(versions, list | tuple):
-        raise ValueError(f"other_versions={versions!r} is no tuple of versions")  # noqa: TRY004
+        raise ValueError(f"other_versions={versions!r} is not a tuple of versions")  # noqa: TRY004
     known = {resource.version}
     for version in versions:
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
-            raise ValueError(f"other_versions: {version!r} is no version such as v1")
+            raise ValueError(f"other_versions: {version!r} is not a version such as v1")
         if version in known:
             raise ValueError(f"other_versions: {version!r} is there twice")
         known.add(version)
@@ -68,7 +69,7 @@ def check_shapes(pods: Any) -> None:
         ValueError: there are none, or two have one name.
     """
     if not isinstance(pods, Sequence) or isinstance(pods, str):
-        raise ValueError(f"pods={pods!r} is no list of Pods(...)")  # noqa: TRY004
+        raise ValueError(f"pods={pods!r} is not a list of Pods(...)")  # noqa: TRY004
     if not pods:
         raise ValueError("pods is empty: say where the pod templates are")
     names: set[str] = set()
@@ -90,6 +91,6 @@ def check_rest(name: Any, validate: Any) -> None:
         ValueError: one of them cannot be.
     """
     if not isinstance(name, str) or name != "".join(name.split()) or "," in name:
-        raise ValueError(f"name={name!r} is no name such as example.com/training")
+        raise ValueError(f"name={name!r} is not a name such as example.com/training")
     if not callable(validate):
         raise ValueError(f"validate={validate!r} is no function")  # noqa: TRY004

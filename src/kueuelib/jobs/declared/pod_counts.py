@@ -72,5 +72,5 @@ def number_at(place: Obj, path: str) -> int | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise InvalidJob(path, f"{json.dumps(found)} is no whole number from 0 on")
+        raise InvalidJob(path, f"{json.dumps(found)} is not a whole number from 0 on")
     return found

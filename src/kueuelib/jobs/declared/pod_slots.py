@@ -133,7 +133,7 @@ def lowered(name: Any, path: str) -> str:
     if name is None:
         raise InvalidJob(path, "a name is missing")
     if not isinstance(name, str) or not is_dns1123_label(name.lower()):
-        raise InvalidJob(path, f"{json.dumps(name)} is no DNS label, not even in lower case")
+        raise InvalidJob(path, f"{json.dumps(name)} is not a DNS label, not even in lower case")
     return name.lower()
 
 

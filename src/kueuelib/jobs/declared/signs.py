@@ -183,7 +183,7 @@ def check_sign(argument: str, sign: Any) -> None:
             "a path, Condition(...), equals(...), differs(...), enough(...), every(...), "
             "a function, or a list of these"
         )
-        raise ValueError(f"{argument}={sign!r} is no sign; give {wanted}")  # noqa: TRY004
+        raise ValueError(f"{argument}={sign!r} is not a sign; give {wanted}")  # noqa: TRY004
 
 
 def _check_condition(argument: str, sign: Condition) -> None:
@@ -196,4 +196,4 @@ def _check_condition(argument: str, sign: Condition) -> None:
             f"not {sign.status!r}"
         )
     if not isinstance(sign.reasons, list | tuple):
-        raise ValueError(f"{argument}: reasons={sign.reasons!r} is no tuple")  # noqa: TRY004
+        raise ValueError(f"{argument}: reasons={sign.reasons!r} is not a tuple")  # noqa: TRY004

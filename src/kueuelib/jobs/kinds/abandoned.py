@@ -30,7 +30,7 @@ class AbandonedWorkloads:
         self._executor = executor
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Let go of the Workloads of the job that had this name."""
+        """Release the Workloads of the job that had this name."""
         planned: Commands = ()
         for workload in self._stores.workloads_of_name(self._integration.resource, key):
             ref = controller_of(workload)

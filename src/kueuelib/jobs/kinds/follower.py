@@ -57,7 +57,7 @@ PATIENCE = 10.0
 """Seconds for which others wait, at the start, until the objects of a kind are listed; also those
 for which a kind may be away that nobody declares gone."""
 GRACE = 3.0
-"""Seconds for which reading may fail before that is told."""
+"""Seconds for which reading may fail before that is reported."""
 
 
 @attrs.define
@@ -103,7 +103,7 @@ class KindFollower:
         cache: makes informers.
         stores: where the objects of each kind are, by the integration's name; the kind has an
             entry there exactly while its objects are known.
-        metrics: told how things stand.
+        metrics: receives the state.
         clock: the time.
     """
 
@@ -136,7 +136,7 @@ class KindFollower:
 
     @property
     def name(self) -> str:
-        """Of the integration."""
+        """The name of the integration."""
         return self.integration.name
 
     @property

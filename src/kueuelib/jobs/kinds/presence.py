@@ -44,7 +44,7 @@ class Unfit:
 
 @attrs.frozen
 class Unclear:
-    """It is not served at this moment; whether there are objects of it cannot be told.
+    """It is not served at this moment; whether objects of it exist is unknown.
 
     Attributes:
         why: half a sentence for people.

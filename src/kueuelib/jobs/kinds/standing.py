@@ -1,4 +1,4 @@
-"""How things stand with a kind of jobs, and where that is told and counted."""
+"""The state of a kind of jobs, and how it is reported and counted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Standing:
 
 
 def turn_without_objects(integration: Integration) -> Turn:
-    """The turn of a kind that is gone: Workloads of its jobs are let go."""
+    """The turn of a deleted kind: Workloads of its jobs are released."""
     indexes = {CONTROLLER_UID: controller_uid, PREBUILT_NAME: prebuilt_name}
     return Turn(integration, Store(indexes))
 

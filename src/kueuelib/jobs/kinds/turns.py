@@ -16,7 +16,7 @@ from kueuelib.runtime.events import EventSink
 NOT_MANAGED = "NotManaged"
 MANAGED = "Managed"
 REMIND = 1800.0
-"""Seconds after which it is told again that a kind is not managed; events are kept for an hour."""
+"""Seconds between reports that a kind is not managed; events are kept for an hour."""
 
 
 class KindController:
@@ -40,7 +40,7 @@ class KindController:
 
     @property
     def name(self) -> str:
-        """Of the integration."""
+        """The name of the integration."""
         return self._follower.name
 
     async def run(self, ready: Callable[[], None]) -> None:

@@ -1,4 +1,6 @@
-"""Who is queued on behalf of a job that somebody else made (spec/jobs 1.5, 8.13, 8.14)."""
+"""Which ancestor is queued on behalf of a job that another object created (spec/jobs 1.5, 8.13,
+8.14).
+"""
 
 from __future__ import annotations
 
@@ -71,10 +73,10 @@ class Owners:
 
     The highest object that is queued counts: one of an enabled kind, or of a kind that another
     process manages. Owners of kinds that no store holds are known only after `learn`: kinds that
-    are not enabled, and those whose objects are not known at the moment. A job may
-    also name its parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is
-    believed only when the two share an owner, and a Workload that is not there admits nothing: who
-    says so is no child to the webhook, and is told why it waits.
+    are not enabled, and those whose objects are not known at the moment. A job may also name its
+    parent's Workload in the annotation `kueue.x-k8s.io/parent-workload`; that is believed only when
+    the two share an owner, and a Workload that is not there admits nothing: such a job is not a
+    child to the webhook, and an event says why it waits.
 
     Args:
         integrations: the enabled kinds.
@@ -114,7 +116,7 @@ class Owners:
                 current = self._stored(integration, ref, namespace)
 
     def ancestor_of(self, obj: Mapping[str, Any], namespace: str) -> Ancestor | None:
-        """Who is queued on behalf of a raw object; None when it stands for itself.
+        """Which ancestor is queued on behalf of a raw object; None if it stands for itself.
 
         Args:
             obj: the object; one that is being created may lack a namespace.

@@ -32,7 +32,7 @@ class Problem:
     Attributes:
         pod: the raw pod to tell it about.
         message: a sentence for people.
-        waits: whether more pods may mend it, so that there is no hurry to complain.
+        waits: whether more pods may complete it, so that a complaint can wait.
     """
 
     pod: Obj
@@ -145,7 +145,7 @@ def _declared(members: Sequence[Member]) -> Composition:
     )
     role = declared.role_of(role_label_of(author.pod))
     if role not in declared.names:
-        text = f"The role of the pod is none of {', '.join(declared.names)}, or is not told"
+        text = f"The role of the pod is none of {', '.join(declared.names)}, or is unknown"
         return Composition(problem=Problem(author.pod, text))
     out = {each.member.uid for each in rejected}
     return Composition(

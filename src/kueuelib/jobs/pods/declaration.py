@@ -95,7 +95,7 @@ class GroupDeclaration:
         return hashlib.sha256(text).hexdigest()[:DIGEST_DIGITS]
 
     def role_of(self, label: str) -> str:
-        """The role of the declaring pod, given its role label; empty when it cannot be told."""
+        """The role of the declaring pod, given its role label; empty if it is unknown."""
         if label:
             return label
         return self.empty[0] if len(self.empty) == 1 else ""
@@ -112,7 +112,7 @@ def parse(text: str) -> GroupDeclaration:
     try:
         found = plain_yaml.read(text)
     except plain_yaml.NotPlain as error:
-        raise Unreadable([_invalid(PATH, "...", f"is no plain YAML: {error}")]) from error
+        raise Unreadable([_invalid(PATH, "...", f"is not plain YAML: {error}")]) from error
     if _depth(found) > DEEPEST:
         raise Unreadable([_invalid(PATH, "...", f"must be nested at most {DEEPEST} levels deep")])
     found = _like_json(found)
@@ -181,7 +181,7 @@ def _template_errors(template: Any, path: str) -> list[FieldError]:
             for each in error.errors
         ]
     errors = [
-        _invalid(f"{path}.{key}", key, "is no field of a pod template")
+        _invalid(f"{path}.{key}", key, "is not a field of a pod template")
         for key in template
         if key not in ("metadata", "spec")
     ]
@@ -194,7 +194,7 @@ def _template_errors(template: Any, path: str) -> list[FieldError]:
     if not spec.get("containers"):
         return [*errors, fields.required(f"{path}.spec.containers", "at least one container")]
     errors += [
-        _invalid(f"{path}.spec.{key}", key, "is no field of a pod spec")
+        _invalid(f"{path}.spec.{key}", key, "is not a field of a pod spec")
         for key in spec
         if key not in POD_SPEC_FIELDS
     ]
@@ -206,7 +206,7 @@ def _template_errors(template: Any, path: str) -> list[FieldError]:
 
 def _container_errors(container: Mapping[str, Any], path: str) -> list[FieldError]:
     errors = [
-        _invalid(f"{path}.{key}", key, "is no field of a container")
+        _invalid(f"{path}.{key}", key, "is not a field of a container")
         for key in container
         if key not in CONTAINER_FIELDS
     ]

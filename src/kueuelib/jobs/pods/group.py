@@ -33,7 +33,7 @@ from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, MISSING_RETRY, STARTED
 from kueuelib.workload import states
 
 PATIENCE = 5.0
-"""Seconds that a group may be incomplete before anybody is told."""
+"""Seconds that a group may be incomplete before an event reports it."""
 
 _NO_ROLES = Roles({}, "", frozenset())
 
@@ -121,7 +121,7 @@ class PodGroup(
         """Nothing: a gate cannot be put back."""
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
-        """Nothing: members are let run one by one."""
+        """Nothing: members are started one by one."""
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
         """Nothing: pods cannot be un-run."""
@@ -209,7 +209,7 @@ class PodGroup(
         return Matching(self.workload)
 
     def compose_workload(self) -> Obj | tuple[Command, ...]:
-        """The Workload with its priority, or who is told why there is none."""
+        """The Workload with its priority, or the pod that gets the reason why it cannot exist."""
         facts = self.facts
         made = compose(facts.pods)
         if facts.name_is_taken:

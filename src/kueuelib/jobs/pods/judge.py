@@ -33,7 +33,7 @@ class Judgement:
         roster: the pods.
         rewrite: what the pods make now, when the Workload has no quota and asks for something else;
             None when it may stay as it is.
-        too_large: pods that ask for more than was declared, and are let in all the same.
+        too_large: pods that ask for more than was declared, and are admitted anyway.
     """
 
     roles: Roles

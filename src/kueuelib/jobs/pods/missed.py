@@ -1,11 +1,11 @@
 """Finds pods that came in past our webhook, and repairs what can be (spec/jobs 4.1).
 
 A gate can only be there from the start. A pod that has it (somebody wrote it into the manifest)
-gets the other marks and is queued like any other; one that has none is counted, told, and left
+gets the other marks and is queued like any other; one without a gate is counted, reported, and left
 alone: deleting what was created in good faith would be worse than one pod that did not wait.
 
 A pod with our finalizer was ours already and lost only the label by which we see it: it gets that
-back, whatever has become of it, else it would hold quota and its finalizer for ever.
+back, whatever has become of it, else it would hold quota and its finalizer forever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kueuelib.runtime.controller import DONE, Result
 
 NOT_GATED = "NotQueued"
 REMEMBERED = 100_000
-"""Pods that were told of, at most."""
+"""The maximum number of reported pods that are remembered."""
 
 
 class MissedPods:

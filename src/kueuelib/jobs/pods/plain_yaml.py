@@ -35,15 +35,15 @@ _SCHEMA = (
 
 
 class NotPlain(KueuelibError):
-    """A text that is no YAML 1.2, or more than plain values."""
+    """A text that is not YAML 1.2, or more than plain values."""
 
 
 def read(text: str) -> Any:
     """The value that a text with one document stands for; keys of mappings are always texts.
 
     Raises:
-        NotPlain: it is no YAML, or more than plain values: anchors, tags, a key twice, numbers that
-            are not finite.
+        NotPlain: it is not YAML, or more than plain values: anchors, tags, a key twice, numbers
+            that are not finite.
     """
     try:
         return _checked(_JSON.decode(text))
@@ -91,7 +91,7 @@ def _checked(value: Any) -> Any:
         elif isinstance(one, list):
             rest += one
         elif isinstance(one, str) and any("\ud800" <= each <= "\udfff" for each in one):
-            raise NotPlain("half of a surrogate pair is no character")
+            raise NotPlain("half of a surrogate pair is not a character")
         elif isinstance(one, float) and not math.isfinite(one):
             raise NotPlain("a number is not finite")
     return value

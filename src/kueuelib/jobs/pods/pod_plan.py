@@ -177,7 +177,7 @@ def _housekeeping(group: PodGroup, workload: Obj) -> Commands:
 
 
 def _owned(workload: Obj, members: tuple[Member, ...]) -> Commands:
-    """Makes pods owners of the Workload, before those that they replace are let go."""
+    """Makes pods owners of the Workload, before those that they replace are released."""
     if not members:
         return ()
     meta = dict(workload["metadata"])

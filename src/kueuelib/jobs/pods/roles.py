@@ -2,7 +2,7 @@
 
 Without a declaration the shape of a pod is its role and the number of pods is what their
 annotations say; with one, the declaration names the roles. Once the Workload exists, it is the
-truth: whoever declared it may be gone.
+truth: the declaring pod may be gone.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Per role, with `count` pods wanted:
 
 - pods that wait, run or have succeeded fill the places; what is beyond the count has to go: first
-  what we have let go already, then what still waits, then the youngest;
-- pods that failed stay known until something takes their place; the one that failed first is let
-  go first;
+  pods that we released already, then waiting ones, then the youngest;
+- pods that failed stay known until something takes their place; the one that failed first is
+  released first;
 - pods that are being deleted are on their way out: they neither fill a place nor are they gone.
 """
 

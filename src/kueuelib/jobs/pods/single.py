@@ -80,7 +80,7 @@ class PodJob(GenericJob, JobWithCustomStop, JobWithFinalize, JobWithSkip, JobWit
         return False
 
     def finished(self) -> JobEnd | None:
-        """Told by the phase."""
+        """The phase shows it."""
         if phase_of(self.object) == SUCCEEDED:
             return JobEnd(True, "The pod succeeded")
         if phase_of(self.object) == FAILED:

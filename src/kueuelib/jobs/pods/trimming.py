@@ -1,7 +1,7 @@
 """What the cache keeps of a pod: what decisions need, and of a waiting pod its whole spec.
 
-Workloads and patches are made from waiting pods. Of one that may run only shapes and marks matter,
-so that a thousand running pods cost little.
+Workloads and patches are made from waiting pods. For a running one only shapes and marks matter, so
+that a thousand running pods cost little.
 """
 
 from __future__ import annotations

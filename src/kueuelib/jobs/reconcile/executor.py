@@ -132,9 +132,8 @@ class Executor:
 
         Args:
             commands: the plan.
-            about: the job that it is for. A refusal that no retry can mend is told there, and
-                tried again only when something changes, or after a while; without it the refusal
-                is raised.
+            about: the job that it is for. A refusal that no retry can cure is reported there, and
+                retried only after a change or a long delay; without it the refusal is raised.
         """
         run = _Run()
         for lanes in stretches(commands):

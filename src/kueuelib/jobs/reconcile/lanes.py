@@ -1,8 +1,8 @@
 """Which commands of a plan may be done at the same time (spec/jobs 4.6, 4.7).
 
-The pods of a group do not depend on each other: which of them are let run, let go or deleted first
-makes no difference, and a plan that ends halfway is mended by the next one. So commands about pods
-that follow one another are done in lanes, one per pod; all others one after the other.
+The pods of a group do not depend on each other: it does not matter which of them are started,
+released or deleted first, and the next plan completes one that ended halfway. So commands about
+pods that follow one another are done in lanes, one per pod; all others one after the other.
 """
 
 from __future__ import annotations

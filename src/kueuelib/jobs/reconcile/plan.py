@@ -32,7 +32,7 @@ from kueuelib.jobs.reconcile.workload_build import adopt
 from kueuelib.workload import states
 
 INVALID_RETRY = 300.0
-"""Seconds until a job whose object says no pods is told so again, when nobody changes it."""
+"""Seconds between reports that a job's object does not describe its pods, while it is unchanged."""
 
 
 def plan(situation: Situation) -> Commands:
@@ -63,12 +63,12 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
 
 
 def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:
-    """A job that says no pods waits, and its author is told why."""
+    """A job that does not describe its pods waits, and an event on it says why."""
     if job.finished():
         return finalize(job)
     left: Commands = ()
     if not job.is_suspended():
-        reason, text = StopReason.NO_MATCHING_WORKLOAD, "It cannot be told what the job wants"
+        reason, text = StopReason.NO_MATCHING_WORKLOAD, "The pods of the job are unknown"
         left = stop(Case(situation, job, Matching()), reason, text)
     told = Emit(job.object, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
     return (*left, told, Wait(str(error), INVALID_RETRY))

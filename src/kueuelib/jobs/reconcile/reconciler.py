@@ -24,7 +24,7 @@ class JobReconciler:
     Args:
         integration: the kind.
         stores: the caches.
-        owners: finds who is queued on behalf of a job.
+        owners: finds the ancestor that is queued on behalf of a job.
         executor: does what is planned.
         settings: the configuration.
         clock: the time.

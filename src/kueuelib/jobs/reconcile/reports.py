@@ -28,7 +28,9 @@ _CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
 
 
 def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
-    """What the Workload has to be told about the job's pods (spec/jobs 1.5, steps 4 and 5)."""
+    """The updates of the Workload that follow from the job's pods (spec/jobs 1.5, steps 4 and
+    5).
+    """
     if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
         return ()
     return (*_reclaimable(situation, job, workload), *_pods_ready(situation, job, workload))

@@ -26,7 +26,7 @@ class Situation:
         workloads: those whose owner references hold the job's UID, oldest first.
         orphans: those of an owner of the job's name and kind that is gone.
         prebuilt: the one that the job's label names, when it exists.
-        ancestor: who is queued instead of the job; None when the job stands for itself.
+        ancestor: the object that is queued instead of the job; None if the job stands for itself.
         namespace_labels: of the job's namespace.
         flavors: the raw ResourceFlavors by name.
         classes: the priority classes by name.

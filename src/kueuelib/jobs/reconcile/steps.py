@@ -352,7 +352,7 @@ def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
 
 
 def release(workload: Obj) -> Commands:
-    """Lets a Workload be deleted."""
+    """Permits the deletion of a Workload."""
     if not _has_finalizer(workload):
         return ()
     return (DropFinalizer(WORKLOADS, workload, IN_USE_FINALIZER),)

@@ -56,7 +56,7 @@ class Vanished:
 
         Args:
             key: the job.
-            uid: its UID; another one starts anew.
+            uid: its UID; another one starts at 0.
             now: monotonic seconds.
             present: whether it has a Workload.
 

@@ -125,7 +125,7 @@ def shared_rbac_rules() -> tuple[Obj, ...]:
 
 
 def owner_rules() -> tuple[Obj, ...]:
-    """What it takes to see who is above a pod or a job whose owner is none of ours."""
+    """The permissions to read the owners of a pod or job if they are of a foreign kind."""
     return (
         *(
             _rule("apps", plural, "get")

@@ -27,7 +27,7 @@ class JobWebhook:
         integration: the kind.
         settings: the configuration.
         stores: the caches.
-        owners: finds who is queued on behalf of an object.
+        owners: finds the ancestor that is queued on behalf of an object.
         metrics: counts.
         follower: knows whether the kind can be managed; None: it always can.
     """

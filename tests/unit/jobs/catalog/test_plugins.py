@@ -74,7 +74,7 @@ def test_packages_are_found_by_name_and_not_imported_before(package: Path) -> No
         ("g.example.com/other", "unknown name"),
         ("g.example.com/renamed", "calls itself g.example.com/second"),
         ("g.example.com/broken", "cannot be imported: AttributeError: .*third"),
-        ("g.example.com/nothing", "no Integration"),
+        ("g.example.com/nothing", "neither an Integration"),
     ],
 )
 def test_a_bad_package_is_named(package: Path, name: str, problem: str) -> None:
@@ -87,7 +87,7 @@ def test_a_bad_package_is_named(package: Path, name: str, problem: str) -> None:
     [
         ("plugin_of_a_test", "holds 2 integrations.*first, second"),
         ("plugin_of_a_test:nothing", "name one of: first, second"),
-        ("plugin_of_a_test:absent", "no Integration"),
+        ("plugin_of_a_test:absent", "neither an Integration"),
         ("absent_module_of_a_test", "cannot be imported"),
         ("absent.py", "No such file"),
         ("", "MODULE: no module is named"),
@@ -115,7 +115,7 @@ def test_one_of_several_is_chosen_by_name(package: Path) -> None:
         ("import json\njson.loads('{')\n", 2, "JSONDecodeError: "),
         ("import sys\n\nsys.exit(3)\n", 3, "it ends the process with 3"),
         (SOURCE.replace("pods=[Pods()]", "pods=[]"), 7, "ValueError: First: pods is empty"),
-        (SOURCE.replace("Pods()", 'Pods("a", "b..c")'), 7, "template='b..c' is no path"),
+        (SOURCE.replace("Pods()", 'Pods("a", "b..c")'), 7, "template='b..c' is not a path"),
     ],
 )
 @pytest.mark.parametrize("as_file", [True, False])
@@ -162,7 +162,7 @@ class Mine(BatchJob):
     [
         (("batch", "Job", True), r"the manager queues jobs of kind Job \(batch/v1\) itself"),
         (("g.example.com", "Job", False), "namespaced=False.*correct Mine.resource"),
-        (("g.example.com", "job", True), "kind='job' is no kind.*correct Mine.resource"),
+        (("g.example.com", "job", True), "kind='job' is not a kind.*correct Mine.resource"),
     ],
 )
 def test_a_kind_that_is_taken_or_cannot_be_queued_is_refused(

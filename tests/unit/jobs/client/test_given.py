@@ -50,7 +50,7 @@ def with_meta(**meta: Any) -> dict[str, Any]:
         ({"metadata": {"name": "j"}}, "apiVersion: is missing"),
         ({**JOB, "kind": 3}, "kind: is 3"),
         ({**JOB, "kind": "Other"}, "batch/v1 Other: is not served by the cluster"),
-        ({**JOB, "apiVersion": "v1", "kind": "Node"}, "v1 Node: is no kind of jobs"),
+        ({**JOB, "apiVersion": "v1", "kind": "Node"}, "v1 Node: is not a kind of jobs"),
         ({**JOB, "metadata": "j"}, "metadata: is 'j'"),
         (with_meta(name=3), "metadata.name: is 3"),
         (with_meta(namespace=["a"]), r"metadata.namespace: is \['a'\]"),
@@ -76,12 +76,12 @@ async def test_an_odd_object_is_named_with_its_field(job: Any, problem: str) -> 
     [
         ({**JOB, "metadata": {}}, {}, "metadata.name: is missing"),
         ({**JOB, "metadata": None}, {}, "metadata.name: is missing"),
-        ({**JOB, "spec": {"parallelism": 10**20}}, {}, "the job: is no JSON: Integer exceeds"),
-        ({**JOB, "spec": {"x": {1, 2}}}, {}, "the job: is no JSON"),
-        ({**JOB, "spec": {1: 2}}, {}, "the job: is no JSON"),
-        (JOB, {"queue": ""}, "queue: '' is no name"),
-        (JOB, {"queue": "Bad_Queue"}, "queue: 'Bad_Queue' is no name"),
-        (JOB, {"priority_class": "High!"}, "priority_class: 'High!' is no name"),
+        ({**JOB, "spec": {"parallelism": 10**20}}, {}, "the job: is not JSON: Integer exceeds"),
+        ({**JOB, "spec": {"x": {1, 2}}}, {}, "the job: is not JSON"),
+        ({**JOB, "spec": {1: 2}}, {}, "the job: is not JSON"),
+        (JOB, {"queue": ""}, "queue: '' is not a name"),
+        (JOB, {"queue": "Bad_Queue"}, "queue: 'Bad_Queue' is not a name"),
+        (JOB, {"priority_class": "High!"}, "priority_class: 'High!' is not a name"),
     ],
 )
 async def test_what_cannot_be_created_is_not_sent(
@@ -117,5 +117,5 @@ async def test_who_names_no_namespace_means_the_default_one() -> None:
 
 
 async def test_a_state_that_is_none_is_not_waited_for() -> None:
-    with pytest.raises(ConfigError, match="until: 'Done' is no state; give one of Queued, Adm"):
+    with pytest.raises(ConfigError, match="until: 'Done' is not a state; give one of Queued, Adm"):
         await kueuelib.wait(JOB, cast("Any", "Done"), client=cast("Client", Cluster()))

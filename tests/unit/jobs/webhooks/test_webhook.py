@@ -77,7 +77,7 @@ CREATED = {
     "parent without an owner": ({"annotations": {PARENT_WORKLOAD: "parent"}}, [PARENT]),
     "parent with an owner": ({"annotations": {PARENT_WORKLOAD: "parent"}, "meta": OWNER}, []),
     "parent name": ({"annotations": {PARENT_WORKLOAD: "_"}, "meta": OWNER}, [PARENT]),
-    "minimum is no number": ({"annotations": {MIN_PARALLELISM: "two"}}, [MIN]),
+    "minimum is not a number": ({"annotations": {MIN_PARALLELISM: "two"}}, [MIN]),
     "minimum is zero": ({"annotations": {MIN_PARALLELISM: "0"}}, [MIN]),
     "minimum is all": ({"annotations": {MIN_PARALLELISM: "3"}}, [MIN]),
     "minimum is one less": ({"annotations": {MIN_PARALLELISM: "2"}}, []),
