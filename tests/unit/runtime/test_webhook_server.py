@@ -188,6 +188,21 @@ async def test_a_handler_that_crashes_denies_with_500_and_is_counted(hooks):
     assert 'requests_total{code="500",webhook="/mutate-crash"} 1.0' in text
 
 
+async def test_an_object_of_another_form_is_denied_with_400(hooks):
+    broken = {**thing(), "spec": {"size": "x"}}
+    answer = await hooks.admit("/validate", broken)
+    assert (answer["allowed"], answer["status"]["code"]) == (False, 400)
+    assert "form of its kind" in answer["status"]["message"]
+
+
+async def test_a_body_that_cannot_be_decoded_is_refused(hooks):
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with hooks.session.post(
+        "/validate", data=io.BytesIO(b"no gzip"), headers=headers, ssl=hooks.trust
+    ) as answer:
+        assert answer.status == 400
+
+
 async def test_objects_are_converted_and_those_in_the_version_pass(hooks):
     same = thing("same", "g/v2")
     answer = await hooks.convert(thing("a", size=1), same)

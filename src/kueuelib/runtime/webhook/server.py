@@ -10,6 +10,7 @@ import inspect
 import logging
 import ssl
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,12 @@ class _Malformed(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is about something else."""
         error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
+        return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
+_SHAPE = (TypeError, KeyError, AttributeError)
+"""What a handler raises when a field is missing or of another type."""
+_NOT_ITS_FORM = "an object of the review does not have the form of its kind"
 _HTTP_LOG = logging.getLogger("kueuelib.webhook.http")
 _HTTP_LOG.addFilter(_Malformed())
 
@@ -118,6 +122,9 @@ class WebhookServer:
                 found = handler(request)
                 if inspect.isawaitable(found):
                     found = await found
+            except _SHAPE as error:
+                self._misshapen(path, error)
+                found = denied(BadRequest(_NOT_ITS_FORM))
             except Exception as error:  # noqa: BLE001 - the top of a request
                 self._crashed(path, error)
                 found = denied(ServerError(f"the webhook failed: {error!r}"))
@@ -135,6 +142,9 @@ class WebhookServer:
             except ConversionFailed as error:
                 converted, message = None, str(error)
                 self._log.warning("conversion failed", error=message)
+            except _SHAPE as error:
+                self._misshapen(path, error)
+                converted, message = None, _NOT_ITS_FORM
             except Exception as error:  # noqa: BLE001 - the top of a request
                 self._crashed(path, error)
                 converted, message = None, f"the webhook failed: {error!r}"
@@ -191,6 +201,12 @@ class WebhookServer:
         finally:
             self._metrics.ended(request.path, code, time.monotonic() - started)
 
+    def _misshapen(self, path: str, error: Exception) -> None:
+        """Reports an object that a handler stumbled over, and where, without a traceback."""
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{at.filename}:{at.lineno}"
+        self._log.warning("a review was not understood", path=path, error=repr(error), at=place)
+
     def _crashed(self, path: str, error: Exception) -> None:
         self._metrics.crashed(path)
         self._log.error("a webhook handler failed", path=path, exc_info=error)
@@ -206,7 +222,10 @@ def _request(
 async def _read_review(request: web.BaseRequest, kind: str) -> Review:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="send application/json")
-    body = await request.read()  # more than MAX_BODY is answered with 413 by aiohttp
+    try:
+        body = await request.read()  # more than MAX_BODY is answered with 413 by aiohttp
+    except (web.RequestPayloadError, HttpProcessingError) as error:
+        raise web.HTTPBadRequest(text="the body cannot be decoded") from error
     if not body:
         raise web.HTTPBadRequest(text="the body is empty")
     if is_too_much(body):
