@@ -77,7 +77,7 @@ async def team_space(space: TeamSpace, context: Context) -> None:
 
 @team_space.teardown("example.com/archive")
 async def archive(space: TeamSpace, context: Context) -> None:
-    """Leave a note about who had the space."""
+    """Leave a note about the team that had the space."""
     data = {"owner": space.spec.owner}
     await context.apply(kinds.CONFIG_MAPS.new(f"was-{space.name}", "default", data=data))
 

@@ -10,7 +10,7 @@ from preemption_worlds import PAIRS, QUEUES, Replay, worlds
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.preemption.candidates import Borrowing, Candidates, Preemptor
-from kueuelib.scheduler.decide.preemption.search import Search, find_victims
+from kueuelib.scheduler.decide.preemption.search import SearchResult, find_victims
 from kueuelib.scheduler.decide.preemption.victims import Path
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
@@ -101,7 +101,7 @@ class Question:
             for pair in self.contested
         )
 
-    def search(self) -> Search:
+    def search(self) -> SearchResult:
         return find_victims(self.snapshot, self.preemptor, self.contested, self.needed)
 
 

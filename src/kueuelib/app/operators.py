@@ -155,6 +155,6 @@ def _own_hooks(operator: Operator) -> list[Obj]:
 
 def _named(kind: Resource, name: str) -> list[Obj]:
     return [
-        _rule(kind, ["create"]),  # a name is not known to whoever permits a creation
+        _rule(kind, ["create"]),  # the server does not know the name when it permits a creation
         {**_rule(kind, ["get", "update", "patch"]), "resourceNames": [name]},
     ]

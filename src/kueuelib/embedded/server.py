@@ -174,7 +174,7 @@ class ApiServer:
         }
 
     def client(self, token: str = "", *, field_manager: str = "kueuelib") -> Client:
-        """A client of this server, to be closed by whoever asked for it.
+        """A client of this server; the caller closes it.
 
         Args:
             token: of a user or a ServiceAccount; empty: the administrator.

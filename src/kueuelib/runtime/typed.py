@@ -1,6 +1,6 @@
 """Typed views of an informer and of a client, for kinds that have a class.
 
-The store keeps raw objects: a typed view is no second copy.
+The store keeps raw objects: a typed view is not a second copy.
 """
 
 from __future__ import annotations

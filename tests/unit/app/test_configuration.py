@@ -350,7 +350,7 @@ def test_rules_about_resources_are_read() -> None:
         ({"transformations": [{"input": "a", "outputs": {"pods": 1}}]}, ["pods is counted"]),
         (
             {"transformations": [{"input": "a", "outputs": {"b": "5Q"}}]},
-            ["transformations[0].outputs[b]: '5Q' is no quantity", "2 or 5Gi"],
+            ["transformations[0].outputs[b]: '5Q' is not a quantity", "2 or 5Gi"],
         ),
         ({"deviceClassMappings": []}, ["resources.deviceClassMappings is not available"]),
     ],

@@ -328,7 +328,7 @@ GOOD = kubeconfig("https://127.0.0.1:6443")
             kubeconfig("https://h", user={"client-certificate": "c", "client-key": "k"}),
             "the client certificate or its key cannot be used",
         ),
-        (kubeconfig("https://h", {"proxy-url": "socks5://p"}), "is not HTTP proxy"),
+        (kubeconfig("https://h", {"proxy-url": "socks5://p"}), "is not an HTTP proxy"),
         (kubeconfig("https://h", user={"exec": {"command": "x"}}), "missing key 'apiVersion'"),
         (
             kubeconfig("https://h", user={"exec": {"command": "/no/such", "apiVersion": "v1"}}),

@@ -111,7 +111,7 @@ def owned_workload(reference: Reference, namespace: str, workloads: Sequence[Obj
 def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj | None:
     """The raw Workload of an object of any kind, by its owner reference; None if there is none.
 
-    Of several the newest unfinished one is meant.
+    Among several, the newest unfinished one is meant.
     """
     found = list(
         by_age(

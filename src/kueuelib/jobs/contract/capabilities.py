@@ -110,7 +110,7 @@ class JobWithPriorityClass(abc.ABC):
 
 
 class JobWithEquivalence(abc.ABC):
-    """Whether a Workload stands for the job is told by the kind, not by its pod sets alone."""
+    """The kind, not its pod sets alone, decides whether a Workload stands for the job."""
 
     @abc.abstractmethod
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:

@@ -75,7 +75,7 @@ def check_shapes(pods: Any) -> None:
     names: set[str] = set()
     for index, each in enumerate(pods):
         if not isinstance(each, Pods):
-            raise ValueError(f"pods[{index}]={each!r} is no Pods(...)")  # noqa: TRY004
+            raise ValueError(f"pods[{index}]={each!r} is not Pods(...)")  # noqa: TRY004
         if each.each:
             continue
         name = each.name
@@ -93,4 +93,4 @@ def check_rest(name: Any, validate: Any) -> None:
     if not isinstance(name, str) or name != "".join(name.split()) or "," in name:
         raise ValueError(f"name={name!r} is not a name such as example.com/training")
     if not callable(validate):
-        raise ValueError(f"validate={validate!r} is no function")  # noqa: TRY004
+        raise ValueError(f"validate={validate!r} is not a function")  # noqa: TRY004

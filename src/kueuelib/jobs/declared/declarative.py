@@ -130,7 +130,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         return self.object != before
 
     def finished(self) -> JobEnd | None:
-        """Told by the signs of success and failure."""
+        """The signs of success and failure decide."""
         count = self._count()
         for succeeded, sign in (
             (True, self.declaration.succeeded),
@@ -164,15 +164,15 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         )
 
     def is_active(self) -> bool:
-        """Told by its sign."""
+        """Its sign decides."""
         return shows(self.object, self.declaration.active, self._count())
 
     def pods_ready(self) -> bool:
-        """Told by its sign."""
+        """Its sign decides."""
         return shows(self.object, self.declaration.ready, self._count())
 
     def skip(self) -> bool:
-        """Told by its sign."""
+        """Its sign decides."""
         return shows(self.object, self.declaration.skip, 0)
 
     def priority_class(self) -> str:
@@ -188,7 +188,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         return str(found or default)
 
     def _count(self) -> int:
-        """How many pods there are; when that cannot be told, none are ever enough."""
+        """How many pods there are; when that is unknown, no number is ever enough."""
         try:
             return sum(slot.count for slot in self.slots())
         except InvalidJob:

@@ -70,10 +70,10 @@ def _check_pods(pods: Pods) -> None:
         if pods.name:
             check_path("name", pods.name)
     elif not isinstance(pods.name, str) or not is_dns1123_label(pods.name):
-        raise ValueError(f"name={pods.name!r} is no DNS label such as workers")
+        raise ValueError(f"name={pods.name!r} is not a DNS label such as workers")
     keys: Any = pods.order
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-        raise ValueError(f"order={pods.order!r} is no tuple of keys")
+        raise ValueError(f"order={pods.order!r} is not a tuple of keys")
     if pods.order and not pods.each:
         raise ValueError("order is of no use without each")
     check_path("template", pods.template)
@@ -113,7 +113,7 @@ def _check_count(pods: Pods) -> None:
             raise ValueError("count has no paths")
         _check_factors("count", count)
     elif isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise ValueError(f"count={count!r} is no number of pods and no path of one")
+        raise ValueError(f"count={count!r} is neither a number of pods nor a path of one")
     if not pods.min_count:
         return
     if not isinstance(count, str):

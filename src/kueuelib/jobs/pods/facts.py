@@ -28,8 +28,8 @@ class GroupFacts:
         now: seconds since the epoch.
         classes: the priority classes by name.
         requests: compares what pods ask for with what was declared.
-        policy: `Enforce`: pods that ask for more than was declared are deleted; `Warn`: they are
-            told so.
+        policy: `Enforce`: pods that ask for more than was declared are deleted; `Warn`: they get
+            an event.
         labels_to_copy: keys of labels that the Workload takes over.
     """
 

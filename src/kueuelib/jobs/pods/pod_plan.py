@@ -1,7 +1,7 @@
 """What to do about one pod or one group now: pure, in front of the plan of every job.
 
 What only pods need comes first: pods that must go, finalizers, owner references, Workloads that
-have to be written anew or kept out of their queue. The rest is `kueuelib.jobs.reconcile.plan`.
+must be written again or kept out of their queue. The rest is `kueuelib.jobs.reconcile.plan`.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Parts:
         settings: the configuration.
         version: of `kueue.x-k8s.io` on the wire.
         stores: what reconcilers of jobs read.
-        owners: finds who is queued on behalf of an object.
+        owners: finds the owner that is queued on behalf of an object.
         workloads: all Workloads.
         namespaces: all Namespaces.
         others: informers that must be synced before anything is reconciled.

@@ -37,7 +37,7 @@ class KindReconciler:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one object, see `Operator.reconciles`.
 
-        A `Conflict` means that the cache was stale: the object is read anew and comes back soon.
+        A `Conflict` means that the cache was stale: the object is read again and comes back soon.
 
         Raises:
             TerminalError: the object does not fit its class; it waits for the next change.

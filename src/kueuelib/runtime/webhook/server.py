@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kueuelib.api.meta import Obj
-from kueuelib.errors import ServerError, TransportError
+from kueuelib.errors import BadRequest, ServerError, TransportError
 from kueuelib.runtime.bodies import decode_json
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
@@ -206,6 +206,7 @@ class WebhookServer:
         at = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{at.filename}:{at.lineno}"
         self._log.warning("a review was not understood", path=path, error=repr(error), at=place)
+        self._log.debug("the handler failed here", path=path, exc_info=error)
 
     def _crashed(self, path: str, error: Exception) -> None:
         self._metrics.crashed(path)

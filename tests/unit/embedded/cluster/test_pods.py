@@ -249,6 +249,6 @@ async def test_an_annotation_that_cannot_be_read_is_told_once(sandbox, name, tex
         if each["reason"] == "InvalidAnnotation"
     ]
     assert event["type"] == "Warning"
-    assert f"kueuelib.dev/{name}: {text!r} is no " in event["message"]
+    assert f"kueuelib.dev/{name}: {text!r} is not " in event["message"]
     assert event.get("count", 1) == 1
     assert (await sandbox.get(PODS, "pod"))["status"]["phase"] == "Running"

@@ -93,7 +93,7 @@ def test_a_bad_package_is_named(package: Path, name: str, problem: str) -> None:
         ("", "MODULE: no module is named"),
         (":name", "no module is named"),
         (".relative", "is not the name of a module"),
-        ("plugin_of_a_test:", "nothing is no Integration.*name one of: first, second"),
+        ("plugin_of_a_test:", "nothing is neither an Integration.*name one of: first, second"),
     ],
 )
 def test_a_bad_reference_is_named(package: Path, reference: str, problem: str) -> None:

@@ -61,7 +61,7 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
     [
         ({"pods": []}, "pods is empty"),
         ({"pods": Pods("p")}, "is not a list of Pods"),
-        ({"pods": ["spec.template"]}, "pods[0]='spec.template' is not a Pods"),
+        ({"pods": ["spec.template"]}, "pods[0]='spec.template' is not Pods"),
         ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is there twice"),
         ({"suspend": "spec.*.suspend"}, "suspend='spec.*.suspend' leads to many places"),
         ({"suspend": ""}, "suspend='' is not a path"),
