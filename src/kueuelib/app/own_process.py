@@ -15,8 +15,8 @@ from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.app.configuration import Configuration, Integrations, InternalCertManagement
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.part_settings import job_settings
-from kueuelib.app.servers import add_servers
-from kueuelib.app.wiring import NANOSECONDS, Assemble, SettledMemory, add_webhooks
+from kueuelib.app.servers import add_servers, add_webhooks
+from kueuelib.app.wiring import NANOSECONDS, Assemble, SettledMemory
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import sparing
 from kueuelib.jobs.catalog.registry import Registry

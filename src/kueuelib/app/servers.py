@@ -1,15 +1,18 @@
-"""The servers of probes and metrics of a program, as its configuration asks for them."""
+"""The servers of a program, as its configuration asks for them."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import anyio
 
+from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
+from kueuelib.controllers.manifests import server_names
 from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
@@ -17,7 +20,9 @@ from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.certs import host_names
 from kueuelib.runtime.webhook.server import WebhookServer
+from kueuelib.runtime.webhook.trust import CertificateFiles, CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 
 
@@ -42,6 +47,52 @@ def add_servers(
     if address:
         server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
         manager.add(Group.SERVERS, server, "metrics")
+
+
+def add_webhooks(
+    manager: Manager,
+    configuration: Configuration,
+    client: Client,
+    telemetry: Telemetry,
+    names: tuple[str, str],
+    trusting: Iterable[Trusting] = (),
+    contexts: Iterable[ssl.SSLContext] = (),
+) -> WebhookServer:
+    """Adds the webhook server, and what keeps its certificate.
+
+    Args:
+        manager: runs both.
+        configuration: where to listen, and where the certificate is kept.
+        client: reads and writes the certificate.
+        telemetry: where the server reports.
+        names: of the mutating and of the validating webhook configuration.
+        trusting: what else carries the certificate of our authority.
+        contexts: of further servers that show the same certificate.
+    """
+    certificates = configuration.internal_cert_management
+    namespace = configuration.manager_namespace
+    host = configuration.webhook.host
+    hosts = server_names(certificates.webhook_service_name, namespace)
+    if host and host not in ("0.0.0.0", "::"):
+        hosts |= host_names([host])
+    context = configuration.tls.context()
+    keeper: CertificateKeeper | CertificateFiles
+    all_trusting = [
+        Trusting(MUTATING_WEBHOOKS, names[0]),
+        Trusting(VALIDATING_WEBHOOKS, names[1]),
+        *trusting,
+    ]
+    if certificates.enable:
+        secret = ObjectKey(namespace, certificates.webhook_secret_name)
+        keeper = CertificateKeeper(client, [context, *contexts], secret, hosts, all_trusting)
+    else:
+        keeper = CertificateFiles([context, *contexts], configuration.webhook.certificate_folder)
+    server = WebhookServer(
+        host, configuration.webhook.port, context, telemetry=telemetry, subject="webhook.port"
+    )
+    manager.add(Group.WEBHOOKS, keeper, "certificates")
+    manager.add(Group.WEBHOOKS, server, "webhook server")
+    return server
 
 
 def add_visibility(

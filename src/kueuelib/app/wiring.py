@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -12,16 +11,17 @@ import anyio
 import attrs
 
 from kueuelib import __version__
-from kueuelib.api.kinds import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.kinds import API_SERVICES, CRDS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import OFF, Configuration
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
-from kueuelib.app.servers import add_servers, add_visibility, waiting_probes
+from kueuelib.app.reloading import ConfigurationFile
+from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
 from kueuelib.app.webhooks import register
-from kueuelib.controllers.manifests import manager_user, server_names
+from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.setup import ControllerSettings
 from kueuelib.controllers.setup import setup as setup_controllers
 from kueuelib.controllers.visibility.manifests import api_service_names
@@ -46,9 +46,7 @@ from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
-from kueuelib.runtime.webhook.certs import host_names
-from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateFiles, CertificateKeeper, Trusting
+from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.served import queueing_version
@@ -163,10 +161,12 @@ async def assemble_manager(
     version: str,
     source: str,
     recording: RecordingOptions | None = None,
+    file: Path | None = None,
 ) -> None:
     """Adds every part of the bundled manager.
 
-    With `recording`, the input and the decisions of the engine are written to a file.
+    With `recording`, the input and the decisions of the engine are written to a file. With `file`,
+    the manager follows changes of that configuration file.
     """
     workers = configuration.controller.group_kind_concurrency
     recorder = EventRecorder(client, "kueue", telemetry=telemetry)
@@ -178,7 +178,7 @@ async def assemble_manager(
     )
     leading = client.guarded(manager.require_leadership)  # a paused leader may wake up too late
     engine = engine_for(manager, engine_settings(configuration, source), recording)
-    setup_controllers(
+    controllers = setup_controllers(
         manager,
         cache,
         leading,
@@ -227,6 +227,14 @@ async def assemble_manager(
     manager.add(Group.WEBHOOKS, keeper, "webhook entries")
     add_servers(manager, configuration, client, telemetry, webhooks, source)
     add_visibility(manager, configuration, client, engine, visibility, source)
+    if file is not None:
+
+        def take(found: Configuration) -> None:
+            controllers.use_life(life_settings(found))
+            controllers.report(found.metrics.local_queue_metrics.selector)
+
+        followed = ConfigurationFile(file, configuration, take, telemetry)
+        manager.add(Group.OTHERS, followed, "configuration file")
 
 
 def engine_for(manager: Manager, settings: Settings, recording: RecordingOptions | None) -> Engine:
@@ -251,52 +259,6 @@ class SettledMemory:
         gc.freeze()
         ready()
         await anyio.sleep_forever()
-
-
-def add_webhooks(
-    manager: Manager,
-    configuration: Configuration,
-    client: Client,
-    telemetry: Telemetry,
-    names: tuple[str, str],
-    trusting: Iterable[Trusting] = (),
-    contexts: Iterable[ssl.SSLContext] = (),
-) -> WebhookServer:
-    """Adds the webhook server, and what keeps its certificate.
-
-    Args:
-        manager: runs both.
-        configuration: where to listen, and where the certificate is kept.
-        client: reads and writes the certificate.
-        telemetry: where the server reports.
-        names: of the mutating and of the validating webhook configuration.
-        trusting: what else carries the certificate of our authority.
-        contexts: of further servers that show the same certificate.
-    """
-    certificates = configuration.internal_cert_management
-    namespace = configuration.manager_namespace
-    host = configuration.webhook.host
-    hosts = server_names(certificates.webhook_service_name, namespace)
-    if host and host not in ("0.0.0.0", "::"):
-        hosts |= host_names([host])
-    context = configuration.tls.context()
-    keeper: CertificateKeeper | CertificateFiles
-    all_trusting = [
-        Trusting(MUTATING_WEBHOOKS, names[0]),
-        Trusting(VALIDATING_WEBHOOKS, names[1]),
-        *trusting,
-    ]
-    if certificates.enable:
-        secret = ObjectKey(namespace, certificates.webhook_secret_name)
-        keeper = CertificateKeeper(client, [context, *contexts], secret, hosts, all_trusting)
-    else:
-        keeper = CertificateFiles([context, *contexts], configuration.webhook.certificate_folder)
-    server = WebhookServer(
-        host, configuration.webhook.port, context, telemetry=telemetry, subject="webhook.port"
-    )
-    manager.add(Group.WEBHOOKS, keeper, "certificates")
-    manager.add(Group.WEBHOOKS, server, "webhook server")
-    return server
 
 
 def _check_addresses(configuration: Configuration, source: str) -> None:

@@ -41,9 +41,8 @@ def run(
         return 0
     logs.configure(log_format, log_level)
     source = str(config) if config else "default configuration"
-    assemble: Assemble | None = None
     if recording is not None:
-        chosen = attrs.evolve(recording, configuration=recorded_configuration(config))
-        assemble = partial(assemble_manager, recording=chosen)
+        recording = attrs.evolve(recording, configuration=recorded_configuration(config))
+    assemble: Assemble = partial(assemble_manager, recording=recording, file=config)
     run_program(run_manager, configuration, source, kubeconfig, server_timeout, assemble)
     return 0

@@ -143,6 +143,10 @@ class LocalQueueMetrics:
             for name, text in waits
         ]
 
+    def select(self, selector: Selector) -> None:
+        """Other LocalQueues are reported from now on; each changes when it is shown next."""
+        self._selector = selector
+
     def show(
         self, queue: Obj, numbers: LocalQueueStatus | None, activity: Activity, cluster_queue: str
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import attrs
@@ -91,12 +91,16 @@ class Controllers:
         feed: the only writer of the engine; `subscribe` to learn what changes affect.
         loop: the admission loop.
         metrics: admissions and evictions.
+        use_life: takes over what a new configuration says about time.
+        report: takes over which LocalQueues have metrics.
     """
 
     informers: Informers
     feed: Feed
     loop: AdmissionLoop
     metrics: SchedulerMetrics
+    use_life: Callable[[LifeSettings], None]
+    report: Callable[[Selector], None]
 
 
 def setup(
@@ -169,22 +173,17 @@ def setup(
         workers = settings.workers_of(resource)
         return Controller(name, reconciler, workers, clock=clock, telemetry=telemetry)
 
-    workload = workloads.watch(
-        controller(
-            kinds.WORKLOADS,
-            WorkloadReconciler(
-                client,
-                informers,
-                engine,
-                recorder,
-                metrics,
-                preempt=submit,
-                life=settings.life,
-                clock=clock,
-            ),
-        ),
+    workload_reconciler = WorkloadReconciler(
+        client,
         informers,
+        engine,
+        recorder,
+        metrics,
+        preempt=submit,
+        life=settings.life,
+        clock=clock,
     )
+    workload = workloads.watch(controller(kinds.WORKLOADS, workload_reconciler), informers)
     queue_metrics = QueueMetrics(telemetry, resources=settings.resource_metrics)
     cluster_queue = controller(
         kinds.CLUSTER_QUEUES,
@@ -269,7 +268,18 @@ def setup(
     manager.add(Group.ELECTED, loop, "admission loop")
     manager.add(Group.ELECTED, teller, "teller")
     manager.add(Group.ELECTED, Auditor(engine, applier.book, orders), "auditor")
-    return Controllers(informers, feed, loop, metrics)
+
+    def use_life(found: LifeSettings) -> None:
+        workload_reconciler.life = found
+        if workload.listening:
+            workload.enqueue(*informers.workloads.store.keys())
+
+    def report(selector: Selector) -> None:
+        local_queue_metrics.select(selector)
+        if local_queue.listening:
+            local_queue.enqueue(*informers.local_queues.store.keys())
+
+    return Controllers(informers, feed, loop, metrics, use_life, report)
 
 
 def feed_from(

@@ -86,7 +86,7 @@ class WorkloadReconciler:
         preempt: carries out what `Activities.make_room` found; must return at once.
         recorder: for events about Workloads.
         metrics: admissions and evictions.
-        life: what the configuration says about time.
+        life: what the configuration says about time; it may be replaced at any time.
         clock: tells the time of transitions.
     """
 
@@ -102,7 +102,7 @@ class WorkloadReconciler:
         life: LifeSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._life = life or LifeSettings()
+        self.life = life or LifeSettings()
         self._client = client
         self._informers = informers
         self._writer = StatusWriter(client, informers.workloads)
@@ -118,7 +118,7 @@ class WorkloadReconciler:
         if wl is None:
             return DONE
         now = self._clock.now()
-        around = surroundings(wl, self._informers, self._activities, self._life)
+        around = surroundings(wl, self._informers, self._activities, self.life)
         step = next_step(wl, around, now)
         if step.make_room:
             self._preempt(self._activities.make_room(key))

@@ -15,6 +15,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import MISSING
 from kueuelib.app.configuration_text import format_duration
 from kueuelib.app.decoding import Duration, camel
+from kueuelib.app.reloading import LIVE
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 ONLY_V1BETA1 = ("waitForPodsReady.enable", "fairSharing.enable", "queueVisibility")
@@ -22,6 +23,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "webhook.certDir": ("refused, unless `internalCertManagement.enable` is false", "/certs"),
     "pprofBindAddress": ("refused", ":1"),
     "leaderElection.resourceLock": ("anything else is refused", "endpoints"),
+    "featureGates": ("[some](feature-gates.md)", {"MultiKueue": True}),
     "queueVisibility.updateIntervalSeconds": ("refused, unless `clusterQueues.maxCount` is 0", 5),
     "queueVisibility.clusterQueues.maxCount": ("any value except 0 is refused", 5),
     "multiKueue.gcInterval": ("refused", "1m"),
@@ -40,8 +42,19 @@ explains the keys. This table is generated.
 turns their feature on, and `waitForPodsReady.blockAdmission` is false unless it is set. A refused
 key is an error at the start, with exit code 2, like every key that is not in the table.
 
-| Key | Versions | Default | |
-| --- | --- | --- | --- |
+## A changed file
+
+The manager reads the file every 10 seconds, and at SIGHUP. A file that cannot be read or is not
+valid changes nothing, and one line of the log says why. The keys of a valid file that the table
+marks *at once* take effect without a restart. Any other changed key keeps its old value until the
+next start: the log names it, and `kueuelib_configuration_restart_needed` is 1 for it. The same
+holds for a block `waitForPodsReady` that is added or removed.
+`kueuelib_configuration_reloads_total` counts by `result` the files that were `taken` and `refused`.
+
+## Keys
+
+| Key | Versions | Default | | Changes |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -87,7 +100,7 @@ def page() -> str:
         rows.append((path, versions, shown(default), fate))
     rows += [(path, "both", "none", "refused") for path in MISSING]
     return HEAD + "".join(
-        f"| `{path}` | {versions} | {default} | {fate} |\n"
+        f"| `{path}` | {versions} | {default} | {fate} | {'at once' if path in LIVE else ''} |\n"
         for path, versions, default, fate in sorted(rows)
     )
 

@@ -10,6 +10,7 @@ import pytest
 import kueuelib
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.configuration_rules import MISSING
+from kueuelib.app.reloading import LIVE
 from kueuelib.errors import ConfigError
 
 from .configuration_table import ONLY_V1BETA1, PAGE, REFUSED, keys, page
@@ -64,3 +65,7 @@ def test_a_key_of_one_version_is_unknown_in_the_other(path: str) -> None:
     assert parse(path, False, "v1beta1")
     with pytest.raises(ConfigError, match=f"{path} is not a key of"):
         parse(path, False, "v1beta2")
+
+
+def test_keys_that_change_at_once_are_keys() -> None:
+    assert {path for path, _ in keys(Configuration)} >= LIVE

@@ -1,0 +1,174 @@
+"""Takes over a changed configuration file without a restart, as far as that is safe.
+
+A file that cannot be read or is not valid changes nothing. The keys of a valid one that `LIVE`
+lists take effect; the others keep their old values until the next start, and are reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration_text import as_content
+from kueuelib.errors import ConfigError
+from kueuelib.runtime.logs import get_logger
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
+
+PERIOD: Final = 10.0
+"""Seconds between two reads of the file."""
+_STRATEGY: Final = "waitForPodsReady.requeuingStrategy"
+LIVE: Final = frozenset(
+    {
+        "metrics.localQueueMetrics.enable",
+        "metrics.localQueueMetrics.localQueueSelector",
+        "objectRetentionPolicies.workloads.afterFinished",
+        f"{_STRATEGY}.backoffBaseSeconds",
+        f"{_STRATEGY}.backoffLimitCount",
+        f"{_STRATEGY}.backoffMaxSeconds",
+        "waitForPodsReady.timeout",
+    }
+)
+"""The keys that take effect at once."""
+
+
+def changed_keys(old: Configuration, new: Configuration) -> tuple[str, ...]:
+    """The keys that differ, sorted. A block that is added or removed counts with all of its keys.
+
+    Lists and selectors count as one key.
+    """
+    one, other = dict(_leaves(as_content(old))), dict(_leaves(as_content(new)))
+    return tuple(sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key)))
+
+
+def _leaves(content: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        here = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping) and not here.endswith("Selector"):
+            yield from _leaves(value, here)
+        else:
+            yield here, value
+
+
+def with_live_keys(old: Configuration, new: Configuration) -> Configuration:
+    """The old configuration with the new values of `LIVE`.
+
+    Whether there is a block `waitForPodsReady` is not one of them.
+    """
+    policies = old.object_retention_policies
+    finished = new.object_retention_policies.workloads.after_finished
+    workloads = attrs.evolve(policies.workloads, after_finished=finished)
+    local = new.metrics.local_queue_metrics
+    waiting, wanted = old.wait_for_pods_ready, new.wait_for_pods_ready
+    if waiting and wanted and waiting.enable and wanted.enable:
+        found = wanted.requeuing_strategy
+        strategy = attrs.evolve(
+            waiting.requeuing_strategy,
+            backoff_base_seconds=found.backoff_base_seconds,
+            backoff_limit_count=found.backoff_limit_count,
+            backoff_max_seconds=found.backoff_max_seconds,
+        )
+        waiting = attrs.evolve(waiting, timeout=wanted.timeout, requeuing_strategy=strategy)
+    return attrs.evolve(
+        old,
+        metrics=attrs.evolve(old.metrics, local_queue_metrics=local),
+        object_retention_policies=attrs.evolve(policies, workloads=workloads),
+        wait_for_pods_ready=waiting,
+    )
+
+
+class ConfigurationFile:
+    """Follows the configuration file; a part of a `Manager`.
+
+    It reads the file every ten seconds, and at SIGHUP.
+
+    Args:
+        path: the file.
+        configuration: what the manager was started with.
+        take: called with the configuration that applies from now on.
+        telemetry: where it reports.
+        period: seconds between two reads.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        configuration: Configuration,
+        take: Callable[[Configuration], None],
+        telemetry: Telemetry,
+        *,
+        period: float = PERIOD,
+    ) -> None:
+        self._path = path
+        self._current = configuration
+        self._take = take
+        self._period = period
+        self._problem = ""
+        self._held_back: tuple[str, ...] = ()
+        self._poked = asyncio.Event()
+        self._log = get_logger("configuration")
+        self._reloads = telemetry.counter(
+            "kueuelib_configuration_reloads_total",
+            "Changed configuration files that were taken over, or refused.",
+            ("result",),
+        )
+        self._restart = telemetry.gauge(
+            "kueuelib_configuration_restart_needed",
+            "1 for each key whose new value takes effect only at the next start.",
+            ("key",),
+        )
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Follow the file until cancelled."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._poked.set)
+        try:
+            await self._look()
+            ready()
+            while True:
+                try:
+                    async with asyncio.timeout(self._period):
+                        await self._poked.wait()
+                except TimeoutError:
+                    pass
+                self._poked.clear()
+                await self._look()
+        finally:
+            loop.remove_signal_handler(signal.SIGHUP)
+
+    async def _look(self) -> None:
+        try:
+            found = await asyncio.to_thread(load_configuration, self._path)
+        except ConfigError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._reloads.labels("refused").inc()
+                self._log.warning("the old configuration stays", error=self._problem)
+            return
+        self._problem = ""
+        wanted = with_live_keys(self._current, found)
+        live = changed_keys(self._current, wanted)
+        if live:
+            self._take(wanted)
+            self._current = wanted
+            self._reloads.labels("taken").inc()
+            self._log.info("configuration taken over", keys=live)
+        self._hold_back(changed_keys(self._current, found))
+
+    def _hold_back(self, keys: tuple[str, ...]) -> None:
+        if keys == self._held_back:
+            return
+        for key in self._held_back:
+            self._restart.remove(key)
+        for key in keys:
+            self._restart.labels(key).set(1)
+        self._held_back = keys
+        if keys:
+            self._log.warning("a restart is needed for new values", keys=keys)

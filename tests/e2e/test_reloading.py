@@ -1,0 +1,54 @@
+"""A running manager whose configuration file changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from rest import JOBS, WORKLOADS, Rest, eventually, is_true, job, queues
+from warm import Processes
+
+from kueuelib.testing.processes import LocalCluster, free_port
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with Processes(tmp_path) as processes:
+        found = LocalCluster(processes, metrics_port=free_port())
+        found.start()
+        yield found
+
+
+def test_retention_and_metrics_change_and_what_needs_a_restart_is_told(
+    cluster: LocalCluster, rest: Rest
+) -> None:
+    def metrics(name: str) -> list[str]:
+        text = httpx.get(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=30).text
+        return [line for line in text.splitlines() if line.startswith(name)]
+
+    queues(rest, cpu=1)
+    rest.create(JOBS, job("short", seconds=0.1))
+    eventually(lambda: [is_true(one, "Finished") for one in rest.items(WORKLOADS)] == [True])
+    counted = 'kueue_local_queue_admitted_workloads_total{name="team",namespace="default"'
+    assert metrics(counted)
+
+    path = cluster.processes.folder / "config.yaml"
+    before = path.read_text()
+    path.write_text(before + "objectRetentionPolicies: {workloads: {afterFinished: 1s}}\nx: 1\n")
+    log = cluster.processes.folder / "manager.log"
+    eventually(lambda: "unknown key x" in log.read_text())
+    assert len(rest.items(WORKLOADS)) == 1
+
+    changed = before.replace("metrics: {", "metrics: {localQueueMetrics: {enable: false}, ")
+    path.write_text(
+        changed
+        + "objectRetentionPolicies: {workloads: {afterFinished: 1s}}\n"
+        + "manageJobsWithoutQueueName: true\n"
+    )
+    eventually(lambda: not rest.items(WORKLOADS))
+    eventually(lambda: not metrics("kueue_local_queue_admitted_workloads_total{"))
+    (line,) = metrics("kueuelib_configuration_restart_needed{")
+    assert 'key="manageJobsWithoutQueueName"' in line
+    assert "a restart is needed" in log.read_text()

@@ -1,0 +1,99 @@
+"""A changed configuration file: what is taken over, what is held back, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
+from kueuelib.app.reloading import LIVE, ConfigurationFile, changed_keys, with_live_keys
+from kueuelib.runtime.telemetry import Telemetry
+
+HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+STRATEGY = {"backoffBaseSeconds": 1, "backoffLimitCount": 2, "backoffMaxSeconds": 3}
+LIVE_VALUES: dict[str, Any] = {
+    "metrics": {
+        "localQueueMetrics": {"enable": False, "localQueueSelector": {"matchLabels": {"a": "b"}}}
+    },
+    "objectRetentionPolicies": {"workloads": {"afterFinished": "5s"}},
+    "waitForPodsReady": {"timeout": "7s", "requeuingStrategy": STRATEGY},
+}
+WAITING = {"waitForPodsReady": {"timeout": "5m"}}
+
+
+def parse(**content: Any) -> Configuration:
+    return parse_configuration({**HEAD, **content}, "c.yaml")
+
+
+def test_live_keys_are_taken_over_and_no_others() -> None:
+    old, new = parse(**WAITING), parse(**LIVE_VALUES, namespace="other")
+    assert set(changed_keys(old, new)) == {*LIVE, "namespace"}
+    merged = with_live_keys(old, new)
+    assert set(changed_keys(old, merged)) == LIVE
+    assert changed_keys(merged, new) == ("namespace",)
+
+
+def test_a_block_that_comes_or_goes_is_not_taken_over() -> None:
+    off, on = parse(), parse(**WAITING)
+    for old, new in ((off, on), (on, off)):
+        assert with_live_keys(old, new) == old
+        assert "waitForPodsReady.timeout" in changed_keys(old, new)
+
+
+class Following:
+    """A file that is followed, and what was taken over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "c.yaml"
+        self.taken: list[Configuration] = []
+        self.telemetry = Telemetry()
+        self.write(**WAITING)
+        started = load_configuration(self.path)
+        self.part = ConfigurationFile(
+            self.path, started, self.taken.append, self.telemetry, period=600.0
+        )
+
+    def write(self, **content: Any) -> None:
+        self.path.write_text(yaml.safe_dump({**HEAD, **content}))
+
+    def lines(self) -> list[str]:
+        text = self.telemetry.render().decode().splitlines()
+        return [one for one in text if one.startswith("kueuelib_configuration")]
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(60):
+            while not reached():
+                await asyncio.sleep(0.01)
+
+
+async def test_sighup_takes_over_holds_back_and_refuses(tmp_path: Path) -> None:
+    world = Following(tmp_path)
+    started = asyncio.Event()
+    task = asyncio.create_task(world.part.run(started.set))
+    try:
+        await asyncio.wait_for(started.wait(), 60)
+        assert world.lines() == []
+        world.write(**LIVE_VALUES)
+        await world.until(lambda: len(world.taken) == 1)
+        assert world.taken[0].object_retention_policies.workloads.after_finished == 5
+
+        world.path.write_text("apiVersion: nonsense")
+        refused = 'kueuelib_configuration_reloads_total{result="refused"} 1.0'
+        await world.until(lambda: refused in world.lines())
+        world.write(**LIVE_VALUES, manageJobsWithoutQueueName=True)
+        key = "manageJobsWithoutQueueName"
+        told = f'kueuelib_configuration_restart_needed{{key="{key}"}} 1.0'
+        await world.until(lambda: told in world.lines())
+        world.write(**LIVE_VALUES)
+        await world.until(lambda: told not in world.lines())
+        assert len(world.taken) == 1
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
