@@ -29,6 +29,9 @@ PARENT_WORKLOAD: Final = f"{KUEUE}/parent-workload"
 MIN_PARALLELISM: Final = f"{KUEUE}/job-min-parallelism"
 SYNC_COMPLETIONS: Final = f"{KUEUE}/job-completions-equal-parallelism"
 GROUP_TOTAL_COUNT: Final = f"{KUEUE}/pod-group-total-count"
+GROUP_FAST: Final = f"{KUEUE}/pod-group-fast-admission"
+GROUP_SERVING: Final = f"{KUEUE}/pod-group-serving"
+SUSPENDING_PARENT: Final = f"{KUEUE}/pod-suspending-parent"
 GROUP_SETS: Final = f"{KUEUE}/pod-group-sets"
 GROUP_SETS_DIGEST: Final = f"{KUEUE}/pod-group-sets-digest"
 ROLE_HASH: Final = f"{KUEUE}/role-hash"
@@ -152,7 +155,9 @@ _NAME_LIMIT: Final = 252
 _HASH_DIGITS: Final = 5
 
 
-def workload_name(kind: str, group: str, owner_name: str, owner_uid: str) -> str:
+def workload_name(
+    kind: str, group: str, owner_name: str, owner_uid: str, limit: int = _NAME_LIMIT
+) -> str:
     """The name of the Workload of an owner (spec/api 2.4, with the UID as today's Kueue).
 
     Args:
@@ -160,11 +165,12 @@ def workload_name(kind: str, group: str, owner_name: str, owner_uid: str) -> str
         group: its API group, empty for the core group.
         owner_name: its name.
         owner_uid: its UID, so that a recreated owner gets another Workload; empty leaves it out.
+        limit: the name has at most one letter more than this.
     """
     words = [kind, group, owner_name, *([owner_uid] if owner_uid else [])]
     digest = hashlib.sha1("\n".join(words).encode(), usedforsecurity=False).hexdigest()
     prefix = f"{kind.lower()}-{owner_name}"
-    longest = _NAME_LIMIT - _HASH_DIGITS
+    longest = limit - _HASH_DIGITS
     if len(prefix) > longest:
         prefix = prefix[:longest].rstrip(".-")
     return f"{prefix}-{digest[:_HASH_DIGITS]}"

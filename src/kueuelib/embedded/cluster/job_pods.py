@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, annotations_of, is_true
+from kueuelib.api.kinds import JOBS
+from kueuelib.api.meta import Obj, Resource, annotations_of, is_true
 from kueuelib.embedded.cluster.contract import COMPLETION_INDEX
 from kueuelib.embedded.cluster.pod_status import is_terminal
 from kueuelib.embedded.decoding import copy_json
@@ -42,19 +43,32 @@ def new_pod(job: Mapping[str, Any], index: int | None) -> Obj:
         job: the Job.
         index: its completion index, None for a Job that is not Indexed.
     """
-    meta, template = job["metadata"], job["spec"]["template"]
+    name = job["metadata"]["name"]
+    pod = from_template(job, JOBS)
+    pod["metadata"]["generateName"] = f"{name[:_PREFIX_LIMIT]}-"
+    if index is not None:
+        _set_index(pod, name, index)
+    return pod
+
+
+def from_template(owner: Mapping[str, Any], resource: Resource) -> Obj:
+    """A pod without a name from the template of its controller.
+
+    Args:
+        owner: the raw controller.
+        resource: its kind.
+    """
+    meta, template = owner["metadata"], owner["spec"]["template"]
     given = template.get("metadata") or {}
-    prefix = f"{meta['name'][:_PREFIX_LIMIT]}-"
     pod: Obj = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": prefix,
             "namespace": meta["namespace"],
             "ownerReferences": [
                 {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
+                    "apiVersion": resource.api_version,
+                    "kind": resource.kind,
                     "name": meta["name"],
                     "uid": meta["uid"],
                     "controller": True,
@@ -69,8 +83,6 @@ def new_pod(job: Mapping[str, Any], index: int | None) -> Obj:
             pod["metadata"][key] = dict(given[key])
     if given.get("finalizers"):
         pod["metadata"]["finalizers"] = list(given["finalizers"])
-    if index is not None:
-        _set_index(pod, meta["name"], index)
     return pod
 
 

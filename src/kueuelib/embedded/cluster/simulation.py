@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Self
 
-from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS
+from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS
 from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.ended_pods import ENDED_LIMIT, EndedPods
@@ -21,6 +21,7 @@ from kueuelib.embedded.cluster.node_keeper import NodeKeeper
 from kueuelib.embedded.cluster.nodes import simulated_node
 from kueuelib.embedded.cluster.scheduler import Scheduler
 from kueuelib.embedded.cluster.service_accounts import AccountController
+from kueuelib.embedded.cluster.stateful_sets import StatefulSetController
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import AlreadyExists
 
@@ -34,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class SimulatedCluster:
-    """Job controller, scheduler, kubelets, garbage collector and namespace controller over one API.
+    """The controllers of Jobs, StatefulSets, namespaces and garbage, scheduler and kubelets.
 
     An asynchronous context manager: on entry the nodes exist and all parts work; on exit they have
     stopped. What exists then in the server stays as it is, and is taken up by the next one.
@@ -61,7 +62,7 @@ class SimulatedCluster:
         self._service = service
         self._node_count = nodes
         self._clock = clock or SystemClock()
-        full = frozenset(kind.group_kind for kind in (PODS, JOBS, NODES, NAMESPACES))
+        full = frozenset(kind.group_kind for kind in (PODS, JOBS, STATEFUL_SETS, NODES, NAMESPACES))
         self._kinds = Kinds(service, full)
         pods, node_mirror = self._kinds.of(PODS), self._kinds.of(NODES)
         self._events = Events(service, self._clock)
@@ -77,6 +78,7 @@ class SimulatedCluster:
             Scheduler(service, pods, node_mirror, self._clock, self._events).loop,
             Kubelet(service, pods, node_mirror, self._clock, self._events).loop,
             self._jobs.loop,
+            StatefulSetController(service, self._kinds.of(STATEFUL_SETS), pods, self._clock).loop,
             self._collector.loop,
             namespaces.loop,
             EndedPods(service, pods, self._clock, ended_limit).loop,

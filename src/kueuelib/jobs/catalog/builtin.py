@@ -16,6 +16,7 @@ from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.pods.statefulset import STATEFULSET
 
 BATCH_JOB = Integration(
     "batch/job", BatchJob, validate_batch_job, judged=JUDGED, allows_prebuilt=True
@@ -29,4 +30,5 @@ None of them needs its CRD to be installed.
 
 def builtin_registry() -> Registry:
     """A registry of what comes with kueuelib."""
-    return functools.reduce(Registry.register, (BATCH_JOB, POD, DEPLOYMENT, *DECLARED), Registry())
+    found = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, *DECLARED)
+    return functools.reduce(Registry.register, found, Registry())

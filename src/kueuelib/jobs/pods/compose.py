@@ -15,6 +15,7 @@ from kueuelib.jobs.pods.declaration import GroupDeclaration
 from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
+    is_fast,
     queue_of,
     role_label_of,
     total_count_of,
@@ -59,12 +60,15 @@ class Composition:
     problem: Problem | None = None
 
 
-def compose(pods: Sequence[Obj], owners: Container[str] = ()) -> Composition:
+def compose(
+    pods: Sequence[Obj], owners: Container[str] = (), wanted: int | None = None
+) -> Composition:
     """What the pods of one group make; those that failed or are going do not count.
 
     Args:
         pods: the raw pods.
         owners: the UIDs of those that a Workload of the group counts already.
+        wanted: how many pods the group has; when None or 0, their annotations say so.
     """
     members = tuple(each for each in members_of(pods, role_by_shape, owners) if each.fills)
     if not members:
@@ -80,12 +84,12 @@ def compose(pods: Sequence[Obj], owners: Container[str] = ()) -> Composition:
     declaring = any(declaration_of(each.pod) is not None for each in members)
     if declaring or any(role_label_of(each.pod) for each in members):
         return _declared(members)
-    return _counted(members)
+    return _counted(members, wanted)
 
 
-def _counted(members: Sequence[Member]) -> Composition:
-    first, total = members[0], total_count_of(members[0].pod)
-    for each in members:
+def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
+    first, total = members[0], wanted or total_count_of(members[0].pod)
+    for each in () if wanted else members:
         count = total_count_of(each.pod)
         if count is None:
             text = f"The annotation {GROUP_TOTAL_COUNT} is missing or no positive number"
@@ -97,7 +101,8 @@ def _counted(members: Sequence[Member]) -> Composition:
             )
             return Composition(problem=Problem(each.pod, text))
     assert total is not None
-    if len(members) < total:
+    missing = max(0, total - len(members))
+    if missing and not is_fast(first.pod):
         text = f"The group has {len(members)} of {total} pods"
         return Composition(problem=Problem(first.pod, text, waits=True))
     ordered = sorted(members, key=worth)
@@ -116,7 +121,11 @@ def _counted(members: Sequence[Member]) -> Composition:
         )
         return Composition(problem=Problem(first.pod, text))
     pod_sets = tuple(
-        PodSet(role, len(found), marks.template_of(_pattern(found)))
+        PodSet(
+            role,
+            len(found) + (missing if role == first.role else 0),
+            marks.template_of(_pattern(found)),
+        )
         for role, found in sorted(roles.items())
     )
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)

@@ -7,13 +7,17 @@ from typing import Any
 
 import attrs
 
+from kueuelib.api.kinds import PODS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
+from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.pod_requests import NO_REQUESTS, PodRequests
+from kueuelib.jobs.pods.reading import Stage, is_serving, stage_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
 WARN = "Warn"
+_OWNERS = frozenset((kind.api_version, kind.kind) for kind in (PODS, STATEFUL_SETS))
 
 
 @attrs.frozen
@@ -31,6 +35,7 @@ class GroupFacts:
         policy: `Enforce`: pods that ask for more than was declared are deleted; `Warn`: they get
             an event.
         labels_to_copy: keys of labels that the Workload takes over.
+        parent: the object that replaces pods that are gone; None when users replace them.
     """
 
     namespace: str
@@ -42,6 +47,34 @@ class GroupFacts:
     requests: PodRequests = NO_REQUESTS
     policy: str = ENFORCE
     labels_to_copy: tuple[str, ...] = ()
+    parent: Parent | None = None
+
+    @property
+    def serving(self) -> bool:
+        """Whether pods that are over are made again, and say nothing about the group."""
+        return any(map(is_serving, self.pods))
+
+    @property
+    def gone(self) -> tuple[Obj, ...]:
+        """The pods to release: nothing waits for them any more."""
+        serving = self.serving
+        return tuple(
+            pod
+            for pod in self.pods
+            if (stage := stage_of(pod)) is Stage.DROPPED or (serving and stage.is_over)
+        )
+
+    @property
+    def counted(self) -> tuple[Obj, ...]:
+        """The pods that decide what happens to the group."""
+        if not self.serving:
+            return self.pods
+        return tuple(pod for pod in self.pods if not stage_of(pod).is_over)
+
+    @property
+    def wanted(self) -> int | None:
+        """How many pods the parent makes; None when there is no parent."""
+        return None if self.parent is None else self.parent.replicas
 
     @property
     def own(self) -> Obj | None:
@@ -64,5 +97,5 @@ def stands_for_group(workload: Mapping[str, Any]) -> bool:
     """Whether a raw Workload was made for a group of pods, and not for anything else."""
     marked = annotations_of(workload).get(IS_GROUP_WORKLOAD) == "true"
     refs = workload["metadata"].get("ownerReferences") or ()
-    pods_only = all(ref.get("kind") == "Pod" and ref.get("apiVersion") == "v1" for ref in refs)
-    return marked and pods_only and controller_of(workload) is None
+    known = all((ref.get("apiVersion"), ref.get("kind")) in _OWNERS for ref in refs)
+    return marked and known and controller_of(workload) is None

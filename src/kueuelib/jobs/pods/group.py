@@ -24,7 +24,14 @@ from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import compose, owner_references
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.judge import Judgement, judge
-from kueuelib.jobs.pods.reading import Stage, created_at, is_unretriable, queue_of, was_stopped
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    created_at,
+    is_fast,
+    is_unretriable,
+    queue_of,
+    was_stopped,
+)
 from kueuelib.jobs.pods.roles import Roles, role_by_shape
 from kueuelib.jobs.pods.roster import Member, Roster, members_of
 from kueuelib.jobs.pods.single import stop_reason
@@ -58,7 +65,7 @@ class PodGroup(
 
     def _judge(self) -> Judgement:
         if self.workload is None:
-            return Judgement(_NO_ROLES, Roster(members_of(self.facts.pods, role_by_shape)))
+            return Judgement(_NO_ROLES, Roster(members_of(self.facts.counted, role_by_shape)))
         return judge(self.facts, self.workload)
 
     @property
@@ -89,11 +96,11 @@ class PodGroup(
     def is_abandoned(self) -> bool:
         """Whether every pod is being deleted, and not all of them by us.
 
-        Pods that we stopped wait for replacements. When somebody deletes what is left, nobody
-        will send any.
+        Pods that we stopped wait for replacements. When somebody deletes what is left, none will
+        come, unless a parent makes them.
         """
         going = all(pod["metadata"].get("deletionTimestamp") for pod in self.facts.pods)
-        return going and not all(map(was_stopped, self.facts.pods))
+        return going and not self.facts.wanted and not all(map(was_stopped, self.facts.pods))
 
     @property
     def queue_name(self) -> str:
@@ -132,8 +139,11 @@ class PodGroup(
         """Whether all succeeded, or nobody will go on.
 
         A declared group is also over when the pods that were there from the start have succeeded:
-        only they could still make others. Without a Workload it is over when all its pods are.
+        only they could still make others. Without a Workload it is over when all its pods are. A
+        serving group never is.
         """
+        if self.facts.serving:
+            return None
         over = not self.roster.any(Stage.GATED, Stage.STARTED, Stage.LEAVING)
         done = len([each for each in self.roster.kept if each.stage is Stage.SUCCEEDED])
         if self.workload is None:
@@ -211,7 +221,9 @@ class PodGroup(
     def compose_workload(self) -> Obj | tuple[Command, ...]:
         """The Workload with its priority, or the pod that gets the reason why it cannot exist."""
         facts = self.facts
-        made = compose(facts.pods)
+        if facts.wanted == 0:
+            return ()
+        made = compose(facts.counted, (), facts.wanted)
         if facts.name_is_taken:
             text = (
                 f"A Workload named {facts.name} exists and is not of this group; give the group "
@@ -242,7 +254,9 @@ class PodGroup(
             "namespace": facts.namespace,
             "annotations": dict(made.annotations),
             "finalizers": [IN_USE_FINALIZER],
-            "ownerReferences": owner_references(made.members),
+            "ownerReferences": (
+                owner_references(made.members) if facts.parent is None else [dict(facts.parent.ref)]
+            ),
         }
         if labels:
             meta["labels"] = labels
@@ -300,7 +314,9 @@ class PodGroup(
             initial = [each for each in self.roster.kept if each.role in self.roles.initial]
             lacks = not any(each.fills for each in initial)
             return "The group waits for a new pod that declares it" if lacks else ""
-        count = self.roster.missing(self.roles.counts)
+        count = 0 if self.facts.wanted else self.roster.missing(self.roles.counts)
+        if any(is_fast(each.pod) and each.fills for each in self.roster.kept):
+            count = 0
         noun = "pod" if count == 1 else "pods"
         return f"The group waits for {count} {noun} to be replaced" if count else ""
 
@@ -310,6 +326,8 @@ class PodGroup(
 
     def members_without_reference(self) -> tuple[Member, ...]:
         """Pods that count and that the Workload does not name as owners yet."""
+        if self.facts.parent is not None:
+            return ()
         owners = self.facts.owners
         wanted = (*self.roles.counts,)
         return tuple(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from kueuelib.api.kinds import LIMIT_RANGES, PODS, RUNTIME_CLASSES
+from kueuelib.api.kinds import LIMIT_RANGES, PODS, RUNTIME_CLASSES, STATEFUL_SETS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import (
     GROUP_LABEL,
@@ -20,8 +20,10 @@ from kueuelib.api.names import (
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName
+from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import MissedPods
+from kueuelib.jobs.pods.parents import STATEFUL_SET, group_name
 from kueuelib.jobs.pods.pod_requests import PodRequests, pod_requests_of
 from kueuelib.jobs.pods.reading import group_key, work_key
 from kueuelib.jobs.pods.reconciler import BY_GROUP, PodReconciler, group_index
@@ -34,6 +36,7 @@ from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, webhook_path
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
 from kueuelib.runtime.controller import Controller
+from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.webhook.conditions import condition, new_or_changed
 
 NAME = "pod"
@@ -65,6 +68,8 @@ def wire(parts: Parts) -> Wired:
         return {work_key(pod): None for pod in (delta.old, delta.new) if pod is not None}
 
     def keys_of_workload(delta: Delta[Obj]) -> Iterable[ObjectKey]:
+        if stands_for_group(delta.last):
+            return [group_key(*delta.key)]
         found = [group_key(*delta.key)] if pods.store.keys_by_index(BY_GROUP, delta.key) else []
         for ref in delta.last["metadata"].get("ownerReferences") or ():
             if parts.integration.is_owner(ref):
@@ -74,8 +79,12 @@ def wire(parts: Parts) -> Wired:
         return found
 
     workers = parts.settings.workers.get(PODS.kind, 1)
-    reconciler = PodReconciler(parts, executor, requests)
+    parents = _stateful_sets(parts)
+    sets = None if parents is None else parents.store
+    reconciler = PodReconciler(parts, executor, requests, sets)
     main = Controller(NAME, reconciler, workers, clock=parts.clock, telemetry=parts.telemetry)
+    if parents is not None:
+        main.watches(parents, lambda it: [group_key(it.key.namespace, group_name(it.key.name))])
     main.watches(pods, keys_of_pod)
     main.watches(parts.workloads, keys_of_workload)
     missed = parts.cache.informer(PODS, label_selector=MISSED_PODS, transform=trim_missed)
@@ -90,6 +99,13 @@ def wire(parts: Parts) -> Wired:
         main.watches(informer, lambda _: ())
         finder.watches(informer, lambda _: ())
     return Wired((main, finder), PodWebhook(parts, metrics))
+
+
+def _stateful_sets(parts: Parts) -> Informer | None:
+    """The informer of queued StatefulSets; None when they are not an enabled kind."""
+    if STATEFUL_SET not in parts.settings.frameworks:
+        return None
+    return parts.cache.informer(STATEFUL_SETS, label_selector=QUEUE_LABEL)
 
 
 def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:

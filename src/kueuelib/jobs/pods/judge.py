@@ -34,12 +34,14 @@ class Judgement:
         rewrite: what the pods make now, when the Workload has no quota and asks for something else;
             None when it may stay as it is.
         too_large: pods that ask for more than was declared, and are admitted anyway.
+        left_waiting: pods that must not run, and wait because a deleted one would come again.
     """
 
     roles: Roles
     roster: Roster
     rewrite: Composition | None = None
     too_large: tuple[Rejected, ...] = ()
+    left_waiting: tuple[Rejected, ...] = ()
 
 
 def judge(facts: GroupFacts, workload: Obj) -> Judgement:
@@ -48,13 +50,22 @@ def judge(facts: GroupFacts, workload: Obj) -> Judgement:
     free = not states.has_quota(workload) and not states.is_finished(workload)
     if roles.declared:
         return _by_declaration(facts, workload, roles, free=free)
-    return _by_shape(facts, roles, free=free)
+    found = _by_shape(facts, roles, free=free)
+    return _waiting(found) if facts.serving else found
+
+
+def _waiting(found: Judgement) -> Judgement:
+    """A deleted pod of a serving group comes again, so a pod that must not run waits instead."""
+    rejected = found.roster.rejected
+    kept = (*found.roster.kept, *(each.member for each in rejected))
+    roster = attrs.evolve(found.roster, kept=kept, rejected=())
+    return attrs.evolve(found, roster=roster, left_waiting=rejected)
 
 
 def _by_shape(facts: GroupFacts, roles: Roles, *, free: bool) -> Judgement:
-    members = members_of(facts.pods, role_by_shape, facts.owners)
+    members = members_of(facts.counted, role_by_shape, facts.owners)
     if free:
-        made = compose(facts.pods, facts.owners)
+        made = compose(facts.counted, facts.owners, facts.wanted)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
         if counts and (declared or counts != roles.counts):

@@ -27,8 +27,10 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import compose, owner_references
+from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, stage_of
+from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated
+from kueuelib.jobs.pods.roles import roles_of
 from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile import reports
@@ -87,10 +89,28 @@ def plan_without_pods(workload: Obj | None) -> Commands:
     return (Delete(WORKLOADS, workload), *release(workload))
 
 
+def plan_until_pods_come(facts: GroupFacts) -> Commands:
+    """What to do about the Workload of a group without pods, whose parent makes new ones."""
+    workload = facts.own
+    if workload is None or states.is_finished(workload) or states.is_deleted(workload):
+        return plan_without_pods(workload)
+    if _has_other_size(facts, workload):
+        return (Delete(WORKLOADS, workload), *release(workload))
+    if states.phase_of(workload) is not Phase.EVICTING:
+        return ()
+    return reports.status_commands(workload, states.release(workload, facts.now))
+
+
+def _has_other_size(facts: GroupFacts, workload: Obj) -> bool:
+    """Whether quota is reserved for another number of pods than the parent makes."""
+    wanted = facts.wanted
+    return bool(wanted) and states.has_quota(workload) and roles_of(workload).total != wanted
+
+
 def plan_group(situation: Situation, group: PodGroup) -> Commands:
     """What to do about a group with at least one pod."""
     pods, workload = group.facts.pods, group.workload
-    dropped = marks.released([pod for pod in pods if stage_of(pod) is Stage.DROPPED])
+    dropped = marks.released(group.facts.gone)
     if workload is not None and states.is_deleted(workload):
         return (*dropped, *plan(situation))
     if workload is not None and states.is_finished(workload):
@@ -98,6 +118,9 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     if group.is_abandoned and not group.is_active() and not group.finished():
         gone = () if workload is None else (Delete(WORKLOADS, workload), *release(workload))
         return (*group.finalize(), *gone)
+    going_on = group.roster.any(Stage.STARTED, Stage.LEAVING)
+    if workload is not None and not going_on and _has_other_size(group.facts, workload):
+        return (*dropped, Delete(WORKLOADS, workload))
     strays = _strays(situation, group)
     if strays:
         return (*dropped, *strays)
@@ -151,7 +174,7 @@ def _strays(situation: Situation, group: PodGroup) -> Commands:
 
 def _before(group: PodGroup) -> Commands:
     """What has to happen to the pods of a group that has no Workload."""
-    made = compose(group.facts.pods)
+    made = compose(group.facts.counted, (), group.facts.wanted)
     failed = [each.pod for each in group.roster.kept if each.stage is Stage.FAILED]
     out = {each.member.uid for each in made.rejected}
     waiting = [each.pod for each in group.roster.kept if each.uid not in out]
@@ -171,7 +194,7 @@ def _housekeeping(group: PodGroup, workload: Obj) -> Commands:
     commands += marks.released([each.pod for each in roster.released])
     commands += [
         Emit(each.member.pod, POD_REJECTED, each.message, WARNING)
-        for each in group.judgement.too_large
+        for each in (*group.judgement.too_large, *group.judgement.left_waiting)
     ]
     return (*commands, *_repaired([each.pod for each in roster.kept]))
 

@@ -9,8 +9,10 @@ from typing import Any
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, labels_of, parse_time
 from kueuelib.api.names import (
     ADMISSION_GATE,
+    GROUP_FAST,
     GROUP_LABEL,
     GROUP_ROLE_LABEL,
+    GROUP_SERVING,
     GROUP_SETS,
     GROUP_TOTAL_COUNT,
     MANAGED,
@@ -129,6 +131,16 @@ def total_count_of(pod: Mapping[str, Any]) -> int | None:
     """How many pods the group has; None when the annotation is missing or no positive number."""
     text = annotations_of(pod).get(GROUP_TOTAL_COUNT, "")
     return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+
+def is_fast(pod: Mapping[str, Any]) -> bool:
+    """Whether its group may be admitted before all of its pods exist."""
+    return annotations_of(pod).get(GROUP_FAST) == "true"
+
+
+def is_serving(pod: Mapping[str, Any]) -> bool:
+    """Whether its group never ends by itself: a pod that is over is made again."""
+    return annotations_of(pod).get(GROUP_SERVING) == "true"
 
 
 def is_unretriable(pod: Mapping[str, Any]) -> bool:

@@ -11,7 +11,14 @@ from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.lookups.stores import ByName
 from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.pod_plan import plan_group, plan_pod, plan_without_pods, situation_of
+from kueuelib.jobs.pods.parents import parent_of
+from kueuelib.jobs.pods.pod_plan import (
+    plan_group,
+    plan_pod,
+    plan_until_pods_come,
+    plan_without_pods,
+    situation_of,
+)
 from kueuelib.jobs.pods.pod_requests import PodRequests
 from kueuelib.jobs.pods.reading import by_age as pods_by_age
 from kueuelib.jobs.pods.reading import group_of, group_of_key, work_key
@@ -24,6 +31,7 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.jobs.reconcile.vanished import Again, Vanished
+from kueuelib.machinery.store import Store
 from kueuelib.runtime.controller import DONE, Result
 
 BY_GROUP = "pods/group"
@@ -45,12 +53,18 @@ class PodReconciler:
         parts: the caches and the configuration.
         executor: does what is planned.
         requests: tells what pods ask for, given their namespace.
+        parents: the queued StatefulSets; None when they are not an enabled kind.
     """
 
     def __init__(
-        self, parts: Parts, executor: Executor, requests: Callable[[str], PodRequests]
+        self,
+        parts: Parts,
+        executor: Executor,
+        requests: Callable[[str], PodRequests],
+        parents: Store[Obj] | None = None,
     ) -> None:
         self._parts = parts
+        self._parents = parents
         self._executor = executor
         self._requests = requests
         self._pods = parts.stores.jobs[parts.integration.name]
@@ -104,7 +118,7 @@ class PodReconciler:
         facts = self.facts(group)
         if not facts.pods:
             self._vanished.forget(key)
-            return plan_without_pods(facts.own)
+            return plan_until_pods_come(facts) if facts.wanted else plan_without_pods(facts.own)
         made = PodGroup(facts)
         again = self._again(key, "", present=facts.own is not None)
         situation = attrs.evolve(self._situation(group.namespace), again=again)
@@ -116,16 +130,19 @@ class PodReconciler:
     def facts(self, group: ObjectKey) -> GroupFacts:
         """What the caches know about one group."""
         settings = self._parts.settings
+        pods = self._pods.by_index(BY_GROUP, group)
+        workload = self._parts.stores.workload(group)
         return GroupFacts(
             group.namespace,
             group.name,
-            self._pods.by_index(BY_GROUP, group),
-            self._parts.stores.workload(group),
+            pods,
+            workload,
             self._parts.clock.now(),
             self._classes(),
             self._requests(group.namespace),
             settings.pods.shape_policy,
             settings.labels_to_copy,
+            parent_of(pods, workload, group.namespace, self._parents),
         )
 
     def _situation(self, namespace: str) -> Situation:

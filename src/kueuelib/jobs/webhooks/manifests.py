@@ -96,15 +96,14 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
     """The rules of a ClusterRole that the reconcilers of these integrations need."""
     found: list[Obj] = []
     for integration in integrations:
-        if not integration.watches:
-            continue
         group, plural = integration.resource.group, integration.resource.plural
-        found += [
-            _rule(group, plural, *WATCH, "patch", "delete"),
-            _rule(group, f"{plural}/status", "patch"),
-            _rule(group, f"{plural}/finalizers", "update"),
-            *(() if integration.rules is None else integration.rules()),
-        ]
+        if integration.watches:
+            found += [
+                _rule(group, plural, *WATCH, "patch", "delete"),
+                _rule(group, f"{plural}/status", "patch"),
+                _rule(group, f"{plural}/finalizers", "update"),
+            ]
+        found += () if integration.rules is None else integration.rules()
     return tuple(found)
 
 

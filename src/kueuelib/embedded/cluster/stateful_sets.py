@@ -1,0 +1,168 @@
+"""The StatefulSet controller: makes pods in order, and replaces those that are over or outdated.
+
+Volumes, partitions, the strategy OnDelete and ControllerRevisions are not simulated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import orjson
+
+from kueuelib.api.kinds import PODS, STATEFUL_SETS
+from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of, labels_of
+from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.job_pods import from_template, is_ready
+from kueuelib.embedded.cluster.loop import Loop
+from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.verbs import DeleteOptions, Propagation
+from kueuelib.machinery.store import Delta
+
+INDEX = "apps.kubernetes.io/pod-index"
+REVISION = "controller-revision-hash"
+_NAME = "statefulset.kubernetes.io/pod-name"
+_DIGITS = 10
+
+
+@attrs.frozen
+class Step:
+    """What to do next.
+
+    Attributes:
+        create: ordinals of pods to make.
+        delete: raw pods to delete.
+    """
+
+    create: tuple[int, ...] = ()
+    delete: tuple[Obj, ...] = ()
+
+
+class StatefulSetController:
+    """Makes the pods of StatefulSets, and writes their counts into the status.
+
+    Attributes:
+        loop: the work queue; run it.
+    """
+
+    def __init__(self, service: ApiService, sets: Mirror, pods: Mirror, clock: Clock) -> None:
+        self._service = service
+        self._sets = sets
+        self._pods = pods
+        self.loop: Loop[ObjectKey] = Loop("statefulset", self._reconcile, clock)
+        sets.add_handler(self._on_set)
+        pods.add_handler(self._on_pod)
+
+    def _on_set(self, delta: Delta[Obj]) -> None:
+        if delta.new is not None:
+            self.loop.add(delta.key)
+
+    def _on_pod(self, delta: Delta[Obj]) -> None:
+        for pod in (delta.old, delta.new):
+            ref = None if pod is None else controller_of(pod)
+            if ref is not None and ref.get("kind") == STATEFUL_SETS.kind:
+                self.loop.add(ObjectKey(delta.key.namespace, ref["name"]))
+
+    async def _reconcile(self, key: ObjectKey) -> None:
+        found = self._sets.get(key)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return
+        pods = self._pods.owned_by(found["metadata"]["uid"])
+        status = status_of(found, pods)
+        if status != (found.get("status") or {}):
+            stored = await self._service.update_status(STATEFUL_SETS, {**found, "status": status})
+            self._sets.written(stored)
+        step = next_step(found, pods)
+        for pod in step.delete:
+            options = DeleteOptions(uid=pod["metadata"]["uid"], propagation=Propagation.BACKGROUND)
+            self._pods.written(await self._service.delete(PODS, key_of(pod), options))
+        for ordinal in step.create:
+            self._pods.written(await self._service.create(PODS, new_pod(found, ordinal)))
+
+
+def next_step(found: Mapping[str, Any], pods: tuple[Obj, ...]) -> Step:
+    """What to do about a raw StatefulSet with these raw pods.
+
+    With the policy OrderedReady, one pod is made or deleted at a time, once all before are ready.
+    """
+    spec = found["spec"]
+    ordered = spec.get("podManagementPolicy") != "Parallel"
+    by_ordinal = {ordinal_of(pod): pod for pod in pods}
+    create: list[int] = []
+    delete: list[Obj] = []
+    for ordinal in range(_replicas(found)):
+        pod = by_ordinal.get(ordinal)
+        if pod is None:
+            create.append(ordinal)
+        elif is_terminal(pod) and not _is_deleted(pod):
+            delete.append(pod)
+        elif _is_healthy(pod):
+            continue
+        if ordered:
+            return Step(tuple(create), tuple(delete))
+    surplus = sorted((each for each in by_ordinal if each >= _replicas(found)), reverse=True)
+    condemned = [by_ordinal[each] for each in surplus][: 1 if ordered else None]
+    delete += [pod for pod in condemned if not _is_deleted(pod)]
+    if create or delete or condemned:
+        return Step(tuple(create), tuple(delete))
+    for _, pod in sorted(by_ordinal.items(), reverse=True):
+        if labels_of(pod).get(REVISION) != revision_of(found):
+            return Step((), () if _is_deleted(pod) else (pod,))
+        if not _is_healthy(pod):
+            break
+    return Step()
+
+
+def status_of(found: Mapping[str, Any], pods: tuple[Obj, ...]) -> Obj:
+    """The status of a raw StatefulSet with these raw pods."""
+    revision = revision_of(found)
+    ready = sum(map(_is_healthy, pods))
+    updated = sum(labels_of(pod).get(REVISION) == revision for pod in pods)
+    counts = {"readyReplicas": ready, "currentReplicas": updated, "updatedReplicas": updated}
+    return {
+        "observedGeneration": found["metadata"].get("generation", 1),
+        "replicas": len(pods),
+        "availableReplicas": ready,
+        "currentRevision": revision,
+        "updateRevision": revision,
+        **{name: count for name, count in counts.items() if count},
+    }
+
+
+def revision_of(found: Mapping[str, Any]) -> str:
+    """The label value of pods that are made from the present template."""
+    text = orjson.dumps(found["spec"]["template"], option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.sha256(text).hexdigest()[:_DIGITS]
+    return f"{found['metadata']['name']}-{digest}"
+
+
+def ordinal_of(pod: Mapping[str, Any]) -> int:
+    """The number at the end of a pod's name."""
+    return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+def new_pod(found: Mapping[str, Any], ordinal: int) -> Obj:
+    """The pod of an ordinal from the template of a StatefulSet."""
+    pod = from_template(found, STATEFUL_SETS)
+    name = f"{found['metadata']['name']}-{ordinal}"
+    labels = {_NAME: name, INDEX: str(ordinal), REVISION: revision_of(found)}
+    pod["metadata"] |= {"name": name, "labels": {**labels_of(pod), **labels}}
+    pod["spec"] |= {"hostname": name, "subdomain": found["spec"].get("serviceName") or ""}
+    return pod
+
+
+def _replicas(found: Mapping[str, Any]) -> int:
+    count = found["spec"].get("replicas")
+    return 1 if count is None else int(count)
+
+
+def _is_deleted(pod: Mapping[str, Any]) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _is_healthy(pod: Mapping[str, Any]) -> bool:
+    return is_ready(pod) and not is_terminal(pod) and not _is_deleted(pod)

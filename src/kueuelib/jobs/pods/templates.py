@@ -1,0 +1,98 @@
+"""What Deployments and StatefulSets share: webhooks that write into their pod templates."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.jobs.contract.integration import Validate, WebhookEntry
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, webhook_path
+from kueuelib.jobs.webhooks.serving import knowing_owners
+from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.conditions import new_or_changed
+from kueuelib.runtime.webhook.server import WebhookServer
+
+COPIED = (QUEUE_LABEL, PRIORITY_CLASS_LABEL)
+"""Labels that the pods take over from their parent."""
+
+
+class TemplateWebhook:
+    """Writes into pod templates, and judges what changes.
+
+    Args:
+        parts: what the integration is wired to.
+        write: the raw object with what its pods need; the same one when it is not queued.
+        judge: every broken rule.
+    """
+
+    def __init__(self, parts: Parts, write: Callable[[Obj], Obj], judge: Validate) -> None:
+        resource = parts.integration.resource
+        self.mutate_path = webhook_path(resource, mutating=True)
+        self.validate_path = webhook_path(resource, mutating=False)
+        self._parts = parts
+        self._write = write
+        self._judge = judge
+
+    def register(self, server: WebhookServer) -> None:
+        """Serve both paths."""
+        server.admit(self.mutate_path, knowing_owners(self._parts.owners, self.mutate))
+        server.validate(
+            self.validate_path, lambda new, old, _: () if new is None else self._judge(new, old)
+        )
+
+    def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
+        """The object as it is stored; the same one when an owner above it is queued."""
+        if self._parts.owners.is_child(obj, request.namespace):
+            return obj
+        return self._write(obj)
+
+
+def mark(template: Obj, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+    """Writes labels and annotations into a raw pod template."""
+    meta = template["metadata"] = template.get("metadata") or {}
+    for field, added in (("labels", labels), ("annotations", annotations)):
+        if added:
+            meta[field] = {**(meta.get(field) or {}), **added}
+
+
+def template_entries(
+    resource: Resource, settings: JobSettings, *judged: str
+) -> tuple[WebhookEntry, ...]:
+    """The entries of a kind: objects with a queue name where pods are queued.
+
+    Args:
+        resource: the kind.
+        settings: the configuration.
+        judged: the fields that the webhooks read besides labels, annotations and owners.
+    """
+    return tuple(_entry(resource, settings, judged, mutating=each) for each in (True, False))
+
+
+def _entry(
+    resource: Resource, settings: JobSettings, judged: tuple[str, ...], *, mutating: bool
+) -> WebhookEntry:
+    expression = {"key": QUEUE_LABEL, "operator": "Exists"}
+    entry: Obj = {
+        "name": f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "namespaceSelector": copy.deepcopy(dict(settings.pods.namespace_selector)),
+        "objectSelector": {"matchExpressions": [expression]},
+        "rules": [
+            {
+                "apiGroups": [resource.group],
+                "apiVersions": [resource.version],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [resource.plural],
+                "scope": "Namespaced",
+            }
+        ],
+        "matchConditions": [new_or_changed(*JUDGED_METADATA, *judged)],
+    }
+    return WebhookEntry(mutating, webhook_path(resource, mutating=mutating), entry)
