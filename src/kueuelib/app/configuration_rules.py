@@ -30,7 +30,6 @@ UPSTREAM_FRAMEWORKS = frozenset(
         "leaderworkerset.x-k8s.io/leaderworkerset",
         "ray.io/rayservice",
         "sparkoperator.k8s.io/sparkapplication",
-        "statefulset",
     }
 )
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""

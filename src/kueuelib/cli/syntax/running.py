@@ -36,7 +36,9 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
     "--data-dir", type=FILE, help="Keep the state in this folder; otherwise it is in memory."
 )
 @click.option("--load", "manifests", type=FILE, help="Begin with the objects of this file.")
-@click.option("--simulate", is_flag=True, help="Also play nodes, kubelets and the Job controller.")
+@click.option(
+    "--simulate", is_flag=True, help="Also play nodes, kubelets, Job and StatefulSet controllers."
+)
 @setting(
     "--authorization",
     click.Choice(["always", "rbac"]),

@@ -16,6 +16,7 @@ from kueuelib.jobs.pods.reading import (
     Stage,
     declaration_of,
     is_fast,
+    is_serving,
     queue_of,
     role_label_of,
     total_count_of,
@@ -108,7 +109,8 @@ def _counted(members: Sequence[Member], wanted: int | None) -> Composition:
     ordered = sorted(members, key=worth)
     kept = tuple(each for each in members if each in ordered[:total])
     text = f"The group has {total} pods; this one is one too many"
-    rejected = tuple(Rejected(each, EXCESS, text) for each in ordered[total:] if each.is_alive)
+    surplus = () if is_serving(first.pod) else ordered[total:]
+    rejected = tuple(Rejected(each, EXCESS, text) for each in surplus if each.is_alive)
     roles: dict[str, list[Member]] = {}
     for each in kept:
         roles.setdefault(each.role, []).append(each)

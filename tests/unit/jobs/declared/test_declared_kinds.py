@@ -57,7 +57,9 @@ class Kind(JobAdapter):
         return self.sample.complete(self.sample.job())
 
     def _with(self, obj: Obj, state: str) -> Obj:
-        return {**copy.deepcopy(obj), "status": self.sample.status(state)}
+        """The job in a state, or running if its kind never ends."""
+        known = state if state in self.sample.content else "running"
+        return {**copy.deepcopy(obj), "status": self.sample.status(known)}
 
     def running(self, obj: Obj) -> Obj:
         return self._with(obj, "running")

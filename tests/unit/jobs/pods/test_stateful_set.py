@@ -182,6 +182,11 @@ def test_a_pod_too_many_waits_instead_of_coming_again_and_again(pods: Any) -> No
     assert told.reason == "PodRejected"
 
 
+def test_a_pod_too_many_waits_before_there_is_a_workload_too(pods: Any) -> None:
+    plan = pods.plan(pod(pods, 0), pod(pods, 1, age=-5.0), parent=parent(1))
+    assert [type(each) for each in plan] == [Create, Emit]
+
+
 def test_quota_for_another_number_of_pods_is_given_back_once_none_runs(pods: Any) -> None:
     admitted = pods.admitted(workload(pods))
     plan = pods.plan(pod(pods, 0), workload=admitted, parent=parent(5))
