@@ -71,7 +71,8 @@ class StatefulSetController:
         found = self._sets.get(key)
         if found is None or found["metadata"].get("deletionTimestamp"):
             return
-        pods = self._pods.owned_by(found["metadata"]["uid"])
+        owned = self._pods.owned_by(found["metadata"]["uid"])
+        pods = {number: pod for pod in owned if (number := ordinal_of(pod, key.name)) is not None}
         status = status_of(found, pods)
         if status != (found.get("status") or {}):
             stored = await self._service.update_status(STATEFUL_SETS, {**found, "status": status})
@@ -84,18 +85,17 @@ class StatefulSetController:
             self._pods.written(await self._service.create(PODS, new_pod(found, ordinal)))
 
 
-def next_step(found: Mapping[str, Any], pods: tuple[Obj, ...]) -> Step:
-    """What to do about a raw StatefulSet with these raw pods.
+def next_step(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Step:
+    """What to do about a raw StatefulSet with these raw pods, by number.
 
     With the policy OrderedReady, one pod is made or deleted at a time, once all before are ready.
     """
     spec = found["spec"]
     ordered = spec.get("podManagementPolicy") != "Parallel"
-    by_ordinal = {ordinal_of(pod): pod for pod in pods}
     create: list[int] = []
     delete: list[Obj] = []
     for ordinal in range(_replicas(found)):
-        pod = by_ordinal.get(ordinal)
+        pod = pods.get(ordinal)
         if pod is None:
             create.append(ordinal)
         elif is_terminal(pod) and not _is_deleted(pod):
@@ -104,12 +104,12 @@ def next_step(found: Mapping[str, Any], pods: tuple[Obj, ...]) -> Step:
             continue
         if ordered:
             return Step(tuple(create), tuple(delete))
-    surplus = sorted((each for each in by_ordinal if each >= _replicas(found)), reverse=True)
-    condemned = [by_ordinal[each] for each in surplus][: 1 if ordered else None]
+    surplus = sorted((each for each in pods if each >= _replicas(found)), reverse=True)
+    condemned = [pods[each] for each in surplus][: 1 if ordered else None]
     delete += [pod for pod in condemned if not _is_deleted(pod)]
     if create or delete or condemned:
         return Step(tuple(create), tuple(delete))
-    for _, pod in sorted(by_ordinal.items(), reverse=True):
+    for _, pod in sorted(pods.items(), reverse=True):
         if labels_of(pod).get(REVISION) != revision_of(found):
             return Step((), () if _is_deleted(pod) else (pod,))
         if not _is_healthy(pod):
@@ -117,11 +117,11 @@ def next_step(found: Mapping[str, Any], pods: tuple[Obj, ...]) -> Step:
     return Step()
 
 
-def status_of(found: Mapping[str, Any], pods: tuple[Obj, ...]) -> Obj:
-    """The status of a raw StatefulSet with these raw pods."""
+def status_of(found: Mapping[str, Any], pods: Mapping[int, Obj]) -> Obj:
+    """The status of a raw StatefulSet with these raw pods, by number."""
     revision = revision_of(found)
-    ready = sum(map(_is_healthy, pods))
-    updated = sum(labels_of(pod).get(REVISION) == revision for pod in pods)
+    ready = sum(map(_is_healthy, pods.values()))
+    updated = sum(labels_of(pod).get(REVISION) == revision for pod in pods.values())
     counts = {"readyReplicas": ready, "currentReplicas": updated, "updatedReplicas": updated}
     return {
         "observedGeneration": found["metadata"].get("generation", 1),
@@ -140,9 +140,10 @@ def revision_of(found: Mapping[str, Any]) -> str:
     return f"{found['metadata']['name']}-{digest}"
 
 
-def ordinal_of(pod: Mapping[str, Any]) -> int:
-    """The number at the end of a pod's name."""
-    return int(pod["metadata"]["name"].rpartition("-")[2])
+def ordinal_of(pod: Mapping[str, Any], name: str) -> int | None:
+    """The number of a pod; None when the StatefulSet of that name did not name it."""
+    prefix, _, digits = pod["metadata"]["name"].rpartition("-")
+    return int(digits) if prefix == name and digits.isdecimal() else None
 
 
 def new_pod(found: Mapping[str, Any], ordinal: int) -> Obj:

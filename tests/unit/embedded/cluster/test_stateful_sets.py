@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kueuelib.embedded.cluster.stateful_sets import Step, new_pod, next_step, status_of
+from kueuelib.embedded.cluster.stateful_sets import (
+    Step,
+    new_pod,
+    next_step,
+    ordinal_of,
+    status_of,
+)
 
 Obj = dict[str, Any]
 
@@ -26,6 +32,11 @@ def pod(ordinal: int, state: str = "ready", image: str = "i") -> Obj:
     if state == "going":
         found["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
     return found
+
+
+def numbered(*pods: Obj) -> dict[int, Obj]:
+    found = {ordinal_of(pod, "s"): pod for pod in pods}
+    return {number: pod for number, pod in found.items() if number is not None}
 
 
 def did(step: Step) -> tuple[list[int], list[str]]:
@@ -52,7 +63,7 @@ def did(step: Step) -> tuple[list[int], list[str]]:
     ],
 )
 def test_one_step(found: Obj, pods: list[Obj], create: list[int], delete: list[str]) -> None:
-    assert did(next_step(found, tuple(pods))) == (create, delete)
+    assert did(next_step(found, numbered(*pods))) == (create, delete)
 
 
 def test_a_pod_knows_its_number_and_its_owner() -> None:
@@ -65,9 +76,14 @@ def test_a_pod_knows_its_number_and_its_owner() -> None:
     assert pod(1)["spec"]["subdomain"] == "web"
 
 
+@pytest.mark.parametrize("name", ["s", "s-", "s-x", "t-1", "s-t-1"])
+def test_a_pod_of_another_name_has_no_number(name: str) -> None:
+    assert ordinal_of({"metadata": {"name": name}}, "s") is None
+
+
 def test_the_status_counts_pods() -> None:
     found = stateful_set(3, image="j")
-    status = status_of(found, (pod(0, image="j"), pod(1), pod(2, "waiting")))
+    status = status_of(found, numbered(pod(0, image="j"), pod(1), pod(2, "waiting")))
     assert status["observedGeneration"] == 3
     counts = (status["replicas"], status["readyReplicas"], status["updatedReplicas"])
     assert counts == (3, 2, 1)
