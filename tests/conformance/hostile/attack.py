@@ -131,10 +131,14 @@ async def _ask(streams: list[Any], port: int, data: bytes) -> tuple[int, str]:
             raise ConnectionResetError
         return int(head.split()[1]), body.decode(errors="replace")
     except (TimeoutError, asyncio.IncompleteReadError, OSError):
-        for each in streams[1:]:
-            each.close()
-        streams.clear()
+        _hang_up(streams)
         return (int(head.split()[1]), "") if head else (0, "")
+
+
+def _hang_up(streams: list[Any]) -> None:
+    for each in streams[1:]:
+        each.transport.abort()
+    streams.clear()
 
 
 async def attacked(target: str, seed: int, count: int) -> Found:
@@ -183,6 +187,7 @@ async def _attack(target: Target, pid: int, random: Random, count: int) -> Found
             found.answers[f"{status // 100}xx" if status else "none"] += 1
             if target.is_bad(status, text):
                 found.bad.append(f"{status} {text[:300]} to {data[:300]!r}")
+        _hang_up(streams)
 
     async def honest() -> None:
         streams: list[Any] = []
@@ -194,6 +199,7 @@ async def _attack(target: Target, pid: int, random: Random, count: int) -> Found
             found.honest.append(time.monotonic() - started)
             found.peak = max(found.peak, _resident(pid))
             await asyncio.sleep(0.02)
+        _hang_up(streams)
 
     beside = asyncio.create_task(honest())
     await asyncio.gather(*(attacker() for _ in range(ATTACKERS)))
