@@ -145,7 +145,10 @@ def test_jobs_that_wait_for_a_change_are_not_given_up() -> None:
         (timed(queue({"f": 1}), "soon"), "'soon' is neither a number nor a date and time"),
         (timed(queue({"f": 1}), -5), "'-5' is negative"),
         (timed(queue({"f": 1}), 5, LOST_AT_SECONDS), "is for ResourceFlavors only"),
-        (timed(encode(make_local_queue("x", "q", "default")), 5), "is not there at first"),
+        (
+            timed(encode(make_local_queue("x", "q", "default")), 5),
+            "does not exist at the beginning",
+        ),
         (timed(encode(make_local_queue("q", "x", "default")), 5), "moves to another ClusterQueue"),
     ],
 )

@@ -18,7 +18,7 @@ from kueuelib.api.meta import Obj, parse_time
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
-from kueuelib.embedded.schema.written import fill, zero
+from kueuelib.embedded.schema.written import fill, forget_zeros, zero
 from kueuelib.errors import BadRequest, FieldError, InvalidQuantity
 
 _OTHERWISE: Final = ("apiextensions.", "apiregistration.")
@@ -334,7 +334,9 @@ class TypedSchema:
         return ()
 
     def default(self, obj: Obj) -> None:
-        """Types have no defaults; the rules of the kind have."""
+        """Make room for the defaults of the kind's rules: zeros count as absent, as in Go."""
+        if not self.message.startswith(_OTHERWISE):
+            forget_zeros(self.message, obj)
 
     def fill(self, obj: Obj) -> None:
         """Makes a defaulted object what Go writes."""

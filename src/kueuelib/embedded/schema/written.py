@@ -28,6 +28,16 @@ def fill(message: str, obj: Obj) -> None:
     _fill(message, obj, root=True)
 
 
+def forget_zeros(message: str, obj: Obj) -> None:
+    """Drops scalars that Go cannot tell from absent ones, so that they get defaults; in place.
+
+    Args:
+        message: the type of the object.
+        obj: pruned.
+    """
+    _fill(message, obj, root=True, adding=False)
+
+
 def zero(message: str) -> Obj:
     """An object to which nothing was written; empty lists and maps are there."""
     return {each.name: _empty(each) for each in _fields(message) if each.always}
@@ -48,25 +58,27 @@ def _empty(field: Field) -> Any:
     return _ZEROS.get(field.type)
 
 
-def _fill(message: str, obj: Obj, *, root: bool = False) -> None:
+def _fill(message: str, obj: Obj, *, root: bool = False, adding: bool = True) -> None:
     for field in _fields(message):
         name = field.name
         if root and name in _HEAD:
             continue
         value = obj.get(name)
         if name not in obj:
-            if field.always:
+            if field.always and adding:
                 obj[name] = None if field.form else _ZEROS.get(field.type)
                 if field.message and not field.form:
                     obj[name] = {}
-                    _fill_value(field, obj[name])
+                    _fill_value(field, obj[name], adding=adding)
         elif field.form in ("+", "%") and not value:
+            if not adding:
+                continue
             if field.always:
                 obj[name] = None
             else:
                 del obj[name]
         elif field.message:
-            _fill_value(field, value)
+            _fill_value(field, value, adding=adding)
         elif _is_left_out(field, value):
             del obj[name]
 
@@ -77,7 +89,7 @@ def _is_left_out(field: Field, value: Any) -> bool:
     return value == _ZEROS.get(field.type, value) and value is not None and not value
 
 
-def _fill_value(field: Field, value: Any) -> None:
+def _fill_value(field: Field, value: Any, *, adding: bool) -> None:
     values = (value,)
     if field.form == "+":
         values = value
@@ -85,4 +97,4 @@ def _fill_value(field: Field, value: Any) -> None:
         values = tuple(value.values())
     if field.message != _META:
         for each in values:
-            _fill(field.message, each)
+            _fill(field.message, each, adding=adding)

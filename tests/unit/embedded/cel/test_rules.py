@@ -307,7 +307,7 @@ async def test_rules_wait_for_an_object_of_the_right_shape(service: ApiService) 
     found = await causes(service, fields([rule("self.a > 0")], a=INT), {"a": "x"})
     assert found[0].startswith("spec.a: Invalid value: ")
     assert found[1] == (
-        '<nil>: Invalid value: "null": some validation rules were not checked because the object '
+        "<nil>: Invalid value: null: some validation rules were not checked because the object "
         "was invalid; correct the existing errors to complete validation"
     )
 
