@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kueuelib.testing.hostile import patch as patch
     from kueuelib.testing.hostile import patch_status as patch_status
     from kueuelib.testing.hostile import trial as trial
-    from kueuelib.testing.job_conformance import JobAdapter as JobAdapter
+    from kueuelib.testing.job_adapter import JobAdapter as JobAdapter
     from kueuelib.testing.job_conformance import JobConformance as JobConformance
     from kueuelib.testing.operators import eventually as eventually
     from kueuelib.testing.operators import running as running
@@ -40,7 +40,8 @@ else:
             "kueuelib.testing.builders": "make_cluster_queue make_flavor "
             "make_local_queue make_workload",
             "kueuelib.testing.hostile": "Storm StormFailed create delete patch patch_status trial",
-            "kueuelib.testing.job_conformance": "JobAdapter JobConformance",
+            "kueuelib.testing.job_adapter": "JobAdapter",
+            "kueuelib.testing.job_conformance": "JobConformance",
             "kueuelib.testing.operators": "eventually running",
             "kueuelib.testing.preemption_conformance": "check_preemption_policy",
             "kueuelib.testing.processes": "free_port",

@@ -12,7 +12,7 @@ import yaml
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import BATCH_JOB
 from kueuelib.jobs.catalog.plugins import load
-from kueuelib.testing.job_conformance import JobAdapter, JobConformance
+from kueuelib.testing import JobAdapter, JobConformance
 
 Obj = dict[str, Any]
 EXAMPLE = Path(__file__).parents[3] / "examples/custom_job"

@@ -28,7 +28,7 @@ from kueuelib.jobs.declared.trainjob import runtime_of
 from kueuelib.jobs.reconcile.priority import pod_priority_class
 from kueuelib.jobs.webhooks.manifests import rbac_rules
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
-from kueuelib.testing.job_conformance import JobAdapter, JobConformance
+from kueuelib.testing import JobAdapter, JobConformance
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "kinds"))
 
