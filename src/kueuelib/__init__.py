@@ -5,49 +5,26 @@ The names below are imported when they are used first: `import kueuelib` alone c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from kueuelib.jobs.client.following import JobGone, JobHandle, submit, wait, watch
-    from kueuelib.jobs.client.progress import Progress, State, Why
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "JobGone",
-    "JobHandle",
-    "Progress",
-    "State",
-    "Why",
-    "__version__",
-    "submit",
-    "wait",
-    "watch",
-]
+if TYPE_CHECKING:
+    from kueuelib.jobs.client.following import JobGone as JobGone
+    from kueuelib.jobs.client.following import JobHandle as JobHandle
+    from kueuelib.jobs.client.following import submit as submit
+    from kueuelib.jobs.client.following import wait as wait
+    from kueuelib.jobs.client.following import watch as watch
+    from kueuelib.jobs.client.progress import Progress as Progress
+    from kueuelib.jobs.client.progress import State as State
+    from kueuelib.jobs.client.progress import Why as Why
+else:
+    from kueuelib.faces import lazily
 
-_HOMES = {
-    "JobGone": "kueuelib.jobs.client.following",
-    "JobHandle": "kueuelib.jobs.client.following",
-    "Progress": "kueuelib.jobs.client.progress",
-    "State": "kueuelib.jobs.client.progress",
-    "Why": "kueuelib.jobs.client.progress",
-    "submit": "kueuelib.jobs.client.following",
-    "wait": "kueuelib.jobs.client.following",
-    "watch": "kueuelib.jobs.client.following",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name from where it is at home."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kueuelib' has no attribute {name!r}")
-    import importlib
-
-    found = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """The public names, whether imported already or not."""
-    return sorted({*globals(), *_HOMES})
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kueuelib.jobs.client.following": "JobGone JobHandle submit wait watch",
+            "kueuelib.jobs.client.progress": "Progress State Why",
+        },
+    )

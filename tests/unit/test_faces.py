@@ -25,8 +25,13 @@ from kueuelib.faces import lazily
 
 GOLDEN = Path(__file__).with_name("faces.txt")
 UPDATE = "if this is meant, run: python tests/unit/test_faces.py"
-LAZY = ("runtime", "scheduler", "checks", "testing", "embedded")
-FACES = ("kueuelib", *(f"kueuelib.{name}" for name in LAZY))
+FACES = (
+    "kueuelib",
+    *(
+        f"kueuelib.{name}"
+        for name in ("runtime", "jobs", "scheduler", "checks", "testing", "embedded")
+    ),
+)
 
 
 def described() -> str:
@@ -94,9 +99,9 @@ def test_the_public_names_and_signatures_are_those_of_the_golden_file() -> None:
     assert described() == GOLDEN.read_text(encoding="utf-8"), UPDATE
 
 
-@pytest.mark.parametrize("face", LAZY)
+@pytest.mark.parametrize("face", FACES)
 def test_type_checkers_see_the_names_that_the_interpreter_sees(face: str) -> None:
-    module = importlib.import_module(f"kueuelib.{face}")
+    module = importlib.import_module(face)
     tree = ast.parse(inspect.getsource(module))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     seen: dict[str, Any] = {}
@@ -116,14 +121,14 @@ def test_type_checkers_see_the_names_that_the_interpreter_sees(face: str) -> Non
     assert {name: getattr(module, name) for name in seen} == seen
 
 
-@pytest.mark.parametrize("face", LAZY)
+@pytest.mark.parametrize("face", FACES)
 def test_no_public_name_is_hidden_by_a_module_of_its_package(face: str) -> None:
-    module = importlib.import_module(f"kueuelib.{face}")
+    module = importlib.import_module(face)
     modules = {each.name for each in pkgutil.iter_modules(module.__path__)}
     hidden = [
         name
         for name in modules & set(module.__all__)
-        if getattr(module, name) is not sys.modules.get(f"kueuelib.{face}.{name}")
+        if getattr(module, name) is not sys.modules.get(f"{face}.{name}")
     ]
     assert hidden == []
 

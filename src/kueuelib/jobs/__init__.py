@@ -14,120 +14,51 @@ their imports:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kueuelib.jobs.contract.capabilities import (
-        ComposableJob,
-        JobWithCustomStop,
-        JobWithEquivalence,
-        JobWithFinalize,
-        JobWithPriorityClass,
-        JobWithReclaimablePods,
-        JobWithReplacements,
-        JobWithSkip,
-        Stop,
-        StopReason,
+    from kueuelib.jobs.contract.capabilities import ComposableJob as ComposableJob
+    from kueuelib.jobs.contract.capabilities import JobWithCustomStop as JobWithCustomStop
+    from kueuelib.jobs.contract.capabilities import JobWithEquivalence as JobWithEquivalence
+    from kueuelib.jobs.contract.capabilities import JobWithFinalize as JobWithFinalize
+    from kueuelib.jobs.contract.capabilities import JobWithPriorityClass as JobWithPriorityClass
+    from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods as JobWithReclaimablePods
+    from kueuelib.jobs.contract.capabilities import JobWithReplacements as JobWithReplacements
+    from kueuelib.jobs.contract.capabilities import JobWithSkip as JobWithSkip
+    from kueuelib.jobs.contract.capabilities import Stop as Stop
+    from kueuelib.jobs.contract.capabilities import StopReason as StopReason
+    from kueuelib.jobs.contract.generic_job import GenericJob as GenericJob
+    from kueuelib.jobs.contract.generic_job import JobEnd as JobEnd
+    from kueuelib.jobs.contract.generic_job import PodSet as PodSet
+    from kueuelib.jobs.contract.integration import Integration as Integration
+    from kueuelib.jobs.contract.podset_info import PodSetInfo as PodSetInfo
+    from kueuelib.jobs.contract.podset_info import check_count as check_count
+    from kueuelib.jobs.contract.podset_info import merge as merge
+    from kueuelib.jobs.contract.podset_info import restore as restore
+    from kueuelib.jobs.declared.declarative import AtMost as AtMost
+    from kueuelib.jobs.declared.declarative import Condition as Condition
+    from kueuelib.jobs.declared.declarative import Done as Done
+    from kueuelib.jobs.declared.declarative import declare as declare
+    from kueuelib.jobs.declared.declarative import differs as differs
+    from kueuelib.jobs.declared.declarative import enough as enough
+    from kueuelib.jobs.declared.declarative import equals as equals
+    from kueuelib.jobs.declared.declarative import every as every
+    from kueuelib.jobs.declared.declarative import never as never
+    from kueuelib.jobs.declared.pod_shape import Pods as Pods
+else:
+    from kueuelib.faces import lazily
+
+    __getattr__, __dir__, __all__ = lazily(
+        __name__,
+        {
+            "kueuelib.jobs.contract.capabilities": "ComposableJob JobWithCustomStop "
+            "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
+            "JobWithReplacements JobWithSkip Stop StopReason",
+            "kueuelib.jobs.contract.generic_job": "GenericJob JobEnd PodSet",
+            "kueuelib.jobs.contract.integration": "Integration",
+            "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge restore",
+            "kueuelib.jobs.declared.declarative": "AtMost Condition Done declare differs "
+            "enough equals every never",
+            "kueuelib.jobs.declared.pod_shape": "Pods",
+        },
     )
-    from kueuelib.jobs.contract.generic_job import (
-        GenericJob,
-        JobEnd,
-        PodSet,
-    )
-    from kueuelib.jobs.contract.integration import Integration
-    from kueuelib.jobs.contract.podset_info import (
-        PodSetInfo,
-        check_count,
-        merge,
-        restore,
-    )
-    from kueuelib.jobs.declared.declarative import (
-        AtMost,
-        Condition,
-        Done,
-        declare,
-        differs,
-        enough,
-        equals,
-        every,
-        never,
-    )
-    from kueuelib.jobs.declared.pod_shape import Pods
-
-__all__ = [
-    "AtMost",
-    "ComposableJob",
-    "Condition",
-    "Done",
-    "GenericJob",
-    "Integration",
-    "JobEnd",
-    "JobWithCustomStop",
-    "JobWithEquivalence",
-    "JobWithFinalize",
-    "JobWithPriorityClass",
-    "JobWithReclaimablePods",
-    "JobWithReplacements",
-    "JobWithSkip",
-    "PodSet",
-    "PodSetInfo",
-    "Pods",
-    "Stop",
-    "StopReason",
-    "check_count",
-    "declare",
-    "differs",
-    "enough",
-    "equals",
-    "every",
-    "merge",
-    "never",
-    "restore",
-]
-
-_HOMES = {
-    "AtMost": "declared.declarative",
-    "ComposableJob": "contract.capabilities",
-    "Condition": "declared.declarative",
-    "Done": "declared.declarative",
-    "GenericJob": "contract.generic_job",
-    "Integration": "contract.integration",
-    "JobEnd": "contract.generic_job",
-    "JobWithCustomStop": "contract.capabilities",
-    "JobWithEquivalence": "contract.capabilities",
-    "JobWithFinalize": "contract.capabilities",
-    "JobWithPriorityClass": "contract.capabilities",
-    "JobWithReclaimablePods": "contract.capabilities",
-    "JobWithReplacements": "contract.capabilities",
-    "JobWithSkip": "contract.capabilities",
-    "PodSet": "contract.generic_job",
-    "PodSetInfo": "contract.podset_info",
-    "Pods": "declared.declarative",
-    "Stop": "contract.capabilities",
-    "StopReason": "contract.capabilities",
-    "check_count": "contract.podset_info",
-    "declare": "declared.declarative",
-    "differs": "declared.declarative",
-    "enough": "declared.declarative",
-    "equals": "declared.declarative",
-    "every": "declared.declarative",
-    "merge": "contract.podset_info",
-    "never": "declared.declarative",
-    "restore": "contract.podset_info",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name from where it is at home."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kueuelib.jobs' has no attribute {name!r}")
-    import importlib
-
-    found = getattr(importlib.import_module(f"kueuelib.jobs.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """The public names, whether imported already or not."""
-    return sorted({*globals(), *_HOMES})
