@@ -12,7 +12,7 @@ from rest import JOBS, KUEUE, PODS, WORKLOADS, Rest, eventually
 from warm import Processes
 
 import kueuelib
-from kueuelib import State
+from kueuelib import State, sync
 from kueuelib.testing.processes import LocalCluster
 
 QUEUES = """
@@ -95,6 +95,31 @@ async def test_what_waits_says_why_and_an_eviction_is_a_state(kubeconfig: str, r
     assert evicted.why.reason == "Deactivated"
     admitted = await kueuelib.wait(second, State.ADMITTED, timeout=180, kubeconfig=kubeconfig)
     assert admitted.state in (State.ADMITTED, State.RUNNING)
+
+
+def test_a_script_submits_and_waits_without_a_loop(kubeconfig: str) -> None:
+    handle = sync.submit(job("script", seconds="0.5"), queue="team", kubeconfig=kubeconfig)
+    states = [progress.state for progress in sync.watch(handle, kubeconfig=kubeconfig)]
+    assert State.RUNNING in states
+    assert states[-1] is State.FINISHED
+    assert sync.wait(handle, timeout=60, kubeconfig=kubeconfig).state is State.FINISHED
+
+
+async def test_a_notebook_waits_although_its_loop_runs(kubeconfig: str, rest: Rest) -> None:
+    handle = sync.submit(job("cell", cpu="5"), queue="team", kubeconfig=kubeconfig)
+    moments = sync.watch(handle, kubeconfig=kubeconfig)
+    assert next(moments).state is State.QUEUED
+    moments.close()
+    with pytest.raises(TimeoutError, match="it is Queued: .*quota for cpu"):
+        sync.wait(handle, timeout=2, kubeconfig=kubeconfig)
+    rest.delete(f"{JOBS}/cell")
+    with pytest.raises(kueuelib.JobGone, match="Job default/cell is deleted"):
+        list(sync.watch(handle, kubeconfig=kubeconfig))
+
+
+def test_a_script_is_refused_in_the_words_of_the_twin(kubeconfig: str) -> None:
+    with pytest.raises(kueuelib.errors.ConfigError, match="'Gone' is not a state"):
+        sync.wait(job("none"), "Gone", kubeconfig=kubeconfig)  # type: ignore[arg-type]
 
 
 async def test_a_deleted_job_is_an_error(kubeconfig: str, rest: Rest) -> None:

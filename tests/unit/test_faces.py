@@ -36,7 +36,8 @@ FACES = (
 
 def described() -> str:
     """All faces as text, one name or method per line."""
-    return "\n".join(line for face in FACES for line in _face(face)) + "\n"
+    faces = (*FACES, "kueuelib.sync")
+    return "\n".join(line for face in faces for line in _face(face)) + "\n"
 
 
 def _face(face: str) -> Iterator[str]:

@@ -1,0 +1,103 @@
+"""`submit`, `watch` and `wait` without `await`, for scripts and notebooks.
+
+    from kueuelib import sync
+
+    handle = sync.submit(job, queue="team")
+    end = sync.wait(handle, timeout=3600)
+
+Each call runs its twin of `kueuelib` in an event loop of its own, in another thread, so that it
+also works where a loop is running already, as in a notebook. Ctrl-C cancels the call. A client
+belongs to one event loop, so these functions take a kubeconfig only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+from anyio.streams.memory import MemoryObjectSendStream
+
+from kueuelib.jobs.client import following
+from kueuelib.jobs.client.following import JobHandle
+from kueuelib.jobs.client.progress import Progress, State
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.integration import Integration
+
+__all__ = ["submit", "wait", "watch"]
+
+
+def submit(
+    job: Mapping[str, Any] | GenericJob,
+    *,
+    queue: str,
+    namespace: str = "",
+    priority_class: str = "",
+    kubeconfig: str | None = None,
+) -> JobHandle:
+    """Create a job in a queue; arguments and errors are those of `kueuelib.submit`."""
+    with start_blocking_portal() as portal:
+        return portal.call(
+            partial(
+                following.submit,
+                job,
+                queue=queue,
+                namespace=namespace,
+                priority_class=priority_class,
+                kubeconfig=kubeconfig,
+            )
+        )
+
+
+def watch(
+    job: JobHandle | Mapping[str, Any] | GenericJob,
+    *,
+    integration: Integration | None = None,
+    kubeconfig: str | None = None,
+) -> Generator[Progress, None, None]:
+    """Yield how far a job is, now and after each change, until its end.
+
+    Arguments and errors are those of `kueuelib.watch`. Closing the iterator ends the watch.
+    """
+    send, receive = anyio.create_memory_object_stream[Progress]()
+    found = following.watch(job, integration=integration, kubeconfig=kubeconfig)
+
+    async def pump(send: MemoryObjectSendStream[Progress]) -> None:
+        async with send, contextlib.aclosing(found):
+            async for progress in found:
+                await send.send(progress)
+
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(receive):
+        pumping = portal.start_task_soon(pump, send)
+        with contextlib.suppress(anyio.EndOfStream):
+            while True:
+                yield portal.call(receive.receive)
+        pumping.result()
+
+
+def wait(
+    job: JobHandle | Mapping[str, Any] | GenericJob,
+    until: State = State.FINISHED,
+    *,
+    timeout: float | None = None,
+    integration: Integration | None = None,
+    kubeconfig: str | None = None,
+) -> Progress:
+    """Wait until a job reaches a state, or its end.
+
+    Arguments and errors are those of `kueuelib.wait`.
+    """
+    with start_blocking_portal() as portal:
+        return portal.call(
+            partial(
+                following.wait,
+                job,
+                until,
+                timeout=timeout,
+                integration=integration,
+                kubeconfig=kubeconfig,
+            )
+        )
