@@ -11,7 +11,6 @@ LARGER = {
     "src/kueuelib/api/crd_rules.py": 454,
     "src/kueuelib/embedded/cel/compiler.py": 535,
     "src/kueuelib/machinery/reflector.py": 536,
-    "src/kueuelib/api/definitions.py": 405,
     "src/kueuelib/runtime/client.py": 513,
     "src/kueuelib/runtime/informer.py": 462,
     "src/kueuelib/testing/storm/world.py": 464,

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from kueuelib.api.crd_rules import KEYWORDS, rules_of
-from kueuelib.api.definitions import (
+from kueuelib.api.crd_parts import (
     CONVERSION_PATH,
     Column,
     assembled,
@@ -21,6 +20,7 @@ from kueuelib.api.definitions import (
     version_entry,
     webhook_conversion,
 )
+from kueuelib.api.crd_rules import KEYWORDS, rules_of
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.kueue import (
     LIST_LIMIT,

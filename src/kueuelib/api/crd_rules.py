@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.core import TAINT_EFFECTS
-from kueuelib.api.definitions import Rule
+from kueuelib.api.crd_parts import Rule
 from kueuelib.api.kinds import V1BETA1, V1BETA2
 from kueuelib.api.patterns import (
     LABEL_VALUE,

@@ -15,7 +15,7 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.conversion import convert
-from kueuelib.api.definitions import CONVERSION_PATH
+from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import QUOTA_RESERVED

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kueuelib.api import kinds as kinds
     from kueuelib.api.codec import decode as decode
     from kueuelib.api.codec import encode as encode
-    from kueuelib.api.definitions import Column as Column
-    from kueuelib.api.definitions import Rule as Rule
+    from kueuelib.api.crd_parts import Column as Column
+    from kueuelib.api.crd_parts import Rule as Rule
     from kueuelib.api.definitions import Version as Version
     from kueuelib.api.definitions import crd as crd
     from kueuelib.api.definitions import crd_of as crd_of
@@ -89,7 +89,8 @@ else:
         {
             "attrs": "field frozen",
             "kueuelib.api.codec": "decode encode",
-            "kueuelib.api.definitions": "Column Rule Version crd crd_of",
+            "kueuelib.api.crd_parts": "Column Rule",
+            "kueuelib.api.definitions": "Version crd crd_of",
             "kueuelib.api.kinds": "kinds",
             "kueuelib.api.meta": "Condition KubeObject Obj ObjectKey ObjectMeta Resource is_true "
             "key_of labels_of owner_reference",

@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.definitions import Column, Rule, Version, converted, crd, crd_of, definition_of
+from kueuelib.api.crd_parts import Column, Rule
+from kueuelib.api.definitions import Version, converted, crd, crd_of, definition_of
 from kueuelib.api.meta import Condition, KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import Struct, wire

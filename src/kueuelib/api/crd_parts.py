@@ -1,0 +1,150 @@
+"""What every CustomResourceDefinition is assembled from, ours and those of users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from kueuelib.api.meta import Obj, Resource
+
+CONVERSION_PATH: Final = "/convert"
+"""Where conversion webhooks are served, unless an operator has several kinds with versions."""
+
+
+@attrs.frozen
+class Column:
+    """What `kubectl get` prints beside the name.
+
+    Attributes:
+        name: the heading.
+        path: a JSON path, for example `.spec.size`.
+        type: `string`, `integer`, `number`, `boolean` or `date`.
+        priority: 0: always shown; greater: only with `-o wide`.
+    """
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+    @property
+    def raw(self) -> Obj:
+        """The entry of `additionalPrinterColumns`."""
+        found: Obj = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**found, "priority": self.priority} if self.priority else found
+
+
+@attrs.frozen
+class Rule:
+    """A rule in CEL (`x-kubernetes-validations`).
+
+    Attributes:
+        at: the place in the schema, for example `spec.podSets[]`; empty for the whole object.
+        cel: what must hold.
+        message: what is wrong, and what to do about it.
+        field: the field below the place that is wrong, for example `.minCount`.
+        reason: of the field error.
+        version: the only version that has the rule; empty for all.
+    """
+
+    at: str
+    cel: str
+    message: str
+    field: str = ""
+    reason: str = "FieldValueInvalid"
+    version: str = ""
+
+    @property
+    def raw(self) -> Obj:
+        """The entry of `x-kubernetes-validations`."""
+        found = {"rule": self.cel, "message": self.message, "reason": self.reason}
+        return {**found, "fieldPath": self.field} if self.field else found
+
+
+def assembled(
+    resource: Resource, names: Mapping[str, Any], conversion: Obj, versions: Sequence[Obj]
+) -> Obj:
+    """A whole CustomResourceDefinition.
+
+    Args:
+        resource: the kind.
+        names: further entries of `spec.names`.
+        conversion: `spec.conversion`.
+        versions: the entries of `spec.versions`.
+    """
+    found = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                **names,
+            },
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "conversion": conversion,
+            "versions": list(versions),
+        },
+    }
+    copy: Obj = orjson.loads(orjson.dumps(found))  # no parts in common with anything
+    return copy
+
+
+def webhook_conversion(client_config: Obj) -> Obj:
+    """The `spec.conversion` that asks a webhook."""
+    return {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": client_config, "conversionReviewVersions": ["v1"]},
+    }
+
+
+def version_entry(
+    name: str,
+    schema: Obj,
+    *,
+    stored: bool,
+    served: bool = True,
+    columns: Iterable[Column] = (),
+    rules: Iterable[Rule] = (),
+    selectable: Sequence[str] = (),
+) -> Obj:
+    """One entry of `spec.versions`; the rules are put into the schema."""
+    for rule in rules:
+        place = node(schema, rule.at)
+        place.setdefault("x-kubernetes-validations", []).append(rule.raw)
+    found: Obj = {
+        "name": name,
+        "served": served,
+        "storage": stored,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    if "status" in schema["properties"]:
+        found["subresources"] = {"status": {}}
+    if printed := [column.raw for column in columns]:
+        found["additionalPrinterColumns"] = printed
+    if selectable:
+        found["selectableFields"] = [{"jsonPath": path} for path in selectable]
+    return found
+
+
+def node(schema: Obj, path: str) -> Obj:
+    """The schema at a path; `[]` stands for the items of a list, `{}` for the values of a map.
+
+    Raises:
+        KeyError: there is no such place.
+    """
+    for step in path.replace("[]", ".[]").replace("{}", ".{}").split("."):
+        if step == "[]":
+            schema = schema["items"]
+        elif step == "{}":
+            schema = schema["additionalProperties"]
+        elif step:
+            schema = schema["properties"][step]
+    return schema
