@@ -66,8 +66,8 @@ class Rest:
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._call("PATCH", path, content=json.dumps(body), headers=headers)
 
-    def delete(self, path: str) -> None:
-        self._call("DELETE", path, params={"propagationPolicy": "Background"})
+    def delete(self, path: str, **options: str) -> None:
+        self._call("DELETE", path, params={"propagationPolicy": "Background", **options})
 
     def watch(self, path: str, seconds: float) -> Iterator[tuple[str, Obj]]:
         """Events from the present state on; ends with the stream."""

@@ -1,33 +1,19 @@
-"""The manager works with the rights that are installed, and each of them is used by something."""
+"""A manager that uses every right that is installed for it, on an API server of any kind."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
-
-import orjson
-import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
 from kueuelib.api.names import MAX_EXECUTION_LABEL
-from kueuelib.app.configuration import parse_configuration
-from kueuelib.app.installation import Installation, install
-from kueuelib.app.wiring import lives_of
+from kueuelib.app.installation import Installation
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
-from kueuelib.embedded.access.attributes import Attributes, Decision
-from kueuelib.embedded.access.rbac import Rbac
-from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import NotFound
 from kueuelib.runtime.client import Client, PatchType
-from kueuelib.runtime.connection import connect
-from kueuelib.runtime.lives import Life, live_until
-from kueuelib.testing.processes import free_port
 
 NAMESPACE = "kueue-system"
 WAIT = 120.0
@@ -42,14 +28,23 @@ Right = tuple[str, str, str]
 
 
 class World:
-    """A server that asks for permissions, an administrator, and what the manager asked for."""
+    """A server that asks for permissions, its administrator, and what the manager asked for.
 
-    def __init__(self, client: Client, url: str) -> None:
+    Args:
+        client: with the administrator's rights.
+        seen: the rights that the manager used until now, and those that it lacked.
+        running: a manager that queues kinds with these names, until the end of the context.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        seen: Callable[[], tuple[set[Right], set[Right]]],
+        running: Callable[[list[str]], contextlib.AbstractAsyncContextManager[None]],
+    ) -> None:
         self.client = client
-        self.url = url
-        self.used: set[Right] = set()
-        self.denied: set[Right] = set()
-        self.running: Callable[[list[str]], contextlib.AbstractAsyncContextManager[None]]
+        self.seen = seen
+        self.running = running
 
     async def create(self, resource: Resource, name: str, **parts: Any) -> Obj:
         metadata = {"name": name, **parts.pop("metadata", {})}
@@ -76,7 +71,7 @@ class World:
 
     async def uses(self, right: Right) -> None:
         async def so() -> bool:
-            return right in self.used
+            return right in self.seen()[0]
 
         await self.until(so, f"{right} is not used")
 
@@ -104,44 +99,14 @@ class World:
         await self.until(so, f"{owner} is not admitted")
 
 
-@pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    made: list[World] = []
-    decide = Rbac.authorize
-
-    def authorize(self: Rbac, caller: Caller, wish: Attributes) -> Decision:
-        found = decide(self, caller, wish)
-        if made and caller.user.endswith(f":{SERVICE_ACCOUNT}") and wish.resource:
-            right = (wish.group, wish.full_resource, wish.verb)
-            (made[0].used if found.allowed else made[0].denied).add(right)
-        return found
-
-    monkeypatch.setattr(Rbac, "authorize", authorize)
-    async with ApiServer(simulate=True, authorization="rbac") as server:
-        admin = tmp_path / "admin"
-        admin.write_bytes(orjson.dumps(server.kubeconfig()))
-        async with await connect(admin) as client:
-            port = free_port()
-            made.append(World(client, f"https://127.0.0.1:{port}"))
-            await install(client, Installation(NAMESPACE, made[0].url), 60.0)
-            account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
-            head = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-            answer = await client.request("POST", account, body={**head, "spec": {}}, verb="create")
-            own = tmp_path / "own"
-            own.write_bytes(orjson.dumps(server.kubeconfig(answer["status"]["token"])))
-            made[0].running = lambda frameworks: manager(own, port, frameworks)
-            yield made[0]
-
-
-@contextlib.asynccontextmanager
-async def manager(kubeconfig: Path, port: int, frameworks: list[str]) -> AsyncIterator[None]:
-    """A manager with everything turned on that needs rights."""
-    content = {
+def configuration(port: int, frameworks: list[str], probes: str = "0") -> Obj:
+    """A configuration of a manager with everything turned on that needs rights."""
+    return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
         "kind": "Configuration",
         "namespace": NAMESPACE,
         "webhook": {"port": port, "host": "127.0.0.1"},
-        "health": {"healthProbeBindAddress": "0"},
+        "health": {"healthProbeBindAddress": probes},
         "metrics": {"bindAddress": "0"},
         "integrations": {"frameworks": frameworks},
         "admissionFairSharing": {"usageHalfLifeTime": "1m", "usageSamplingInterval": "1s"},
@@ -155,19 +120,14 @@ async def manager(kubeconfig: Path, port: int, frameworks: list[str]) -> AsyncIt
             "blockAdmission": False,
         },
     }
-    configuration = parse_configuration(content, "test")
-    life = Life()
-    once = lives_of(configuration, "test", kubeconfig)
-    task = asyncio.create_task(live_until(life, once, math.inf))
-    try:
-        async with asyncio.timeout(WAIT):
-            while life.manager is None or not life.manager.ready:
-                assert not task.done(), task
-                await asyncio.sleep(0.05)
-        yield
-    finally:
-        life.stop()
-        await task
+
+
+async def token(client: Client) -> str:
+    """A token of the manager's ServiceAccount."""
+    account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
+    head = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    answer = await client.request("POST", account, body={**head, "spec": {}}, verb="create")
+    return str(answer["status"]["token"])
 
 
 def pod_spec(cpu: str = "1", **more: Any) -> Obj:
@@ -404,9 +364,11 @@ UNSEEN: dict[Right, str] = {
 """Rights that need not be used here, and what they are for."""
 
 
-async def test_the_manager_may_do_what_it_does_and_nothing_more(world: World) -> None:
+async def needs_all(world: World) -> None:
+    """The manager may do what it does, and every right is used or in `UNSEEN`."""
     secret = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
-    await world.client.delete(kinds.SECRETS, secret)
+    with contextlib.suppress(NotFound):
+        await world.client.delete(kinds.SECRETS, secret)
     async with world.running(["pod"]):
         await queues(world)
         await only_pods(world)
@@ -416,6 +378,7 @@ async def test_the_manager_may_do_what_it_does_and_nothing_more(world: World) ->
         await everything(world)
         for right in sorted(rights - UNSEEN.keys()):
             await world.uses(right)
-    assert world.denied == set()
-    assert world.used <= rights
+    used, denied = world.seen()
+    assert denied == set()
+    assert used <= rights
     assert UNSEEN.keys() <= rights
