@@ -1,0 +1,126 @@
+"""The manager dies and its webhooks do not answer: others notice nothing, ours are queued later."""
+
+from __future__ import annotations
+
+import copy
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from place import GATE, Place, gates, phase, shared_cluster
+from rest import Obj, Rest, eventually, is_true
+
+from kueuelib.controllers.webhooks import TIMEOUT_SECONDS
+
+SECONDS = float(os.environ.get("OUTAGE_SECONDS", "12"))
+"""How long nobody answers: longer than the API server waits for a webhook."""
+PODS, JOBS = 200, 50
+PAUSE = 5.0
+"""Seconds after which a controller tries again what was refused."""
+WAIT = 180.0
+
+
+@contextmanager
+def refusing(port: int) -> Iterator[None]:
+    """Nobody listens."""
+    del port
+    yield
+
+
+@contextmanager
+def silent(port: int) -> Iterator[None]:
+    """Connections are taken, and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", port), backlog=1000):
+        yield
+
+
+class Creations:
+    """What is created during an outage, each object by a client of its own."""
+
+    def __init__(self, place: Place, kubeconfig: Path) -> None:
+        self._place = place
+        self._kubeconfig = kubeconfig
+        self._over = threading.Event()
+        self.refusals: dict[str, list[str]] = {}
+        self.took: dict[str, float] = {}
+        """Seconds of the last try."""
+
+    def over(self) -> None:
+        """From now on a refusal is a failure of the test."""
+        self._over.set()
+
+    def create(self, kind: str, number: int, queue: str | None) -> Obj:
+        name = f"{kind}-{number}-{'ours' if queue else 'others'}"
+        with Rest(self._kubeconfig) as rest:
+            place = copy.copy(self._place)
+            place.rest = rest
+            make = place.pod if kind == "pod" else place.job
+            while True:
+                late, start = self._over.is_set(), time.monotonic()
+                try:
+                    made = make(name, queue, "100m", run=0)
+                except httpx.HTTPStatusError as error:
+                    if late:
+                        raise
+                    self.refusals.setdefault(name, []).append(str(error))
+                    self._over.wait(PAUSE)
+                else:
+                    self.took[name] = time.monotonic() - start
+                    return {**made, "kind": kind.capitalize()}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("outage", [refusing, silent])
+def test_others_notice_nothing_and_ours_are_queued_or_reported(outage, tmp_path: Path) -> None:
+    with shared_cluster(tmp_path) as (cluster, rest):
+        place = Place(rest)
+        place.queue(1000)
+        creations = Creations(place, cluster.kubeconfig)
+        cluster.processes.kill("manager")
+        began = time.monotonic()
+        wanted = [("pod", number) for number in range(PODS // 2)]
+        wanted += [("job", number) for number in range(JOBS // 2)]
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            try:
+                with outage(cluster.webhook_port):
+                    pending = [pool.submit(creations.create, *each, "q") for each in wanted]
+                    for one in [creations.create(*each, None) for each in wanted]:
+                        eventually(lambda one=one: ended(place.get(one)))
+                    time.sleep(max(0.0, SECONDS - (time.monotonic() - began)))
+                    assert not any(each.done() for each in pending)
+                cluster.start_manager()
+                cluster.wait_for_manager()
+            finally:
+                creations.over()
+            ours = [each.result(WAIT) for each in pending]
+        slow = {name: took for name, took in creations.took.items() if "others" in name}
+        assert max(slow.values()) < TIMEOUT_SECONDS
+        mine = {one["metadata"]["name"] for one in ours}
+        assert set(creations.refusals) == mine
+        for name, refusals in creations.refusals.items():
+            assert all(f"m{name[:3]}.kb.io" in each for each in refusals), refusals
+        for one in ours:
+            assert gates(one) == [GATE] if one["kind"] == "Pod" else one["spec"]["suspend"]
+        owners = lambda: {  # noqa: E731
+            ref["name"]
+            for wl in rest.items(place.workloads)
+            if is_true(wl, "Admitted")
+            for ref in wl["metadata"]["ownerReferences"]
+        }
+        eventually(lambda: owners() == mine)
+        for one in ours:
+            eventually(lambda one=one: ended(place.get(one)))
+        tried = sum(map(len, creations.refusals.values()))
+        print(f"{tried} refusals, others took {max(slow.values()):.2f} s at most")
+
+
+def ended(obj: Obj) -> bool:
+    return phase(obj) == "Succeeded" if obj["kind"] == "Pod" else is_true(obj, "Complete")
