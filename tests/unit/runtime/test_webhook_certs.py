@@ -6,16 +6,23 @@ import ssl
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import attrs
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
 from kueuelib.runtime.webhook.certs import (
     AUTHORITY_LIFE,
     DAY,
     RENEW_BEFORE,
     SERVER_LIFE,
+    Certificates,
     Names,
+    _new_server,
     host_names,
     judge,
     load,
@@ -40,6 +47,52 @@ def made(now):
 def test_names_of_hosts_and_addresses_are_told_apart():
     assert host_names(["127.0.0.1", "a.b", "::1"]) == Names({"a.b"}, {"127.0.0.1", "::1"})
     assert service_names("s", "n").hosts == {"s.n.svc", "s.n.svc.cluster.local"}
+
+
+def authority_of_the_go_manager(now: float) -> Certificates:
+    """A certificate for one name, by an authority with an RSA key in PKCS #1."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kueue-ca")])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    usage = dict.fromkeys(
+        (
+            *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+            *("crl_sign", "encipher_only", "decipher_only"),
+        ),
+        False,
+    )
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(now - 3600, UTC))
+        .not_valid_after(datetime.fromtimestamp(now + AUTHORITY_LIFE, UTC))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.KeyUsage(digital_signature=True, key_cert_sign=True, **usage), critical=True
+        )
+        .add_extension(identifier, critical=False)
+        .add_extension(issuer, critical=False)
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    ca_key = key.private_bytes(serialization.Encoding.PEM, form, plain)
+    cert, own = _new_server(certificate, ca_key, service_names("hooks", "ns"), now, "kueue")
+    return Certificates(certificate, ca_key, cert, own)
+
+
+def test_the_authority_of_the_go_manager_stays_when_names_are_missing(now):
+    theirs = authority_of_the_go_manager(now)
+    found = renewed(theirs, NAMES, now)
+    assert (found.ca_cert, found.ca_key) == (theirs.ca_cert, theirs.ca_key)
+    assert found.tls_cert != theirs.tls_cert
+    assert judge(found).problem == ""
+    assert judge(found).names.covers(NAMES)
 
 
 def test_new_certificates_satisfy_a_strict_client(made, now):

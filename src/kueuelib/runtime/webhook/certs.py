@@ -18,7 +18,7 @@ import attrs
 
 if TYPE_CHECKING:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 DAY = 86400.0
 AUTHORITY_LIFE = 3650 * DAY
@@ -243,13 +243,14 @@ def _new_server(
     ca_cert: bytes, ca_key: bytes, names: Names, now: float, organisation: str
 ) -> tuple[bytes, bytes]:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     authority = x509.load_pem_x509_certificate(ca_cert)
     signer = load_pem_private_key(ca_key, None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise TypeError("the key of the authority is neither an EC nor an RSA key")
     key = ec.generate_private_key(ec.SECP256R1())
     called: list[x509.GeneralName] = [x509.DNSName(host) for host in sorted(names.hosts)]
     called += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted(names.addresses)]
@@ -311,7 +312,7 @@ def _usage(**wanted: bool) -> x509.KeyUsage:
 def _signed(
     builder: x509.CertificateBuilder,
     key: ec.EllipticCurvePrivateKey,
-    signer: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
 ) -> tuple[bytes, bytes]:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import (
