@@ -275,9 +275,11 @@ def _moved(found: Obj, wanted: Obj) -> Obj:
     """A merge patch that takes the other way to the conversion webhook out of a CRD; or empty.
 
     Somebody else may own it, and then an apply adds ours beside it, which is invalid: a webhook is
-    reached by a URL or by a Service.
+    reached by a URL or by a Service, and only if the kind is converted by one.
     """
     theirs, ours = _conversion(found), _conversion(wanted)
+    if theirs and not ours:
+        return {"spec": {"conversion": {**wanted["spec"]["conversion"], "webhook": None}}}
     other = theirs.keys() & {"url", "service"} - ours.keys()
     if not other or not ours:
         return {}

@@ -8,7 +8,7 @@ import orjson
 
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.app.installation import Installation, install
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
@@ -38,3 +38,23 @@ async def test_the_way_to_the_conversion_webhook_may_be_somebody_elses(tmp_path:
             await install(client, Installation("kueue-system"), 60.0)
             back = await conversions(client)
             assert all(config.keys() == {"service", "caBundle"} for config in back)
+
+
+async def test_a_kind_that_others_convert_needs_no_webhook_afterwards(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            webhook = {
+                "clientConfig": by_service("kueue-system", "kueue-webhook-service")("/convert"),
+                "conversionReviewVersions": ["v1"],
+            }
+            other = {"strategy": "Webhook", "webhook": webhook}
+            for crd in all_crds():
+                spec = {**crd["spec"], "conversion": other}
+                await client.create(kinds.CRDS, {**crd, "spec": spec})
+            await install(client, Installation("kueue-system", URL), 60.0)
+            for crd in all_crds():
+                found = await client.get(kinds.CRDS, ObjectKey("", crd["metadata"]["name"]))
+                strategy = crd["spec"]["conversion"]["strategy"]
+                assert found["spec"]["conversion"]["strategy"] == strategy
+                assert ("webhook" in found["spec"]["conversion"]) is (strategy == "Webhook")
