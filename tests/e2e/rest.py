@@ -66,6 +66,15 @@ class Rest:
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._call("PATCH", path, content=json.dumps(body), headers=headers)
 
+    def replace(self, path: str, obj: Obj) -> Obj:
+        return self._call("PUT", path, json=obj)
+
+    def apply(self, path: str, obj: Obj, manager: str) -> Obj:
+        """Applies server-side, and takes over what others own."""
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        params = {"fieldManager": manager, "force": "true"}
+        return self._call("PATCH", path, content=json.dumps(obj), headers=headers, params=params)
+
     def delete(self, path: str, **options: str) -> None:
         self._call("DELETE", path, params={"propagationPolicy": "Background", **options})
 

@@ -548,6 +548,20 @@ def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
     assert (own.returncode, json.loads(own.stdout)["notChecked"]) == (4, [])
 
 
+def test_before_a_migration_other_things_matter(
+    ward: Ward, living: tuple[LocalCluster, Rest]
+) -> None:
+    cluster, _ = living
+    spec = {"controllerName": "kueue.x-k8s.io/multikueue"}
+    far = {**typed("AdmissionCheck", "far"), "spec": spec}
+    args = ["--before-migration", "--config", str(cluster.processes.folder / "config.yaml")]
+    assert "Nothing found in 7 of 7 checks." in doctor(cluster.kubeconfig, *args).stdout
+    with ward.with_one(f"{KUEUE}/admissionchecks", far):
+        done = doctor(cluster.kubeconfig, *args)
+    assert done.returncode == 4, done.stderr
+    assert done.stdout.startswith("error: AdmissionCheck far (migration-check)")
+
+
 # --- bad input
 
 

@@ -53,16 +53,20 @@ def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report
 
 
 async def examine_twice(
-    read: Callable[[], Awaitable[Snapshot]], clock: Clock = SYSTEM_CLOCK
+    read: Callable[[], Awaitable[Snapshot]],
+    clock: Clock = SYSTEM_CLOCK,
+    checks: Sequence[Check] | None = None,
 ) -> Report:
     """Examines a cluster, and reports of what may be momentary only that which stays.
 
     Args:
         read: reads the cluster.
         clock: how to wait.
+        checks: the checks; all of an installation by default.
     """
-    report = examine(await read())
-    momentary = [one for one in all_checks() if one.momentary]
+    checks = all_checks() if checks is None else checks
+    report = examine(await read(), checks)
+    momentary = [one for one in checks if one.momentary]
     names = {one.name for one in momentary}
     for _ in range(LOOKS - 1):
         if not any(name in names for name, _ in report.findings):

@@ -86,42 +86,58 @@ class Check:
         find: finds what is wrong.
         momentary: whether its findings are true of a healthy cluster for a moment, so that only
             those that stay are reported.
+        migration: whether it is made only before a migration.
     """
 
     name: str
     needs: tuple[str, ...]
     find: Find
     momentary: bool = False
+    migration: bool = False
 
 
+_BEFORE_MIGRATION = {"object-unreadable", "finalizer-stuck", "pod-finalizer-stuck"}
+"""Checks of a running installation that are also made before a migration."""
 _CHECKS: dict[str, Check] = {}
 
 
-def check(name: str, *needs: str, momentary: bool = False) -> Callable[[Find], Find]:
+def check(
+    name: str, *needs: str, momentary: bool = False, migration: bool = False
+) -> Callable[[Find], Find]:
     """Makes a function a check.
 
     Args:
         name: what it is called in reports.
         needs: the kinds whose objects it looks at, or parts of a snapshot (`snapshot.FACTS`, ...).
         momentary: whether its findings are true of a healthy cluster for a moment.
+        migration: whether it is made only before a migration.
     """
 
     def register(find: Find) -> Find:
         known = _CHECKS.get(name)
         assert known is None or known.find.__module__ == find.__module__, f"two checks {name}"
-        _CHECKS[name] = Check(name, needs, find, momentary)
+        _CHECKS[name] = Check(name, needs, find, momentary, migration)
         return find
 
     return register
 
 
 def all_checks() -> tuple[Check, ...]:
-    """All checks, in the order of their modules' names and of their places in them."""
+    """The checks of an installation, in the order of their modules' names and places in them."""
+    return tuple(one for one in _every_check() if not one.migration)
+
+
+def migration_checks() -> tuple[Check, ...]:
+    """The checks to make before another manager's objects are taken over."""
+    return tuple(one for one in _every_check() if one.migration or one.name in _BEFORE_MIGRATION)
+
+
+def _every_check() -> Iterable[Check]:
     from kueuelib.app.doctor import checks
 
     for module in sorted(pkgutil.iter_modules(checks.__path__), key=lambda one: one.name):
         importlib.import_module(f"{checks.__name__}.{module.name}")
-    return tuple(_CHECKS.values())
+    return _CHECKS.values()
 
 
 def is_named(obj: Obj, name: str) -> bool:

@@ -12,7 +12,7 @@ import anyio
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
-from kueuelib.app.doctor.finding import Finding, Severity
+from kueuelib.app.doctor.finding import Finding, Severity, all_checks, migration_checks
 from kueuelib.app.doctor.reading import read
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
@@ -32,6 +32,7 @@ def run(
     server_timeout: float,
     *,
     own: bool,
+    before_migration: bool = False,
 ) -> int:
     """Prints what is wrong; the exit code says how bad it is.
 
@@ -41,6 +42,7 @@ def run(
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
         own: whether the manager runs with the rights of this kubeconfig.
+        before_migration: whether to look for what would change if this program took over.
 
     Raises:
         ConfigError: what was given cannot work.
@@ -48,7 +50,7 @@ def run(
     """
     logs.configure("console", "error")  # that a version is deprecated does not matter here
     configuration = load_configuration(config)
-    report = anyio.run(_examine, kubeconfig, configuration, server_timeout, own)
+    report = anyio.run(_examine, kubeconfig, configuration, server_timeout, own, before_migration)
     if not report.checked:
         why = next(iter(report.skipped.values()))
         raise KueuelibError(
@@ -62,11 +64,16 @@ def run(
 
 
 async def _examine(
-    kubeconfig: Path | None, configuration: Configuration, server_timeout: float, own: bool
+    kubeconfig: Path | None,
+    configuration: Configuration,
+    server_timeout: float,
+    own: bool,
+    before_migration: bool,
 ) -> Report:
+    checks = migration_checks() if before_migration else all_checks()
     async with await connect(kubeconfig, user_agent="kueuelib-doctor") as client:
         await wait_for_server(client, server_timeout)
-        return await examine_twice(lambda: read(client, configuration, own=own))
+        return await examine_twice(lambda: read(client, configuration, own=own), checks=checks)
 
 
 def to_lines(report: Report) -> Iterator[str]:

@@ -157,10 +157,20 @@ def report(
     is_flag=True,
     help="Check your own permissions, for a manager that runs with this kubeconfig.",
 )
+@click.option(
+    "--before-migration",
+    is_flag=True,
+    help="Report what would change if this program took over from the Go manager.",
+)
 @kubeconfig
 @server_timeout
 def doctor(
-    output: str, config: Path | None, own: bool, kubeconfig: Path | None, server_timeout: float
+    output: str,
+    config: Path | None,
+    own: bool,
+    before_migration: bool,
+    kubeconfig: Path | None,
+    server_timeout: float,
 ) -> int:
     """Report what is wrong with an installation, and the command that fixes it.
 
@@ -168,7 +178,9 @@ def doctor(
     """
     from kueuelib.cli.doctor.command import run
 
-    return run(kubeconfig, config, output, server_timeout, own=own)
+    return run(
+        kubeconfig, config, output, server_timeout, own=own, before_migration=before_migration
+    )
 
 
 COMMANDS = (explain, pending, report, doctor)

@@ -1,0 +1,109 @@
+"""What would change if this program took over from the Go manager (`--before-migration`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kueuelib.api.crd import all_crds
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import Obj, controller_of, find_condition
+from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
+from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.jobs.catalog.plugins import registry_for
+
+MULTIKUEUE = f"{KUEUE}/multikueue"
+_MOST = 5
+"""Fields that are named."""
+_NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
+"""What the Go manager writes into the `topologyRequest` of pod sets that ask for no topology."""
+
+
+@check("migration-deployment", "Deployment", migration=True)
+def deployment(snapshot: Snapshot) -> Iterator[Finding]:
+    """The Go manager's Deployment, whose name we use and whose selector cannot be changed."""
+    found = snapshot.find("Deployment", SERVICE_ACCOUNT, snapshot.namespace)
+    if found is not None:
+        problem = "the Go manager runs; stop it last, and delete it: ours has its name"
+        fix = f"kubectl -n {snapshot.namespace} delete deployment {SERVICE_ACCOUNT}"
+        yield Finding(Severity.HINT, subject_of("Deployment", found), problem, fix)
+
+
+@check("migration-check", "AdmissionCheck", migration=True)
+def checks(snapshot: Snapshot) -> Iterator[Finding]:
+    """AdmissionChecks of a controller that only the Go manager has."""
+    for obj in snapshot.all("AdmissionCheck"):
+        if obj["spec"].get("controllerName") == MULTIKUEUE:
+            name = obj["metadata"]["name"]
+            problem = "there is no controller for MultiKueue: its ClusterQueues would be inactive"
+            fix = f"kubectl edit clusterqueue  # use no queue with the check {name}"
+            yield Finding(Severity.ERROR, subject_of("AdmissionCheck", obj), problem, fix)
+
+
+@check("migration-kind", "Workload", migration=True)
+def kinds(snapshot: Snapshot) -> Iterator[Finding]:
+    """Workloads of kinds that the configuration does not enable; of each kind the first one."""
+    frameworks = snapshot.configuration.integrations.frameworks
+    enabled = registry_for(frameworks).enabled(frameworks)
+    known = {(one.resource.group, one.resource.kind) for one in enabled}
+    known |= snapshot.configuration.integrations.external_kinds
+    seen = set()
+    for workload in snapshot.all("Workload"):
+        conditions = (workload.get("status") or {}).get("conditions")
+        owner = controller_of(workload)
+        if owner is None or find_condition(conditions, "Finished").get("status") == "True":
+            continue
+        kind = (owner["apiVersion"].rpartition("/")[0], owner["kind"])
+        if kind not in known and kind not in seen:
+            seen.add(kind)
+            problem = f"nothing would start or stop its owner, {owner['kind']} {owner['name']}"
+            fix = "kueuelib doctor --before-migration --config FILE  # enable the kind there"
+            yield Finding(Severity.ERROR, subject_of("Workload", workload), problem, fix)
+
+
+@check("migration-fields", FACTS, migration=True)
+def fields(snapshot: Snapshot) -> Iterator[Finding]:
+    """Fields that our definitions lack, so that they get lost; of each kind the first object."""
+    for crd in all_crds():
+        kind = crd["spec"]["names"]["kind"]
+        served = {one["name"]: one["schema"]["openAPIV3Schema"] for one in crd["spec"]["versions"]}
+        having: dict[tuple[str, ...], list[Obj]] = {}
+        for obj in snapshot.all(kind):
+            schema = served.get(str(obj.get("apiVersion", "")).rpartition("/")[2])
+            if lost := tuple(_unknown(obj.get("spec"), _property(schema, "spec"), "spec")):
+                having.setdefault(lost, []).append(obj)
+        for lost, objects in having.items():
+            more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
+            problem = f"this version drops {', '.join(lost[:_MOST])}{more}"
+            if len(objects) > 1:
+                problem += f", also of {len(objects) - 1} others"
+            fix = f"kubectl get {kind.lower()} -A -o yaml > backup.yaml"
+            yield Finding(Severity.WARNING, subject_of(kind, objects[0]), problem, fix)
+
+
+def _property(schema: Mapping[str, Any] | None, name: str) -> Obj:
+    found: Obj = ((schema or {}).get("properties") or {}).get(name) or {}
+    return found
+
+
+def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    """The paths in a value that a schema does not have."""
+    if isinstance(value, list):
+        yield from _of_items(value, schema.get("items") or {}, f"{path}[]")
+    if not isinstance(value, Mapping) or "properties" not in schema:
+        return
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    for name, inner in value.items():
+        if name == "topologyRequest" and _NO_TOPOLOGY.issuperset(inner or ()):
+            continue
+        if name not in schema["properties"]:
+            yield f"{path}.{name}"
+        else:
+            yield from _unknown(inner, schema["properties"][name], f"{path}.{name}")
+
+
+def _of_items(values: Sequence[Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    found = dict.fromkeys(lost for value in values for lost in _unknown(value, schema, path))
+    yield from found
