@@ -62,6 +62,12 @@ def laws(session: nox.Session) -> None:
 
 
 @nox.session
+def pyright(session: nox.Session) -> None:
+    """Examples and new projects under Pyright and mypy, strict; needs the extra `pyright`."""
+    session.run("pytest", "tests/e2e/test_type_checkers.py", *session.posargs)
+
+
+@nox.session
 def scenarios(session: nox.Session) -> None:
     """All recorded scenarios, also in the simulator; takes minutes."""
     env = {"SIMULATED_SAMPLE": "1"}

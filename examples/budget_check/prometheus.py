@@ -10,6 +10,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -19,7 +20,10 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with one sample."""
-        sample = {"metric": {}, "value": [time.time(), self.file.read_text().strip()]}
+        sample: dict[str, Any] = {
+            "metric": {},
+            "value": [time.time(), self.file.read_text().strip()],
+        }
         data = {"resultType": "vector", "result": [sample]}
         body = json.dumps({"status": "success", "data": data}).encode()
         self.send_response(200)

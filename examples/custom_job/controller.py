@@ -102,7 +102,7 @@ def phases_of(phases: dict[str, Any], wanted: str) -> int:
 
 def _pods(training: Obj) -> list[Obj]:
     spec = training["spec"]
-    found = []
+    found: list[Obj] = []
     for role, count in (("launcher", 1), ("workers", spec["workers"].get("replicas", 1))):
         template = spec[role]["template"]
         for index in range(count):
