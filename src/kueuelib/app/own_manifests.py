@@ -63,7 +63,7 @@ def process_manifests(
         role("ClusterRole", f"{name}-owners", "", [_reading(integration)]),
         binding("ClusterRole", f"{name}-owners", "", SERVICE_ACCOUNT, namespace),
         *([service(name, namespace)] if in_cluster else []),
-        *_webhooks(integration, name, namespace, config),
+        *own_webhooks(integration, namespace, config),
         *([deployment(name, namespace, reference, image)] if in_cluster else []),
     ]
 
@@ -107,9 +107,15 @@ def _reading(integration: Integration) -> Obj:
     return {"apiGroups": [resource.group], "resources": [resource.plural], "verbs": ["get"]}
 
 
-def _webhooks(
-    integration: Integration, name: str, namespace: str, config: ClientConfig
-) -> list[Obj]:
+def own_webhooks(integration: Integration, namespace: str, config: ClientConfig) -> list[Obj]:
+    """The two webhook configurations of a process.
+
+    Args:
+        integration: the kind.
+        namespace: where the process runs.
+        config: how the API server reaches a path of it.
+    """
+    name = process_name(integration)
     settings = JobSettings(namespace_selector=system_excluded(namespace))
     entries = sparing(webhook_entries([integration], settings), manager_user(namespace, name))
     return [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kueuelib.testing.hostile import trial as trial
     from kueuelib.testing.job_adapter import JobAdapter as JobAdapter
     from kueuelib.testing.job_conformance import JobConformance as JobConformance
+    from kueuelib.testing.manager import queueing as queueing
     from kueuelib.testing.operators import eventually as eventually
     from kueuelib.testing.operators import running as running
     from kueuelib.testing.preemption_conformance import (
@@ -45,5 +46,6 @@ else:
             "kueuelib.testing.operators": "eventually running",
             "kueuelib.testing.preemption_conformance": "check_preemption_policy",
             "kueuelib.testing.processes": "free_port",
+            "kueuelib.testing.manager": "queueing",
         },
     )

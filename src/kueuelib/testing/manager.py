@@ -1,0 +1,107 @@
+"""Runs the whole queueing system in a test, with job kinds and checks of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kueuelib.api.kinds import MANAGER_NAMESPACE
+from kueuelib.api.meta import key_of
+from kueuelib.app.configuration import OFF, Configuration, Health, LeaderElection, Metrics, Webhook
+from kueuelib.app.installation import Installation, install, resource_of
+from kueuelib.app.own_manifests import own_webhooks
+from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.wiring import Assemble, assemble_manager
+from kueuelib.checks.definition import Check
+from kueuelib.checks.parts import setup as setup_checks
+from kueuelib.controllers.webhooks import by_url
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.client import Client, PatchType
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.testing.operators import eventually
+from kueuelib.testing.processes import free_port
+from kueuelib.workload.served import queueing_version
+
+DEADLINE = 60.0
+"""Seconds until the kinds are served, and until everything runs."""
+
+
+@asynccontextmanager
+async def queueing(
+    client: Client, *own: Integration | type[GenericJob] | Check
+) -> AsyncIterator[None]:
+    """Install the queueing system, and run its manager until the block ends.
+
+    The block is entered when every part runs. Nothing is elected, and nothing listens but webhooks.
+
+    Args:
+        client: of the API server, for example the fixture `client`.
+        own: job kinds and admission checks, each with a manager of its own beside the bundled one.
+            The CRD of a job kind may be created before or inside the block.
+
+    Raises:
+        Exception: what a part raised, when the block ends.
+    """
+    await install(client, Installation(MANAGER_NAMESPACE, _url(port := free_port())), DEADLINE)
+    version = await queueing_version(client)
+    managers = [await _manager(client, _configuration(port), version, assemble_manager)]
+    for each in own:
+        if isinstance(each, Check):
+            managers.append(_check_manager(client, version, each))
+            continue
+        kind = each if isinstance(each, Integration) else Integration.of(each)
+        port = free_port()
+        for hook in own_webhooks(kind, MANAGER_NAMESPACE, by_url(_url(port))):
+            await client.patch(resource_of(hook), key_of(hook), hook, PatchType.APPLY, force=True)
+        base = own_configuration(_configuration(port), kind)
+        managers.append(await _manager(client, base, version, assembler(kind)))
+    programs = [asyncio.create_task(one.run()) for one in managers]
+    try:
+        await eventually(
+            lambda: all(one.ready for one in managers) or any(one.done() for one in programs),
+            DEADLINE,
+        )
+        if not any(one.done() for one in programs):
+            yield
+    finally:
+        for manager in managers:
+            manager.stop()
+        await asyncio.gather(*programs)
+        gc.unfreeze()  # the manager has set its caches aside
+
+
+def _url(port: int) -> str:
+    return f"https://127.0.0.1:{port}"
+
+
+def _configuration(port: int) -> Configuration:
+    return Configuration(
+        namespace=MANAGER_NAMESPACE,
+        webhook=Webhook(host="127.0.0.1", port=port),
+        leader_election=LeaderElection(leader_elect=False),
+        metrics=Metrics(bind_address=OFF),
+        health=Health(health_probe_bind_address=OFF),
+    )
+
+
+async def _manager(
+    client: Client, configuration: Configuration, version: str, assemble: Assemble
+) -> Manager:
+    manager, own = Manager(), Client(client.transport, field_manager="kueue")
+    await assemble(manager, configuration, own, Telemetry(), version, "queueing")
+    return manager
+
+
+def _check_manager(client: Client, version: str, check: Check) -> Manager:
+    manager, own = Manager(), Client(client.transport, field_manager=check.field_manager)
+    cache, recorder = Cache(own), EventRecorder(own, check.controller_name)
+    manager.add(Group.EVENTS, recorder, "event recorder")
+    setup_checks(manager, cache, own, recorder, [check], version=version)
+    manager.add(Group.CACHES, cache, "caches")
+    return manager

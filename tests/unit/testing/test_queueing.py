@@ -1,0 +1,49 @@
+"""The whole queueing system in a test."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kueuelib import State, submit, wait
+from kueuelib.checks import Ready, check
+from kueuelib.runtime import Client, kinds
+from kueuelib.testing import make_cluster_queue, make_flavor, make_local_queue, queueing
+
+
+async def test_what_runs_ends_with_the_block(client: Client) -> None:
+    before = asyncio.all_tasks()
+    async with queueing(client):
+        assert not (await client.list(kinds.CLUSTER_QUEUES)).items
+        assert asyncio.all_tasks() > before
+    assert asyncio.all_tasks() == before
+
+
+async def test_the_failure_of_a_block_is_raised(client: Client) -> None:
+    with pytest.raises(LookupError, match="mine"):
+        async with queueing(client):
+            raise LookupError("mine")
+
+
+@pytest.mark.api_server(simulate=True)
+async def test_a_job_passes_its_check_and_runs_to_its_end(client: Client) -> None:
+    @check("example.com/yes")
+    async def yes(_: object, __: object) -> Ready:
+        return Ready()
+
+    spec = {"controllerName": "example.com/yes"}
+    pod = {
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        "restartPolicy": "Never",
+    }
+    ends = {"annotations": {"kueuelib.dev/run-seconds": "0.1"}}
+    job = kinds.JOBS.new("one", spec={"template": {"metadata": ends, "spec": pod}})
+    queue = make_cluster_queue("all", {"any": {"cpu": 1}}, checks=["yes"])
+    async with queueing(client, yes):
+        await client.create(kinds.ADMISSION_CHECKS, kinds.ADMISSION_CHECKS.new("yes", spec=spec))
+        for each in (make_flavor("any"), queue, make_local_queue("q", "all", "default")):
+            await client.of(type(each)).create(each)
+        handle = await submit(job, queue="q", client=client)
+        end = await wait(handle, client=client, timeout=60)
+    assert end.state is State.FINISHED
