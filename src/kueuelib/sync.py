@@ -13,9 +13,9 @@ belongs to one event loop, so these functions take a kubeconfig only.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio.from_thread import start_blocking_portal
@@ -29,6 +29,10 @@ from kueuelib.jobs.contract.integration import Integration
 
 __all__ = ["submit", "wait", "watch"]
 
+T = TypeVar("T")
+_GRACE: Final = 0.1
+"""Seconds until the loop ends: TLS connections that were cut off close in the background."""
+
 
 def submit(
     job: Mapping[str, Any] | GenericJob,
@@ -41,6 +45,7 @@ def submit(
     """Create a job in a queue; arguments and errors are those of `kueuelib.submit`."""
     with start_blocking_portal() as portal:
         return portal.call(
+            _gracefully,
             partial(
                 following.submit,
                 job,
@@ -48,7 +53,7 @@ def submit(
                 namespace=namespace,
                 priority_class=priority_class,
                 kubeconfig=kubeconfig,
-            )
+            ),
         )
 
 
@@ -71,7 +76,7 @@ def watch(
                 await send.send(progress)
 
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(receive):
-        pumping = portal.start_task_soon(pump, send)
+        pumping = portal.start_task_soon(_gracefully, partial(pump, send))
         with contextlib.suppress(anyio.EndOfStream):
             while True:
                 yield portal.call(receive.receive)
@@ -92,6 +97,7 @@ def wait(
     """
     with start_blocking_portal() as portal:
         return portal.call(
+            _gracefully,
             partial(
                 following.wait,
                 job,
@@ -99,5 +105,14 @@ def wait(
                 timeout=timeout,
                 integration=integration,
                 kubeconfig=kubeconfig,
-            )
+            ),
         )
+
+
+async def _gracefully(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of the work, once its connections had time to close."""
+    try:
+        return await work()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(_GRACE)

@@ -1,4 +1,4 @@
-"""What users write passes strict type checkers: the examples, and the projects of `kueuelib new`."""
+"""Examples, and projects of `kueuelib new`, pass strict type checkers."""
 
 from __future__ import annotations
 
