@@ -86,23 +86,27 @@ class Check:
         find: finds what is wrong.
         momentary: whether its findings are true of a healthy cluster for a moment, so that only
             those that stay are reported.
-        migration: whether it is made only before a migration.
+        installed: whether it is made of an installation.
+        before_migration: whether it is made before another manager's objects are taken over.
     """
 
     name: str
     needs: tuple[str, ...]
     find: Find
     momentary: bool = False
-    migration: bool = False
+    installed: bool = True
+    before_migration: bool = False
 
 
-_BEFORE_MIGRATION = {"object-unreadable", "finalizer-stuck", "pod-finalizer-stuck"}
-"""Checks of a running installation that are also made before a migration."""
 _CHECKS: dict[str, Check] = {}
 
 
 def check(
-    name: str, *needs: str, momentary: bool = False, migration: bool = False
+    name: str,
+    *needs: str,
+    momentary: bool = False,
+    installed: bool = True,
+    before_migration: bool = False,
 ) -> Callable[[Find], Find]:
     """Makes a function a check.
 
@@ -110,13 +114,14 @@ def check(
         name: what it is called in reports.
         needs: the kinds whose objects it looks at, or parts of a snapshot (`snapshot.FACTS`, ...).
         momentary: whether its findings are true of a healthy cluster for a moment.
-        migration: whether it is made only before a migration.
+        installed: whether it is made of an installation.
+        before_migration: whether it is made before another manager's objects are taken over.
     """
 
     def register(find: Find) -> Find:
         known = _CHECKS.get(name)
         assert known is None or known.find.__module__ == find.__module__, f"two checks {name}"
-        _CHECKS[name] = Check(name, needs, find, momentary, migration)
+        _CHECKS[name] = Check(name, needs, find, momentary, installed, before_migration)
         return find
 
     return register
@@ -124,12 +129,12 @@ def check(
 
 def all_checks() -> tuple[Check, ...]:
     """The checks of an installation, in the order of their modules' names and places in them."""
-    return tuple(one for one in _every_check() if not one.migration)
+    return tuple(one for one in _every_check() if one.installed)
 
 
 def migration_checks() -> tuple[Check, ...]:
     """The checks to make before another manager's objects are taken over."""
-    return tuple(one for one in _every_check() if one.migration or one.name in _BEFORE_MIGRATION)
+    return tuple(one for one in _every_check() if one.before_migration)
 
 
 def _every_check() -> Iterable[Check]:

@@ -100,5 +100,5 @@ def test_they_are_made_only_before_a_migration_and_are_on_its_page() -> None:
     ordinary = {one.name for one in all_checks()}
     for one in migration_checks():
         assert f"| `{one.name}` |" in page
-        assert one.migration is (one.name not in ordinary)
+        assert one.installed is (one.name in ordinary)
     assert page.count("\n| `") == len(migration_checks())

@@ -19,7 +19,7 @@ _KINDS = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Workload")
 _MOST_NAMES = 5
 
 
-@check("finalizer-stuck", FACTS)
+@check("finalizer-stuck", FACTS, before_migration=True)
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
     """Queueing objects that carry our finalizer long after they were deleted."""
     for kind in _KINDS:
@@ -41,7 +41,7 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
                 yield Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj))
 
 
-@check("pod-finalizer-stuck", "Pod")
+@check("pod-finalizer-stuck", "Pod", before_migration=True)
 def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that carry our finalizer long after they were deleted and have ended."""
     for pod in snapshot.all("Pod"):

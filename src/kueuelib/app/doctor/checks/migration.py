@@ -7,7 +7,8 @@ from typing import Any
 
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, controller_of, find_condition
+from kueuelib.api.meta import Obj, controller_of, is_true
+from kueuelib.api.names import FINISHED
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
@@ -20,7 +21,7 @@ _NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
 """What the Go manager writes into the `topologyRequest` of pod sets that ask for no topology."""
 
 
-@check("migration-deployment", "Deployment", migration=True)
+@check("migration-deployment", "Deployment", installed=False, before_migration=True)
 def deployment(snapshot: Snapshot) -> Iterator[Finding]:
     """The Go manager's Deployment, whose name we use and whose selector cannot be changed."""
     found = snapshot.find("Deployment", SERVICE_ACCOUNT, snapshot.namespace)
@@ -30,7 +31,7 @@ def deployment(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(Severity.HINT, subject_of("Deployment", found), problem, fix)
 
 
-@check("migration-check", "AdmissionCheck", migration=True)
+@check("migration-check", "AdmissionCheck", installed=False, before_migration=True)
 def checks(snapshot: Snapshot) -> Iterator[Finding]:
     """AdmissionChecks of a controller that only the Go manager has."""
     for obj in snapshot.all("AdmissionCheck"):
@@ -41,7 +42,7 @@ def checks(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject_of("AdmissionCheck", obj), problem, fix)
 
 
-@check("migration-kind", "Workload", migration=True)
+@check("migration-kind", "Workload", installed=False, before_migration=True)
 def kinds(snapshot: Snapshot) -> Iterator[Finding]:
     """Workloads of kinds that the configuration does not enable; of each kind the first one."""
     frameworks = snapshot.configuration.integrations.frameworks
@@ -50,9 +51,8 @@ def kinds(snapshot: Snapshot) -> Iterator[Finding]:
     known |= snapshot.configuration.integrations.external_kinds
     seen = set()
     for workload in snapshot.all("Workload"):
-        conditions = (workload.get("status") or {}).get("conditions")
         owner = controller_of(workload)
-        if owner is None or find_condition(conditions, "Finished").get("status") == "True":
+        if owner is None or is_true(workload, FINISHED):
             continue
         kind = (owner["apiVersion"].rpartition("/")[0], owner["kind"])
         if kind not in known and kind not in seen:
@@ -62,7 +62,7 @@ def kinds(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject_of("Workload", workload), problem, fix)
 
 
-@check("migration-fields", FACTS, migration=True)
+@check("migration-fields", FACTS, installed=False, before_migration=True)
 def fields(snapshot: Snapshot) -> Iterator[Finding]:
     """Fields that our definitions lack, so that they get lost; of each kind the first object."""
     for crd in all_crds():

@@ -8,7 +8,7 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import FACTS, Snapshot
 
 
-@check("object-unreadable", FACTS)
+@check("object-unreadable", FACTS, before_migration=True)
 def unreadable(snapshot: Snapshot) -> Iterator[Finding]:
     """Objects whose fields contradict the rules, which were not enforced when they were stored."""
     assert snapshot.cluster is not None, "it needs the facts"
