@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
 from real_server import RealServer, assets, running
 
-from kueuelib.testing.processes import free_port
+from kueuelib.testing.processes import free_port, stop_process
 
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 RUN, EXIT = "kueuelib.dev/run-seconds", "kueuelib.dev/exit-code"
@@ -138,12 +138,7 @@ def _process(command: list[str], log: Path) -> Iterator[None]:
         yield
         assert process.poll() is None, log.read_text()[-3000:]
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_process(process)
 
 
 def _now() -> str:

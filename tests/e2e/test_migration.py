@@ -32,7 +32,7 @@ from warm import Processes, kueuelib
 from kueuelib.controllers.manifests import WEBHOOK_SERVICE
 from kueuelib.runtime.webhook.certs import Certificates
 from kueuelib.runtime.webhook.trust import to_data
-from kueuelib.testing.processes import free_port
+from kueuelib.testing.processes import free_port, stop_process
 
 SHARE = float(os.environ.get("MIGRATION_SHARE", "1"))
 RUNNING, PENDING, GROUPS, CHECKED = (int(each * SHARE) for each in (200, 200, 20, 50))
@@ -125,12 +125,7 @@ class Managers:
             yield
             assert process.poll() is None, (self._folder / "go.log").read_text()[-3000:]
         finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop_process(process)
 
     def _is_ready(self, process: subprocess.Popen[bytes], url: str) -> bool:
         if process.poll() is not None:

@@ -82,7 +82,7 @@ class Processes:
 
     def __exit__(self, *_: object) -> None:
         for _name, process in reversed(self._running):
-            _stop(process)
+            stop_process(process)
         for log in self._logs:
             log.close()
 
@@ -141,7 +141,7 @@ class Processes:
         code = 0
         for found, process in self._running:
             if found == name:
-                code = _stop(process)
+                code = stop_process(process)
         self._running = [entry for entry in self._running if entry[0] != name]
         return code
 
@@ -265,7 +265,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _stop(process: subprocess.Popen[bytes]) -> int:
+def stop_process(process: subprocess.Popen[bytes]) -> int:
+    """End a process with SIGTERM, and with SIGKILL if it stays; its exit code."""
     code = process.poll()
     if code is not None:
         return code

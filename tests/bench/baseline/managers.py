@@ -16,13 +16,12 @@ import attrs
 import yaml
 
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.testing.processes import free_port
+from kueuelib.testing.processes import free_port, stop_process
 
 from .servers import Server
 
 OWN = "kueuelib"
 START_SECONDS = 120.0
-STOP_SECONDS = 30.0
 ACCOUNT = manager_user("kueue-system")
 CONFIG = """\
 apiVersion: config.kueue.x-k8s.io/v1beta1
@@ -123,12 +122,7 @@ def managing(
             _wait(f"http://127.0.0.1:{health}/readyz", process, folder)
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_process(process)
 
 
 def _under_account(server: Server) -> list[str]:
