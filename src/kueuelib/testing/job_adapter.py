@@ -160,6 +160,16 @@ class AdaptedJobs:
         for entry, wanted in zip(self._job(world.live_job).pod_sets(), before, strict=True):
             assert placed_parts(entry.template) == placed_parts(wanted.template)
 
+    def _assert_starts_elsewhere(self, world: JobWorld) -> None:
+        """The stopped job gave everything back, and runs where it is admitted next."""
+        assert world.is_suspended()
+        assert not world.holds_quota()
+        self._assert_restored(world)
+        world.admit("reserved")
+        world.settle()
+        assert not world.is_suspended()
+        self._assert_placed(world, "reserved")
+
     def _assert_placed(self, world: JobWorld, pool: str) -> None:
         """Every template selects the nodes of that flavor."""
         for entry in self._job(world.live_job).pod_sets():

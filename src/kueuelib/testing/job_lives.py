@@ -83,13 +83,7 @@ class LifeCases(AdaptedJobs):
         assert world.holds_quota(), "pods are still there"
         world.change(self.adapter.stopped(world.live_job))
         world.settle()
-        assert world.is_suspended()
-        assert not world.holds_quota()
-        self._assert_restored(world)
-        world.admit("reserved")
-        world.settle()
-        assert not world.is_suspended()
-        self._assert_placed(world, "reserved")
+        self._assert_starts_elsewhere(world)
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     @pytest.mark.parametrize("how", ["evict", "delete_workload"])
@@ -134,13 +128,7 @@ class LifeCases(AdaptedJobs):
         if moment in ("running", "evicted"):
             world.change(self.adapter.stopped(world.live_job))
             world.settle()
-        assert world.is_suspended()
-        assert not world.holds_quota()
-        self._assert_restored(world)
-        world.admit("reserved")
-        world.settle()
-        assert not world.is_suspended()
-        self._assert_placed(world, "reserved")
+        self._assert_starts_elsewhere(world)
 
     @pytest.mark.parametrize("one_at_a_time", [False, True])
     def test_a_job_that_cannot_start_is_told_why_and_never_runs(self, one_at_a_time: bool) -> None:
