@@ -19,7 +19,6 @@ from typing import Any, Final, TypeVar
 
 import anyio
 from anyio.from_thread import start_blocking_portal
-from anyio.streams.memory import MemoryObjectSendStream
 
 from kueuelib.jobs.client import following
 from kueuelib.jobs.client.following import JobHandle
@@ -43,18 +42,16 @@ def submit(
     kubeconfig: str | None = None,
 ) -> JobHandle:
     """Create a job in a queue; arguments and errors are those of `kueuelib.submit`."""
-    with start_blocking_portal() as portal:
-        return portal.call(
-            _gracefully,
-            partial(
-                following.submit,
-                job,
-                queue=queue,
-                namespace=namespace,
-                priority_class=priority_class,
-                kubeconfig=kubeconfig,
-            ),
+    return _run(
+        partial(
+            following.submit,
+            job,
+            queue=queue,
+            namespace=namespace,
+            priority_class=priority_class,
+            kubeconfig=kubeconfig,
         )
+    )
 
 
 def watch(
@@ -70,13 +67,13 @@ def watch(
     send, receive = anyio.create_memory_object_stream[Progress]()
     found = following.watch(job, integration=integration, kubeconfig=kubeconfig)
 
-    async def pump(send: MemoryObjectSendStream[Progress]) -> None:
+    async def pump() -> None:
         async with send, contextlib.aclosing(found):
             async for progress in found:
                 await send.send(progress)
 
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(receive):
-        pumping = portal.start_task_soon(_gracefully, partial(pump, send))
+        pumping = portal.start_task_soon(_gracefully, pump)
         with contextlib.suppress(anyio.EndOfStream):
             while True:
                 yield portal.call(receive.receive)
@@ -95,18 +92,21 @@ def wait(
 
     Arguments and errors are those of `kueuelib.wait`.
     """
-    with start_blocking_portal() as portal:
-        return portal.call(
-            _gracefully,
-            partial(
-                following.wait,
-                job,
-                until,
-                timeout=timeout,
-                integration=integration,
-                kubeconfig=kubeconfig,
-            ),
+    return _run(
+        partial(
+            following.wait,
+            job,
+            until,
+            timeout=timeout,
+            integration=integration,
+            kubeconfig=kubeconfig,
         )
+    )
+
+
+def _run(work: Callable[[], Awaitable[T]]) -> T:
+    with start_blocking_portal() as portal:
+        return portal.call(_gracefully, work)
 
 
 async def _gracefully(work: Callable[[], Awaitable[T]]) -> T:
