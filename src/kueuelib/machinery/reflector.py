@@ -43,9 +43,11 @@ from kueuelib.machinery.reflector_protocol import (
     WatchOpened,
 )
 from kueuelib.machinery.reflector_reading import (
+    PARTIAL,
     is_internal,
     is_too_large_version,
     key_in,
+    misfit,
     version_in,
 )
 from kueuelib.machinery.store import Change
@@ -153,8 +155,8 @@ class ReflectorCore:
         """Build one.
 
         Args:
-            resource: what is watched: listed objects without a kind get it, watched objects of
-                another kind are reported and dropped. None: any kind.
+            resource: what is watched: listed objects without a kind, and metadata, get it, watched
+                objects of another kind are reported and dropped. None: any kind.
             transform: applied to each object before it is kept; may return another object with
                 the same key, or change its argument.
             options: see `ReflectorOptions`.
@@ -370,7 +372,7 @@ class ReflectorCore:
                         )
                     commands += self._bookmark(event.object)
                     continue
-                problem = self._misfit(event)
+                problem = misfit(event, self._resource)
                 if problem is not None:
                     commands.append(ReportError(problem, "watch"))
                     continue
@@ -417,16 +419,8 @@ class ReflectorCore:
         ends = annotations_of(bookmark).get(INITIAL_EVENTS_END) == "true"
         return self._filling is not None and ends
 
-    def _misfit(self, event: WatchEvent) -> MalformedStream | None:
-        if event.type not in ("ADDED", "MODIFIED", "DELETED"):
-            return MalformedStream(f"unknown watch event {event.type!r}")
-        kind = event.object.get("kind")
-        if self._resource is not None and kind and kind != self._resource.kind:
-            return MalformedStream(f"a watch of {self._resource.kind} delivered a {kind}")
-        return None
-
     def _kept(self, obj: Obj) -> Obj:
-        if self._resource is not None and "kind" not in obj:
+        if self._resource is not None and obj.get("kind", PARTIAL) == PARTIAL:
             obj["kind"] = self._resource.kind
             obj["apiVersion"] = self._resource.api_version
         return obj if self._transform is None else self._transform(obj)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ServerError, ServerTimeout
-from kueuelib.machinery.reflector_protocol import MalformedStream
+from kueuelib.machinery.reflector_protocol import MalformedStream, WatchEvent
+
+PARTIAL = "PartialObjectMetadata"
+"""The kind under which a server sends the metadata of an object."""
 
 
 def is_too_large_version(error: Exception) -> bool:
@@ -44,3 +47,13 @@ def version_in(obj: Obj) -> str:
         return obj["metadata"].get("resourceVersion") or ""
     except (KeyError, TypeError, AttributeError) as error:
         raise MalformedStream(f"an object without metadata: {error!r}") from error
+
+
+def misfit(event: WatchEvent, resource: Resource | None) -> MalformedStream | None:
+    """What is wrong with an event of a watch of a kind, or of any kind if None."""
+    if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+        return MalformedStream(f"unknown watch event {event.type!r}")
+    kind = event.object.get("kind")
+    if resource is not None and kind and kind not in (PARTIAL, resource.kind):
+        return MalformedStream(f"a watch of {resource.kind} delivered a {kind}")
+    return None

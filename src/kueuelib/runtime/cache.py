@@ -14,7 +14,8 @@ from kueuelib.machinery.learning import version_number
 from kueuelib.machinery.reflector import ReflectorOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.informer import Informer, Transform, read, strip, unlisted
+from kueuelib.runtime.informer import Informer, read, unlisted
+from kueuelib.runtime.transforms import Transform, strip
 from kueuelib.runtime.typed import TypedInformer
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class _Scope(NamedTuple):
     namespace: str
     label_selector: str
     field_selector: str
+    metadata_only: bool
 
 
 class Cache:
@@ -76,6 +78,7 @@ class Cache:
         label_selector: str = "",
         field_selector: str = "",
         transform: Transform = strip,
+        metadata_only: bool = False,
     ) -> Informer: ...
 
     @overload
@@ -97,6 +100,7 @@ class Cache:
         label_selector: str = "",
         field_selector: str = "",
         transform: Transform = strip,
+        metadata_only: bool = False,
     ) -> Informer | TypedInformer[Any]:
         """The shared informer; it starts with the cache, or at once when the cache runs already.
 
@@ -106,11 +110,17 @@ class Cache:
             label_selector: only objects with these labels.
             field_selector: only objects with these fields.
             transform: applied to each object before it is stored.
+            metadata_only: read and store the metadata of objects only, as `PartialObjectMetadata`
+                of the API. It costs a fraction of the memory. The same objects may be read whole
+                beside it; then they are watched twice.
 
         Raises:
-            ValueError: there is one with another version or another transform.
+            ValueError: there is one with another version or another transform, or a class is to be
+                filled with metadata only.
         """
         if not isinstance(resource, Resource):
+            if metadata_only:
+                raise ValueError(f"metadata alone is not a {resource.__name__}: give its resource")
             raw = self.informer(
                 resource.resource,
                 namespace=namespace,
@@ -122,7 +132,14 @@ class Cache:
             if view is None:
                 view = self._views[raw, resource] = TypedInformer(resource, raw)
             return view
-        scope = _Scope(resource.group, resource.plural, namespace, label_selector, field_selector)
+        scope = _Scope(
+            resource.group,
+            resource.plural,
+            namespace,
+            label_selector,
+            field_selector,
+            metadata_only,
+        )
         found = self._informers.get(scope)
         if found is not None:
             informer, used = found
@@ -137,6 +154,7 @@ class Cache:
             label_selector=label_selector,
             field_selector=field_selector,
             transform=transform,
+            metadata_only=metadata_only,
         )
         self._informers[scope] = (informer, transform)
         if self._group is not None:
@@ -167,25 +185,14 @@ class Cache:
         self._apart = [*(other for other in self._apart if not other.ended), informer]
         return informer
 
-    def _made(
-        self,
-        resource: Resource,
-        *,
-        namespace: str,
-        label_selector: str,
-        field_selector: str,
-        transform: Transform,
-    ) -> Informer:
+    def _made(self, resource: Resource, **asked: Any) -> Informer:
         return Informer(
             self._client,
             resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            transform=transform,
             options=self._options,
             clock=self._clock,
             telemetry=self._telemetry,
+            **asked,
         )
 
     def learn(self, answer: Obj) -> None:

@@ -7,7 +7,6 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-import attrs
 import orjson
 
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
@@ -15,6 +14,16 @@ from kueuelib.errors import ApiError, NotConnected, NotFound, TooManyRequests
 from kueuelib.runtime.bodies import decode_json
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.queries import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    ObjectList,
+    Params,
+    delete_options,
+    params_of,
+    present_only,
+)
 from kueuelib.runtime.transport import REQUEST_TIMEOUT, Transport
 from kueuelib.runtime.typed import TypedClient
 from kueuelib.runtime.watch import WatchStream
@@ -32,9 +41,6 @@ PAGE_SIZE = 500
 """Objects per page when a whole list is read."""
 
 
-Params = list[tuple[str, str]]
-
-
 class PatchType(enum.StrEnum):
     """The four kinds of patches, by content type."""
 
@@ -42,23 +48,6 @@ class PatchType(enum.StrEnum):
     JSON = "application/json-patch+json"
     APPLY = "application/apply-patch+yaml"
     STRATEGIC = "application/strategic-merge-patch+json"
-
-
-@attrs.frozen
-class ObjectList:
-    """One page of a list.
-
-    Attributes:
-        items: the objects, each with `apiVersion` and `kind`.
-        resource_version: of the list as a whole.
-        continue_token: asks for the next page; empty on the last one.
-        remaining: how many objects are left, when the server says so.
-    """
-
-    items: tuple[Obj, ...]
-    resource_version: str = ""
-    continue_token: str = ""
-    remaining: int | None = None
 
 
 class Client:
@@ -143,13 +132,14 @@ class Client:
         resource_version: str = "",
         resource_version_match: str = "",
         timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - handed to aiohttp
+        metadata_only: bool = False,
     ) -> ObjectList:
-        """One page of objects; everything when `limit` is 0.
+        """One page of objects, or of their metadata; everything when `limit` is 0.
 
         Raises:
             Gone: the resource version or the continue token is too old.
         """
-        params = _params(
+        params = params_of(
             labelSelector=label_selector,
             fieldSelector=field_selector,
             limit=str(limit) if limit else "",
@@ -159,19 +149,11 @@ class Client:
         if continue_token:
             params.append(("continue", continue_token))
         path = resource.path(namespace)
-        body = await self.request("GET", path, params=params, timeout=timeout, verb="list")
-        meta = body.get("metadata") or {}
-        items = body.get("items") or ()
-        kind = str(body.get("kind", "")).removesuffix("List") or resource.kind
-        for item in items:
-            item.setdefault("apiVersion", body.get("apiVersion", resource.api_version))
-            item.setdefault("kind", kind)
-        return ObjectList(
-            items=tuple(items),
-            resource_version=meta.get("resourceVersion") or "",
-            continue_token=meta.get("continue") or "",
-            remaining=meta.get("remainingItemCount"),
+        accept = METADATA_LIST if metadata_only else JSON
+        body = await self.request(
+            "GET", path, params=params, timeout=timeout, verb="list", accept=accept
         )
+        return ObjectList.read(body, resource)
 
     async def list_all(
         self,
@@ -214,13 +196,16 @@ class Client:
         timeout: float = 300.0,  # noqa: ASYNC109 - the server's
         bookmarks: bool = True,
         send_initial_events: bool = False,
+        metadata_only: bool = False,
     ) -> WatchStream:
         """Open a watch; nothing is repeated or resumed here, `Informer` does that.
+
+        With `metadata_only`, events carry objects of kind `PartialObjectMetadata`.
 
         Raises:
             Gone: the resource version is too old.
         """
-        params = _params(
+        params = params_of(
             resourceVersion=resource_version,
             labelSelector=label_selector,
             fieldSelector=field_selector,
@@ -229,7 +214,11 @@ class Client:
         if send_initial_events:
             params += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
         return await self.transport.watch(
-            resource.path(namespace), params=params, timeout=timeout, what=resource.plural
+            resource.path(namespace),
+            params=params,
+            timeout=timeout,
+            what=resource.plural,
+            accept=METADATA if metadata_only else JSON,
         )
 
     async def create(
@@ -346,12 +335,12 @@ class Client:
             NotFound: there is none.
             Conflict: a precondition does not hold.
         """
-        preconditions = _present(uid=uid, resourceVersion=resource_version)
+        preconditions = present_only(uid=uid, resourceVersion=resource_version)
         return await self._object(
             "DELETE",
             resource.path(key.namespace, key.name),
-            params=_params(dryRun="All" if dry_run else ""),
-            body=_delete_options(preconditions, propagation, grace_period),
+            params=params_of(dryRun="All" if dry_run else ""),
+            body=delete_options(preconditions, propagation, grace_period),
             verb="delete",
         )
 
@@ -369,8 +358,8 @@ class Client:
         return await self._object(
             "DELETE",
             resource.path(namespace),
-            params=_params(labelSelector=label_selector, fieldSelector=field_selector),
-            body=_delete_options({}, propagation, grace_period),
+            params=params_of(labelSelector=label_selector, fieldSelector=field_selector),
+            body=delete_options({}, propagation, grace_period),
             verb="deletecollection",
         )
 
@@ -419,6 +408,7 @@ class Client:
         content_type: str = "application/json",
         timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - handed to aiohttp
         verb: str = "",
+        accept: str = JSON,
     ) -> Any:
         """Any call: JSON in, decoded JSON out, None for an empty answer.
 
@@ -430,6 +420,7 @@ class Client:
             content_type: its type.
             timeout: seconds for one attempt.
             verb: the Kubernetes verb, for metrics.
+            accept: the forms in which an answer can be read.
         """
         data = None if body is None else orjson.dumps(body)
         delay = FIRST_DELAY
@@ -447,6 +438,7 @@ class Client:
                     content_type=content_type,
                     timeout=timeout,
                     verb=verb,
+                    accept=accept,
                 )
             except (TooManyRequests, NotConnected) as error:
                 if attempt >= _repetitions(method, error):
@@ -467,7 +459,7 @@ class Client:
         return await self.request(method, path, **rest) or {}
 
     def _write_params(self, dry_run: bool, field_manager: str | None) -> Params:
-        return _params(
+        return params_of(
             fieldManager=field_manager or self.field_manager, dryRun="All" if dry_run else ""
         )
 
@@ -489,25 +481,3 @@ def _repetitions(method: str, error: Exception) -> int:
     if isinstance(error, TooManyRequests):
         return RETRIES
     return CONNECT_RETRIES if method == "GET" else 0
-
-
-def _params(**values: str) -> Params:
-    return [(name, value) for name, value in values.items() if value]
-
-
-def _present(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _delete_options(
-    preconditions: dict[str, Any], propagation: str | None, grace_period: int | None
-) -> dict[str, Any]:
-    return {
-        "kind": "DeleteOptions",
-        "apiVersion": "v1",
-        **_present(
-            preconditions=preconditions or None,
-            propagationPolicy=propagation,
-            gracePeriodSeconds=grace_period,
-        ),
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, Gone, NotFound, TransportError
@@ -35,6 +35,7 @@ from kueuelib.runtime.client import PAGE_SIZE, Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.dispatch import Dispatch, Handler
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.transforms import Transform, metadata_of, strip
 from kueuelib.runtime.watch import WatchStream
 
 if TYPE_CHECKING:
@@ -42,22 +43,6 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 """Most events that are applied to the store in one go."""
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-Transform = Callable[[Obj], Obj]
-
-
-def strip(obj: Obj) -> Obj:
-    """Drop what controllers never read and what fills memory (spec/framework 2.7).
-
-    Changes its argument: managed fields, and the copy of itself that kubectl keeps.
-    """
-    meta = obj["metadata"]
-    meta.pop("managedFields", None)
-    annotations = meta.get("annotations")
-    if annotations and annotations.pop(_LAST_APPLIED, None) is not None and not annotations:
-        del meta["annotations"]
-    return obj
 
 
 async def read(client: Client, resource: Resource, key: ObjectKey) -> Obj | None:
@@ -107,6 +92,7 @@ class Informer:
         label_selector: only objects with these labels.
         field_selector: only objects with these fields.
         transform: applied to each object before it is stored; `strip` by default.
+        metadata_only: ask for the metadata of objects, and store nothing else.
         options: how to list and watch.
         backoff: pauses after errors.
         clock: monotonic time.
@@ -125,6 +111,7 @@ class Informer:
         label_selector: str = "",
         field_selector: str = "",
         transform: Transform = strip,
+        metadata_only: bool = False,
         options: ReflectorOptions | None = None,
         backoff: Backoff | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -135,11 +122,16 @@ class Informer:
         self.last_error: Exception | None = None
         self.failing: Exception | None = None  # None again once a list or watch succeeds
         self._client = client
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
+        self._asked: dict[str, Any] = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+            "metadata_only": metadata_only,
+        }
         self._scope = Scope.parse(namespace, label_selector, field_selector)
         self._clock = clock
+        if metadata_only:
+            kept, transform = transform, lambda obj: kept(metadata_of(obj))
         self._core = ReflectorCore(resource, transform=transform, options=options, backoff=backoff)
         self._dispatch = Dispatch()
         self._failure: Exception | None = None
@@ -278,9 +270,7 @@ class Informer:
         while True:
             page = await self._client.list(
                 self.resource,
-                self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
+                **self._asked,
                 limit=PAGE_SIZE,
                 continue_token=token,
             )
@@ -371,9 +361,7 @@ class Informer:
         try:
             page = await self._client.list(
                 self.resource,
-                self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
+                **self._asked,
                 limit=asked.limit,
                 continue_token=asked.continue_token,
                 resource_version=asked.resource_version,
@@ -388,9 +376,7 @@ class Informer:
         try:
             self._stream = await self._client.watch(
                 self.resource,
-                self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
+                **self._asked,
                 resource_version=asked.resource_version,
                 timeout=asked.timeout_seconds,
                 send_initial_events=asked.initial_events,

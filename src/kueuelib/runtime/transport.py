@@ -164,6 +164,7 @@ class Transport:
         params: Params = (),
         timeout: float,  # noqa: ASYNC109 - the server's
         what: str = "",
+        accept: str = "application/json",
     ) -> WatchStream:
         """Open a watch.
 
@@ -172,6 +173,7 @@ class Transport:
             params: query parameters without `watch` and `timeoutSeconds`.
             timeout: seconds after which the server shall end the stream.
             what: the kind, for messages.
+            accept: types that the answer may have.
 
         Raises:
             ApiError: the server refused.
@@ -180,7 +182,7 @@ class Transport:
         """
         query = [*params, ("watch", "true"), ("timeoutSeconds", str(max(int(timeout), 1)))]
         async with self._within(REQUEST_TIMEOUT, path):
-            lease = await self._send("GET", path, query, None, "", "application/json", watch=True)
+            lease = await self._send("GET", path, query, None, "", accept, watch=True)
         response = lease.response
         try:
             await _check_watch(response)

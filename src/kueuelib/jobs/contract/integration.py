@@ -11,7 +11,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.runtime.informer import Transform, strip
+from kueuelib.runtime.transforms import Transform, strip
 
 Validate = Callable[[Obj, Obj | None], Sequence[FieldError]]
 """Rules of one kind on a raw object and, on an update, the one it replaces."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.runtime.informer import strip
+from kueuelib.runtime.transforms import strip
 
 _CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget"})
 _SPEC = (
