@@ -7,7 +7,6 @@ from kueuelib.runtime import (
     Context,
     FieldError,
     KubeObject,
-    Obj,
     Operator,
     Resource,
     Rule,
@@ -83,12 +82,10 @@ async def archive(space: TeamSpace, context: Context) -> None:
 
 
 @app.defaults(TeamSpace)
-def first_member_owns(obj: Obj) -> Obj:
+def first_member_owns(new: TeamSpace) -> TeamSpace:
     """The first member is the owner unless the spec names one."""
-    spec = obj.setdefault("spec", {})
-    if spec.get("members"):
-        spec.setdefault("owner", spec["members"][0])
-    return obj
+    owner = new.spec.owner or next(iter(new.spec.members), "")
+    return new.evolve(spec=new.spec.evolve(owner=owner))
 
 
 @app.validates(TeamSpace)

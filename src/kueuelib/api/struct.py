@@ -7,7 +7,7 @@ the schema must know. `kueuelib.api.codec` and `kueuelib.api.crd` read it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import attrs
 
@@ -33,6 +33,10 @@ class Struct:
     """
 
     extra: Mapping[str, Any] = attrs.field(default=NOTHING, kw_only=True)
+
+    def evolve(self, **changes: Any) -> Self:
+        """A copy with other values for some fields."""
+        return attrs.evolve(self, **changes)
 
 
 @attrs.frozen

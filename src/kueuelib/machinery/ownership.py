@@ -5,10 +5,11 @@ Pure functions of raw objects, and one memory without clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
+import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of, owner_reference
@@ -25,6 +26,19 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def owners_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
     """The index function of `OWNER_INDEX`: the UIDs of all owners."""
     return tuple(ref["uid"] for ref in obj["metadata"].get("ownerReferences") or ())
+
+
+@attrs.frozen
+class OfOwner:
+    """An index function: each value of another one, together with the UID of each owner."""
+
+    function: Callable[[Obj], Iterable[Hashable]]
+
+    def __call__(self, obj: Obj) -> Iterator[tuple[str, Hashable]]:
+        """Pairs of UID and value."""
+        for uid in owners_of(obj):
+            for value in self.function(obj):
+                yield uid, value
 
 
 def owned_child(child: Obj, resource: Resource, owner: Obj, owner_kind: Resource, by: str) -> Obj:
@@ -85,9 +99,14 @@ class Applied:
     """What was applied last, and what came of it: an equal apply of an equal object is skipped.
 
     It costs 32 bytes per child and ends with the process; the first apply after a restart is sent.
+
+    Args:
+        metadata_only: kinds of which the cache has nothing else. Their objects have changed if
+            their resource version has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metadata_only: Collection[Resource] = ()) -> None:
+        self._metadata_only = metadata_only
         self._known: dict[tuple[tuple[str, str], ObjectKey], tuple[bytes, bytes]] = {}
 
     def __len__(self) -> int:
@@ -96,16 +115,22 @@ class Applied:
     def holds(self, resource: Resource, wanted: Obj, present: Obj) -> bool:
         """Whether `wanted` was applied, and the object has not changed outside its status since."""
         known = self._known.get((resource.group_kind, key_of(wanted)))
-        return known is not None and known == (_digest(wanted), fingerprint(present))
+        return known is not None and known == (_digest(wanted), self._print(resource, present))
 
     def note(self, resource: Resource, wanted: Obj, answer: Obj) -> None:
         """Remember the answer to an apply."""
         key = (resource.group_kind, key_of(wanted))
-        self._known[key] = (_digest(wanted), fingerprint(answer))
+        self._known[key] = (_digest(wanted), self._print(resource, answer))
 
     def forget(self, resource: Resource, key: ObjectKey) -> None:
         """Forget a child that is gone."""
         self._known.pop((resource.group_kind, key), None)
+
+    def _print(self, resource: Resource, obj: Obj) -> bytes:
+        if resource in self._metadata_only:
+            meta = obj["metadata"]
+            return f"{meta['uid']} {meta['resourceVersion']}".encode()
+        return fingerprint(obj)
 
 
 def fingerprint(obj: Mapping[str, Any]) -> bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import attrs
 
 from kueuelib.api.codec import encode
 from kueuelib.api.conditions import with_raw_condition
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, controller_of, key_of
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
@@ -25,7 +25,7 @@ from kueuelib.runtime.client import Client, PatchType
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer, read
-from kueuelib.runtime.operator.declaration import Kind, Reconciled, resource_of
+from kueuelib.runtime.operator.reconciled import Kind, Reconciled, resource_of
 
 
 @attrs.frozen
@@ -51,6 +51,11 @@ class Surroundings:
     informers: Mapping[Resource, Informer]
     applied: Applied
     clock: Clock
+
+
+def index_name(declared: Reconciled[Any], name: str) -> str:
+    """The name of an index in the store, which reconcilers of other kinds may share."""
+    return f"{declared.resource.plural}.{declared.resource.group}/{name}"
 
 
 class Context:
@@ -86,18 +91,41 @@ class Context:
         key = ObjectKey(where if resource.namespaced else "", name)
         return self._informer(resource).store.get(key)
 
-    def children(self, kind: Kind) -> tuple[Obj, ...]:
-        """The raw children of a kind, out of the cache.
+    def children(self, kind: Kind, index: str = "", value: Hashable = None) -> tuple[Obj, ...]:
+        """The raw children of a kind, out of the cache; all of them, or those that an index finds.
+
+        Args:
+            kind: one of `owns=`.
+            index: a name in `indexes=`.
+            value: what the function of the index returned for them.
 
         Raises:
-            ConfigError: the kind is not in `owns=`.
+            ConfigError: the kind is not in `owns=`, or has no such index.
         """
-        store = self._informer(resource_of(kind)).store
-        return store.by_index(OWNER_INDEX, self.obj["metadata"]["uid"])
+        resource, uid = resource_of(kind), self.obj["metadata"]["uid"]
+        store = self._informer(resource).store
+        if not index:
+            return store.by_index(OWNER_INDEX, uid)
+        return store.by_index(self._index(resource, index, owned=True), (uid, value))
+
+    def find(self, kind: Kind, index: str, value: Hashable) -> tuple[Obj, ...]:
+        """The raw objects of a watched kind that an index finds, out of the cache.
+
+        Args:
+            kind: one of `watches=`.
+            index: a name in `indexes=`.
+            value: what the function of the index returned for them.
+
+        Raises:
+            ConfigError: the kind is not in `watches=`, or has no such index.
+        """
+        resource = resource_of(kind)
+        store = self._informer(resource).store
+        return store.by_index(self._index(resource, index, owned=False), value)
 
     # ---- children
 
-    async def apply(self, child: Obj | KubeObject) -> Obj:
+    async def apply(self, child: Obj | KubeObject, *, adopt: bool = False) -> Obj:
         """Make an object exist with these fields, by server-side apply.
 
         A field that somebody else changed is taken back, a field that is not named any more is
@@ -105,11 +133,13 @@ class Context:
         before and the object has not changed outside its status since.
 
         A child of a kind in `owns=` gets the owner reference and the operator's label, and is
-        refused if it exists and belongs to somebody else.
+        refused if it exists and does not belong to the object.
 
         Args:
             child: the desired fields, with `apiVersion`, `kind` and `metadata.name`; the namespace
                 is that of the object unless it names one.
+            adopt: take over an existing object that has no controller. One with another controller
+                is refused all the same.
 
         Returns:
             The raw object as the server has it.
@@ -130,9 +160,8 @@ class Context:
         self._named.add((resource.group_kind, key))
         if owned:
             present = self._informer(resource).store.get(key)
-            if present is None:
-                await self._check_free(resource, key)
-            elif self._around.applied.holds(resource, wanted, present):
+            await self._check_free(resource, key, present, adopt=adopt)
+            if present is not None and self._around.applied.holds(resource, wanted, present):
                 return present
         answer = await self.client.patch(resource, key, wanted, PatchType.APPLY, force=True)
         self.learn(answer)
@@ -258,6 +287,22 @@ class Context:
             )
         return found
 
+    def _index(self, resource: Resource, name: str, *, owned: bool) -> str:
+        declared = self._around.declared
+        if (resource in declared.owns) != owned:
+            raise ConfigError(
+                f"operator {self._around.operator}",
+                f"{resource.kind} is {'not ' if owned else ''}owned by {declared.resource.kind}",
+                "find children with children(), and others with find()",
+            )
+        if name not in declared.indexes.get(resource, ()):
+            raise ConfigError(
+                f"operator {self._around.operator}",
+                f"{resource.kind} has no index {name!r}",
+                f"name it in indexes= of {declared.resource.kind}",
+            )
+        return index_name(declared, name)
+
     def _declared(self, api_version: str, kind: str) -> Resource:
         declared = self._around.declared
         for resource in (*declared.owns, *declared.writes):
@@ -269,15 +314,23 @@ class Context:
             f"name it in owns= or writes= of {declared.resource.kind}; permissions follow from it",
         )
 
-    async def _check_free(self, resource: Resource, key: ObjectKey) -> None:
-        """Refuse to take over an object that the cache lacks because it has not our label."""
-        found = await read(self.client, resource, key)
-        if found is not None and is_foreign(found, self.obj):
-            raise ConfigError(
-                f"{resource.kind} {key}",
-                f"exists and does not belong to {self.obj['kind']} {key_of(self.obj)}",
-                "delete it, or choose another name",
-            )
+    async def _check_free(
+        self, resource: Resource, key: ObjectKey, present: Obj | None, *, adopt: bool
+    ) -> None:
+        """Refuse to take over an object; the cache lacks one that does not have our label."""
+        found = await read(self.client, resource, key) if present is None else present
+        if found is None or not is_foreign(found, self.obj):
+            return
+        owner = controller_of(found)
+        if owner is None and adopt:
+            return
+        raise ConfigError(
+            f"{resource.kind} {key}",
+            f"exists and does not belong to {self.obj['kind']} {key_of(self.obj)}",
+            "delete it, choose another name, or apply it with adopt=True"
+            if owner is None
+            else f"it belongs to {owner['kind']} {owner['name']}: choose another name",
+        )
 
     async def _delete(self, resource: Resource, key: ObjectKey) -> None:
         informer = self._around.informers.get(resource)

@@ -3,125 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 import attrs
 
 from kueuelib.api.definitions import Definition
-from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
+from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.errors import ConfigError, FieldError
-from kueuelib.machinery.store import Delta
-from kueuelib.runtime.controller import Result
+from kueuelib.runtime.operator.reconciled import (
+    Indexes,
+    Kind,
+    MapFunction,
+    Reconcile,
+    Reconciled,
+    resource_of,
+)
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.webhook.admission import AdmissionRequest, Verdict
-
-if TYPE_CHECKING:
-    from kueuelib.runtime.operator.context import Context
 
 K = TypeVar("K", bound=KubeObject)
 V = TypeVar("V")
 
-Kind = Resource | type[KubeObject]
-MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
-Reconcile = Callable[[V, "Context"], Awaitable[Result | None]]
 Check = Callable[[V | None, V | None, AdmissionRequest], Sequence[FieldError] | Verdict]
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
-
-
-def resource_of(kind: Kind) -> Resource:
-    """The `Resource` of a kind.
-
-    Raises:
-        ConfigError: a class is not decorated with `crd`.
-    """
-    if isinstance(kind, Resource):
-        return kind
-    found = getattr(kind, "resource", None)
-    if not isinstance(found, Resource):
-        raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
-    return found
-
-
-class Reconciled(Generic[V]):
-    """A kind with the function that reconciles its objects; made by `Operator.reconciles`.
-
-    It can be called as the function itself.
-
-    Attributes:
-        kind: the kind, or its class.
-        resource: the kind.
-        function: the reconciler.
-        owns: kinds of children.
-        writes: further kinds that are applied and deleted.
-        watches: further kinds that are watched, with the keys that a change concerns.
-        finalizer: empty without teardown function.
-    """
-
-    def __init__(
-        self,
-        kind: Kind,
-        function: Reconcile[V],
-        *,
-        owns: Iterable[Kind],
-        writes: Iterable[Kind],
-        watches: Mapping[Kind, MapFunction],
-        predicate: Predicate | None,
-        workers: int,
-        timeout: float | None,
-    ) -> None:
-        self.kind = kind
-        self.resource = resource_of(kind)
-        self.function = function
-        self.owns = tuple(map(resource_of, owns))
-        self.writes = tuple(map(resource_of, writes))
-        self.watches = {resource_of(each): keys for each, keys in watches.items()}
-        followed = [self.resource, *self.owns, *self.watches]
-        if twice := {each.kind for each in followed if followed.count(each) > 1}:
-            raise ConfigError(
-                f"{self.resource.kind}",
-                f"{', '.join(sorted(twice))} is named twice",
-                "name a kind once: as the kind itself, in owns= or in watches=",
-            )
-        self.predicate = predicate
-        self.workers = workers
-        self.timeout = timeout
-        self.finalizer = ""
-        self.teardown_function: Reconcile[V] | None = None
-
-    def __call__(self, found: V, context: Context) -> Awaitable[Result | None]:
-        """Call the reconciler, for example in a test."""
-        return self.function(found, context)
-
-    def teardown(self, finalizer: str) -> Callable[[Reconcile[V]], Reconcile[V]]:
-        """Register what has to happen before an object of the kind may vanish.
-
-        The finalizer is added before the reconciler is first called. It is removed when the
-        function returned None or a `Result` that does not ask for another look.
-
-        Args:
-            finalizer: for example `example.com/archive`.
-
-        Raises:
-            ConfigError: the name is not valid, or there is a teardown function already.
-        """
-        if not _FINALIZER.fullmatch(finalizer):
-            raise ConfigError(
-                f"finalizer {finalizer!r}", "is not valid", "write DOMAIN/NAME, in lower case"
-            )
-        if self.finalizer:
-            raise ConfigError(
-                f"finalizer {finalizer!r}",
-                f"{self.resource.kind} has {self.finalizer!r} already",
-                "keep one teardown function per kind",
-            )
-
-        def register(function: Reconcile[V]) -> Reconcile[V]:
-            self.finalizer, self.teardown_function = finalizer, function
-            return function
-
-        return register
 
 
 @attrs.frozen
@@ -197,6 +102,8 @@ class Operator:
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
         watches: Mapping[Kind, MapFunction] | None = None,
+        indexes: Mapping[Kind, Indexes] | None = None,
+        metadata_only: Iterable[Kind] = (),
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
@@ -210,6 +117,8 @@ class Operator:
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
         watches: Mapping[Kind, MapFunction] | None = None,
+        indexes: Mapping[Kind, Indexes] | None = None,
+        metadata_only: Iterable[Kind] = (),
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
@@ -222,6 +131,8 @@ class Operator:
         owns: Iterable[Kind] = (),
         writes: Iterable[Kind] = (),
         watches: Mapping[Kind, MapFunction] | None = None,
+        indexes: Mapping[Kind, Indexes] | None = None,
+        metadata_only: Iterable[Kind] = (),
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
@@ -238,6 +149,9 @@ class Operator:
             writes: kinds that are applied or deleted without being owned; they are not watched.
             watches: kinds that are watched, each with a function from a change to the keys of the
                 objects that it concerns.
+            indexes: kinds out of `owns` and `watches`, each with named functions from a raw object
+                to the values under which `Context.children` and `Context.find` find it.
+            metadata_only: kinds out of `owns` and `watches` of which only the metadata is read.
             predicate: which changes of the object count; all by default.
             workers: how many objects may be reconciled at once.
             timeout: seconds after which one call is cancelled and counts as an error.
@@ -260,6 +174,8 @@ class Operator:
                 owns=owns,
                 writes=writes,
                 watches=watches or {},
+                indexes=indexes or {},
+                metadata_only=metadata_only,
                 predicate=predicate,
                 workers=workers,
                 timeout=timeout,
@@ -304,19 +220,38 @@ class Operator:
         """
         return self._hook(kind, operations, object_selector, mutating=False)
 
+    @overload
+    def defaults(
+        self,
+        kind: type[K],
+        *,
+        operations: Sequence[str] = ("CREATE", "UPDATE"),
+        object_selector: Mapping[str, Any] | None = None,
+    ) -> Callable[[Callable[[K], K]], Callable[[K], K]]: ...
+
+    @overload
+    def defaults(
+        self,
+        kind: Resource,
+        *,
+        operations: Sequence[str] = ("CREATE", "UPDATE"),
+        object_selector: Mapping[str, Any] | None = None,
+    ) -> Callable[[Callable[[Obj], Obj]], Callable[[Obj], Obj]]: ...
+
     def defaults(
         self,
         kind: Kind,
         *,
         operations: Sequence[str] = ("CREATE", "UPDATE"),
         object_selector: Mapping[str, Any] | None = None,
-    ) -> Callable[[Callable[[Obj], Obj]], Callable[[Obj], Obj]]:
-        """Register a defaulting webhook: a function from a raw object to one with its defaults.
+    ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+        """Register a defaulting webhook: a function from an object to one with its defaults.
 
         Defaults that do not depend on other fields are better in the class: they need no webhook.
 
         Args:
-            kind: a class with `crd`, or a `Resource`.
+            kind: a class with `crd`, or a `Resource`; the function takes and returns typed or raw
+                objects. Only the fields that a typed function changed are patched.
             operations: some of `CREATE` and `UPDATE`.
             object_selector: a raw label selector; only such objects are shown to the webhook.
         """

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kueuelib.api.codec import decode
+from kueuelib.api.codec import decode, encode
 from kueuelib.api.definitions import converted, crd_of
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, Resource
+from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import FieldError
-from kueuelib.runtime.operator.declaration import Hook, Operator, resource_of
-from kueuelib.runtime.webhook.admission import AdmissionRequest, Validator, Verdict
+from kueuelib.runtime.operator.declaration import Hook, Operator
+from kueuelib.runtime.operator.reconciled import resource_of
+from kueuelib.runtime.webhook.admission import AdmissionRequest, Mutator, Validator, Verdict
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import Trusting
 
@@ -25,13 +27,27 @@ def serve_hooks(operator: Operator, server: WebhookServer) -> None:
     """Answer admission and conversion of an operator's kinds."""
     for hook in operator.hooks:
         if hook.mutating:
-            server.mutate(hook.path, hook.function)
+            server.mutate(hook.path, _mutator(hook))
         else:
             server.validate(hook.path, _validator(hook))
     for definition in operator.definitions:
         if definition.versions:
             path = conversion_path(definition.resource)
             server.convert(path, partial(converted, definition))
+
+
+def _mutator(hook: Hook) -> Mutator:
+    kind = hook.kind
+    if isinstance(kind, Resource):
+        return hook.function
+
+    def mutate(obj: Obj) -> Obj:
+        """Patch what differs: a field that only looks different when it is encoded again stays."""
+        given = decode(kind, obj)
+        made: KubeObject = hook.function(given)
+        return dict(merge_patch(obj, diff_merge_patch(encode(given), encode(made))))
+
+    return mutate
 
 
 def _validator(hook: Hook) -> Validator:

@@ -11,6 +11,7 @@ from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
     Applied,
+    OfOwner,
     finalizers_with,
     finalizers_without,
     owners_of,
@@ -22,8 +23,9 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.operator.context import Context, Surroundings
-from kueuelib.runtime.operator.declaration import Operator, Reconciled
+from kueuelib.runtime.operator.context import Context, Surroundings, index_name
+from kueuelib.runtime.operator.declaration import Operator
+from kueuelib.runtime.operator.reconciled import Reconciled
 from kueuelib.runtime.telemetry import Telemetry
 
 
@@ -118,12 +120,17 @@ def controller_for(
         clock: time.
         telemetry: where to report.
     """
-    space, applied = operator.namespace, Applied()
+    space, applied = operator.namespace, Applied(declared.metadata_only)
     resource = declared.resource
 
     def informer_of(kind: Resource, label_selector: str = "") -> Informer:
         where = space if kind.namespaced else ""
-        return cache.informer(kind, namespace=where, label_selector=label_selector)
+        return cache.informer(
+            kind,
+            namespace=where,
+            label_selector=label_selector,
+            metadata_only=kind in declared.metadata_only,
+        )
 
     informers = {kind: informer_of(kind) for kind in declared.watches}
     informers[resource] = informer_of(resource)
@@ -131,6 +138,10 @@ def controller_for(
         informers[kind] = informer_of(kind, f"{MANAGED_BY}={operator.name}")
         informers[kind].add_index(OWNER_INDEX, owners_of)
         informers[kind].add_handler(_forgetting(applied, kind))
+    for kind, indexes in declared.indexes.items():
+        for name, function in indexes.items():
+            index = OfOwner(function) if kind in declared.owns else function
+            informers[kind].add_index(index_name(declared, name), index)
     around = Surroundings(
         operator=operator.name,
         declared=declared,

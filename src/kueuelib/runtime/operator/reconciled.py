@@ -1,0 +1,135 @@
+"""A kind with the function that reconciles its objects, and what the function touches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource
+from kueuelib.errors import ConfigError
+from kueuelib.machinery.store import Delta
+from kueuelib.runtime.controller import Result
+from kueuelib.runtime.predicates import Predicate
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.operator.context import Context
+
+V = TypeVar("V")
+
+Kind = Resource | type[KubeObject]
+MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
+Indexes = Mapping[str, Callable[[Obj], Iterable[Hashable]]]
+Reconcile = Callable[[V, "Context"], Awaitable[Result | None]]
+_FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
+
+
+def resource_of(kind: Kind) -> Resource:
+    """The `Resource` of a kind.
+
+    Raises:
+        ConfigError: a class is not decorated with `crd`.
+    """
+    if isinstance(kind, Resource):
+        return kind
+    found = getattr(kind, "resource", None)
+    if not isinstance(found, Resource):
+        raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
+    return found
+
+
+class Reconciled(Generic[V]):
+    """A kind with the function that reconciles its objects; made by `Operator.reconciles`.
+
+    It can be called as the function itself.
+
+    Attributes:
+        kind: the kind, or its class.
+        resource: the kind.
+        function: the reconciler.
+        owns: kinds of children.
+        writes: further kinds that are applied and deleted.
+        watches: further kinds that are watched, with the keys that a change concerns.
+        indexes: functions from a raw object to index values, by kind and name.
+        metadata_only: kinds of which only the metadata is read.
+        finalizer: empty without teardown function.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        function: Reconcile[V],
+        *,
+        owns: Iterable[Kind],
+        writes: Iterable[Kind],
+        watches: Mapping[Kind, MapFunction],
+        indexes: Mapping[Kind, Indexes],
+        metadata_only: Iterable[Kind],
+        predicate: Predicate | None,
+        workers: int,
+        timeout: float | None,
+    ) -> None:
+        self.kind = kind
+        self.resource = resource_of(kind)
+        self.function = function
+        self.owns = tuple(map(resource_of, owns))
+        self.writes = tuple(map(resource_of, writes))
+        self.watches = {resource_of(each): keys for each, keys in watches.items()}
+        followed = [self.resource, *self.owns, *self.watches]
+        if twice := {each.kind for each in followed if followed.count(each) > 1}:
+            raise ConfigError(
+                f"{self.resource.kind}",
+                f"{', '.join(sorted(twice))} is named twice",
+                "name a kind once: as the kind itself, in owns= or in watches=",
+            )
+        self.indexes = {resource_of(each): dict(found) for each, found in indexes.items()}
+        self.metadata_only = frozenset(map(resource_of, metadata_only))
+        self._check_known("indexes=", self.indexes)
+        self._check_known("metadata_only=", self.metadata_only)
+        self.predicate = predicate
+        self.workers = workers
+        self.timeout = timeout
+        self.finalizer = ""
+        self.teardown_function: Reconcile[V] | None = None
+
+    def __call__(self, found: V, context: Context) -> Awaitable[Result | None]:
+        """Call the reconciler, for example in a test."""
+        return self.function(found, context)
+
+    def teardown(self, finalizer: str) -> Callable[[Reconcile[V]], Reconcile[V]]:
+        """Register what has to happen before an object of the kind may vanish.
+
+        The finalizer is added before the reconciler is first called. It is removed when the
+        function returned None or a `Result` that does not ask for another look.
+
+        Args:
+            finalizer: for example `example.com/archive`.
+
+        Raises:
+            ConfigError: the name is not valid, or there is a teardown function already.
+        """
+        if not _FINALIZER.fullmatch(finalizer):
+            raise ConfigError(
+                f"finalizer {finalizer!r}", "is not valid", "write DOMAIN/NAME, in lower case"
+            )
+        if self.finalizer:
+            raise ConfigError(
+                f"finalizer {finalizer!r}",
+                f"{self.resource.kind} has {self.finalizer!r} already",
+                "keep one teardown function per kind",
+            )
+
+        def register(function: Reconcile[V]) -> Reconcile[V]:
+            self.finalizer, self.teardown_function = finalizer, function
+            return function
+
+        return register
+
+    def _check_known(self, argument: str, kinds: Iterable[Resource]) -> None:
+        for kind in kinds:
+            if kind not in (*self.owns, *self.watches):
+                raise ConfigError(
+                    self.resource.kind,
+                    f"{argument} names {kind.kind}, which is neither owned nor watched",
+                    "name it in owns= or watches= as well",
+                )

@@ -1,0 +1,311 @@
+"""What an operator offers its functions, on an API server of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kueuelib.errors import ConfigError
+from kueuelib.runtime import (
+    Client,
+    Context,
+    KubeObject,
+    Obj,
+    ObjectKey,
+    ObjectMeta,
+    Operator,
+    PatchType,
+    Result,
+    Struct,
+    crd,
+    frozen,
+    kinds,
+)
+from kueuelib.runtime.operator.hooks import serve_hooks
+from kueuelib.testing import eventually, running
+
+
+@frozen
+class Spec(Struct):
+    """What is asked for."""
+
+    text: str = ""
+    size: int = 0
+
+
+@frozen
+class Status(Struct):
+    """What was seen."""
+
+    observed_generation: int = 0
+    seen: tuple[str, ...] = ()
+
+
+@crd("example.com", "v1", plural="boxes")
+@frozen
+class Box(KubeObject):
+    """A thing with children."""
+
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+ONE = ObjectKey("default", "one")
+
+
+def box(name: str = "one", **spec: Any) -> Box:
+    return Box(metadata=ObjectMeta(name=name, namespace="default"), spec=Spec(**spec))
+
+
+async def seen(client: Client, *expected: str) -> None:
+    async def look() -> bool:
+        return (await client.of(Box).get(ONE)).status.seen == expected
+
+    await eventually(look)
+
+
+# ---- metadata only ------------------------------------------------------------------------------
+
+
+async def test_children_can_be_followed_by_their_metadata(client: Client) -> None:
+    app = Operator("boxes")
+    children: list[tuple[Obj, ...]] = []
+
+    @app.reconciles(Box, owns=[kinds.CONFIG_MAPS], metadata_only=[kinds.CONFIG_MAPS])
+    async def reconcile(found: Box, context: Context) -> None:
+        await context.apply(kinds.CONFIG_MAPS.new("child", data={"text": found.spec.text}))
+        children.append(context.children(kinds.CONFIG_MAPS))
+
+    child = ObjectKey("default", "child")
+    async with running(app, client):
+        await client.of(Box).create(box(text="a"))
+        made = await eventually(lambda: client.get(kinds.CONFIG_MAPS, child))
+        assert made["data"] == {"text": "a"}
+        await client.patch(kinds.CONFIG_MAPS, child, {"data": {"text": "b"}}, PatchType.MERGE)
+
+        async def taken_back() -> bool:
+            return (await client.get(kinds.CONFIG_MAPS, child))["data"] == {"text": "a"}
+
+        await eventually(taken_back)
+    held = [one for each in children for one in each]
+    assert held
+    assert all(set(one) == {"apiVersion", "kind", "metadata"} for one in held)
+
+
+async def test_an_equal_apply_of_a_child_known_by_its_metadata_is_skipped(client: Client) -> None:
+    app = Operator("boxes")
+    versions: list[str] = []
+
+    @app.reconciles(Box, owns=[kinds.CONFIG_MAPS], metadata_only=[kinds.CONFIG_MAPS])
+    async def reconcile(found: Box, context: Context) -> Result:
+        answer = await context.apply(kinds.CONFIG_MAPS.new("child", data={"text": "a"}))
+        versions.append("data" if "data" in answer else "cached")
+        return Result(requeue_after=0.01)
+
+    async with running(app, client):
+        await client.of(Box).create(box())
+        await eventually(lambda: len(versions) > 4)
+    assert versions[0] == "data"
+    assert set(versions[-3:]) == {"cached"}
+
+
+def test_metadata_of_a_kind_that_is_not_followed_is_refused() -> None:
+    app = Operator("boxes")
+    with pytest.raises(ConfigError, match="metadata_only= names ConfigMap, which is neither owned"):
+        app.reconciles(Box, metadata_only=[kinds.CONFIG_MAPS])(lambda *_: asyncio.sleep(0))
+
+
+# ---- indexes ------------------------------------------------------------------------------------
+
+
+def color(obj: Obj) -> list[str]:
+    return [obj["data"]["color"]]
+
+
+async def test_children_are_found_by_a_named_index(client: Client) -> None:
+    app = Operator("boxes")
+
+    @app.reconciles(Box, owns=[kinds.CONFIG_MAPS], indexes={kinds.CONFIG_MAPS: {"color": color}})
+    async def reconcile(found: Box, context: Context) -> None:
+        for name, shade in (("a", "red"), ("b", "blue"), ("c", "red")):
+            child = kinds.CONFIG_MAPS.new(f"{found.name}-{name}", data={"color": shade})
+            await context.apply(child)
+        red = context.children(kinds.CONFIG_MAPS, "color", "red")
+        context.report(Status(seen=tuple(each["metadata"]["name"] for each in red)))
+
+    async with running(app, client):
+        await client.of(Box).create(box("other"))
+        await client.of(Box).create(box())
+        await seen(client, "one-a", "one-c")
+
+
+async def test_watched_objects_are_found_by_a_named_index(client: Client) -> None:
+    app = Operator("boxes")
+
+    @app.reconciles(
+        Box,
+        watches={kinds.CONFIG_MAPS: lambda _: [ONE]},
+        indexes={kinds.CONFIG_MAPS: {"color": lambda obj: obj.get("data", {}).values()}},
+    )
+    async def reconcile(found: Box, context: Context) -> None:
+        names = (each["metadata"]["name"] for each in context.find(kinds.CONFIG_MAPS, "color", 1))
+        blue = context.find(kinds.CONFIG_MAPS, "color", "blue")
+        context.report(Status(seen=(*names, *(each["metadata"]["name"] for each in blue))))
+
+    async with running(app, client):
+        await client.of(Box).create(box())
+        for name, shade in (("x", "blue"), ("y", "red")):
+            made = kinds.CONFIG_MAPS.new(name, "default", data={"color": shade})
+            await client.create(kinds.CONFIG_MAPS, made)
+        await seen(client, "x")
+
+
+async def test_an_index_that_is_not_declared_is_refused_by_name(client: Client) -> None:
+    app = Operator("boxes")
+    errors: list[str] = []
+
+    @app.reconciles(Box, owns=[kinds.CONFIG_MAPS], watches={kinds.SECRETS: lambda _: ()})
+    async def reconcile(found: Box, context: Context) -> None:
+        for look in (
+            lambda: context.children(kinds.CONFIG_MAPS, "shape", 1),
+            lambda: context.find(kinds.CONFIG_MAPS, "shape", 1),
+            lambda: context.children(kinds.SECRETS, "shape", 1),
+        ):
+            with pytest.raises(ConfigError) as caught:
+                look()
+            errors.append(str(caught.value))
+
+    async with running(app, client):
+        await client.of(Box).create(box())
+        await eventually(lambda: len(errors) >= 3)
+    assert "ConfigMap has no index 'shape'" in errors[0]
+    assert "ConfigMap is owned by Box" in errors[1]
+    assert "Secret is not owned by Box" in errors[2]
+
+
+# ---- adoption -----------------------------------------------------------------------------------
+
+
+def adopting(*, adopt: bool) -> tuple[Operator, list[str]]:
+    app, errors = Operator("boxes"), []
+
+    @app.reconciles(Box, owns=[kinds.CONFIG_MAPS])
+    async def reconcile(found: Box, context: Context) -> None:
+        child = kinds.CONFIG_MAPS.new("child", data={"text": found.spec.text})
+        try:
+            await context.apply(child, adopt=adopt)
+        except ConfigError as error:
+            errors.append(str(error))
+            raise
+
+    return app, errors
+
+
+CHILD = ObjectKey("default", "child")
+
+
+async def test_a_child_that_belongs_to_nobody_is_adopted_if_the_author_says_so(
+    client: Client,
+) -> None:
+    orphan = kinds.CONFIG_MAPS.new("child", "default", data={"other": "kept"})
+    await client.create(kinds.CONFIG_MAPS, orphan)
+    app, errors = adopting(adopt=True)
+    async with running(app, client):
+        owner = await client.of(Box).create(box(text="a"))
+
+        async def adopted() -> bool:
+            found = await client.get(kinds.CONFIG_MAPS, CHILD)
+            references = found["metadata"].get("ownerReferences") or [{}]
+            return references[0].get("uid") == owner.metadata.uid
+
+        await eventually(adopted)
+    assert (await client.get(kinds.CONFIG_MAPS, CHILD))["data"] == {"other": "kept", "text": "a"}
+    assert errors == []
+
+
+async def test_without_that_it_is_refused_and_the_error_names_the_way(client: Client) -> None:
+    orphan = kinds.CONFIG_MAPS.new("child", "default")
+    await client.create(kinds.CONFIG_MAPS, orphan)
+    app, errors = adopting(adopt=False)
+    async with running(app, client):
+        await client.of(Box).create(box())
+        await eventually(lambda: errors)
+    assert "ConfigMap default/child: exists and does not belong to Box default/one" in errors[0]
+    assert "adopt=True" in errors[0]
+    assert "data" not in await client.get(kinds.CONFIG_MAPS, CHILD)
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+@pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "boxes"}])
+async def test_a_child_of_somebody_else_is_never_taken_over(
+    client: Client, labels: dict[str, str], adopt: bool
+) -> None:
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    taken = kinds.CONFIG_MAPS.new("child", "default", labels=labels)
+    taken["metadata"]["ownerReferences"] = [reference]
+    await client.create(kinds.CONFIG_MAPS, taken)
+    app, errors = adopting(adopt=adopt)
+    async with running(app, client):
+        await client.of(Box).create(box())
+        await eventually(lambda: errors)
+    assert "it belongs to Pod p" in errors[0]
+    found = await client.get(kinds.CONFIG_MAPS, CHILD)
+    assert [each["uid"] for each in found["metadata"]["ownerReferences"]] == ["u"]
+
+
+# ---- typed webhooks -----------------------------------------------------------------------------
+
+
+async def test_defaults_of_a_class_take_and_return_typed_objects(client: Client) -> None:
+    app = Operator("boxes", kinds=[Box])
+    given: list[Box] = []
+
+    @app.defaults(Box)
+    def text_from_name(new: Box) -> Box:
+        given.append(new)
+        text = new.spec.text or new.name
+        return new.evolve(spec=new.spec.evolve(text=text))
+
+    @app.validates(Box)
+    def small(new: Box | None, old: Box | None, request: Any) -> list[Any]:
+        return []
+
+    async with running(app, client):
+        raw = Box.resource.new("one", "default", spec={"size": 0})
+        raw["metadata"]["annotations"] = {"a": "b"}
+        made = await client.create(Box.resource, raw)
+        assert made["spec"] == {"text": "one", "size": 0}
+        assert made["metadata"]["annotations"] == {"a": "b"}
+        assert (await client.of(Box).create(box("two", text="x"))).spec.text == "x"
+    assert all(isinstance(each, Box) for each in given)
+
+
+def test_a_defaulting_function_that_gets_what_is_no_such_object_denies_the_request() -> None:
+    app = Operator("boxes")
+    app.defaults(Box)(lambda new: new)
+    served: dict[str, Any] = {}
+
+    class Server:
+        def mutate(self, path: str, mutator: Any) -> None:
+            served[path] = mutator
+
+    serve_hooks(app, Server())  # type: ignore[arg-type]
+    wrong = Box.resource.new("one", "default", spec={"size": "many"})
+    with pytest.raises(ValueError, match=r"spec\.size"):
+        served["/default-boxes.example.com"](wrong)
+    unknown = Box.resource.new("one", "default", spec={"size": 1, "color": "red"}, status={})
+    assert served["/default-boxes.example.com"](unknown) == unknown
+
+
+async def test_defaults_of_a_resource_take_raw_objects(client: Client) -> None:
+    app = Operator("maps")
+
+    @app.defaults(kinds.CONFIG_MAPS, object_selector={"matchLabels": {"filled": "yes"}})
+    def raw(obj: Obj) -> Obj:
+        return {**obj, "data": {"a": "b"}}
+
+    async with running(app, client):
+        made = kinds.CONFIG_MAPS.new("one", "default", labels={"filled": "yes"})
+        assert (await client.create(kinds.CONFIG_MAPS, made))["data"] == {"a": "b"}
