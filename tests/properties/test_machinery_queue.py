@@ -12,6 +12,7 @@ from kueuelib.machinery.queue import QueueCore
 
 keys = st.sampled_from("abcde")
 delays = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0])
+PATIENCE = 4.0
 priorities = st.sampled_from([None, -100, 0, 7])
 
 
@@ -22,6 +23,7 @@ class Oracle:
         self.records = {}
         self.held = set()
         self.serial = 0
+        self.overdue_before = False
 
     def tick(self):
         self.serial += 1
@@ -30,7 +32,7 @@ class Oracle:
     def promote(self, now):
         due = [r for r in self.records.values() if r["at"] is not None and r["at"] <= now]
         for record in sorted(due, key=lambda r: (r["at"], -r["priority"], r["serial"])):
-            record.update(at=None, serial=self.tick())
+            record.update(since=record["at"], at=None, serial=self.tick())
 
     def add(self, key, now, after, priority):
         self.promote(now)
@@ -38,22 +40,28 @@ class Oracle:
         priority = priority or 0
         record = self.records.get(key)
         if record is None:
-            self.records[key] = {"key": key, "at": at, "priority": priority, "serial": self.tick()}
+            record = {"key": key, "at": at, "priority": priority, "since": now}
+            self.records[key] = {**record, "serial": self.tick()}
             return
         if priority > record["priority"]:
             record.update(priority=priority, serial=self.tick())
         if record["at"] is not None:
             if at is None:
-                record.update(at=None, serial=self.tick())
+                record.update(since=now, at=None, serial=self.tick())
             else:
                 record["at"] = min(at, record["at"])
 
     def pop(self, now):
         self.promote(now)
         free = [r for r in self.records.values() if r["at"] is None and r["key"] not in self.held]
+        overdue = [r for r in free if now - r["since"] >= PATIENCE and not self.overdue_before]
+        self.overdue_before = bool(overdue)
         if not free:
             return None
-        first = min(free, key=lambda r: (-r["priority"], r["serial"]))
+        if overdue:
+            first = min(overdue, key=lambda r: (r["since"], r["serial"]))
+        else:
+            first = min(free, key=lambda r: (-r["priority"], r["serial"]))
         del self.records[first["key"]]
         self.held.add(first["key"])
         return first["key"], first["priority"]
@@ -70,7 +78,7 @@ class Oracle:
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.queue = QueueCore()
+        self.queue = QueueCore(patience=PATIENCE)
         self.oracle = Oracle()
         self.now = 0.0
         self.draining = False

@@ -15,6 +15,8 @@ K = TypeVar("K", bound=Hashable)
 
 LOW_PRIORITY = -100
 """For events of an initial list and for resyncs, so that live changes overtake them."""
+PATIENCE = 10.0
+"""Seconds after which a ready key is overdue."""
 
 
 class Item(NamedTuple, Generic[K]):
@@ -55,18 +57,31 @@ class QueueCore(Generic[K]):
         - A key is never held by two workers. Adds before a pop lead to one run, adds during a run
           to exactly one more.
         - Ready keys come by descending priority, then by the order in which they became ready.
+        - A key that has been ready for `patience` seconds is overdue. As long as there is one,
+          every second pop takes the one that became ready first, whatever its priority. So a busy
+          queue delays the keys of a first list, but does not hold them back, and at most half of
+          the pops are taken from live changes.
         - The earlier of two delays wins; an add without delay makes a waiting key ready; the higher
           of two priorities wins, and raising it puts the key behind its new equals.
+
+    Args:
+        limiter: how long failed keys wait.
+        patience: seconds.
 
     Attributes:
         adds: how often a key became ready (`workqueue_adds_total`).
         retries: how often a key was added with a delay (`workqueue_retries_total`).
     """
 
-    def __init__(self, limiter: RateLimiter[K] | None = None) -> None:
+    def __init__(
+        self, limiter: RateLimiter[K] | None = None, *, patience: float = PATIENCE
+    ) -> None:
         self._limiter: RateLimiter[K] = ItemExponential() if limiter is None else limiter
         self._records: dict[K, _Record] = {}
+        self._patience = patience
         self._ready: list[tuple[int, int, K]] = []
+        self._oldest: list[tuple[float, int, K]] = []  # the same keys, by the time they are ready
+        self._overdue_before = False  # whether the last pop took an overdue key
         self._waiting: list[tuple[float, int, int, K]] = []
         self._processing: dict[K, float] = {}
         self._depth: dict[int, int] = {}
@@ -143,14 +158,17 @@ class QueueCore(Generic[K]):
         """Hand out the next key, or None when none is ready."""
         if self._mode is _Mode.OPEN:
             self._advance(now)
+        overdue = bool(self._oldest) and now - self._oldest[0][0] >= self._patience
+        by_age = overdue and not self._overdue_before and self._is_overdue(now)
+        self._overdue_before = by_age
         while self._ready:
-            negated, counter, key = heappop(self._ready)
+            _, counter, key = heappop(self._oldest) if by_age else heappop(self._ready)
             if not self._is_ready(key, counter):
                 continue
             record = self._records.pop(key)
             self._count(record.priority, -1)
             self._processing[key] = now
-            return Item(key, -negated, max(0.0, now - record.since))
+            return Item(key, record.priority, max(0.0, now - record.since))
         return None
 
     def done(self, key: K, now: float) -> float:
@@ -165,7 +183,7 @@ class QueueCore(Generic[K]):
         took = max(0.0, now - self._processing.pop(key))
         record = self._records.get(key)
         if record is not None and record.ready_at is None:
-            heappush(self._ready, (-record.priority, record.counter, key))
+            self._file(key, record)
         return took
 
     def forget(self, key: K) -> None:
@@ -210,6 +228,7 @@ class QueueCore(Generic[K]):
             self._mode = _Mode.CLOSED
             self._records.clear()
             self._ready.clear()
+            self._oldest.clear()
             self._depth.clear()
 
     def _merge(self, key: K, now: float, ready_at: float | None, priority: int) -> None:
@@ -237,7 +256,6 @@ class QueueCore(Generic[K]):
             changed = True
         if changed:
             self._file(key, found)
-            self._compact()
 
     def _advance(self, now: float) -> None:
         """Make every key ready whose time has come, in the order of their times."""
@@ -264,6 +282,16 @@ class QueueCore(Generic[K]):
             heappush(self._waiting, (record.ready_at, -record.priority, record.counter, key))
         elif key not in self._processing:
             heappush(self._ready, (-record.priority, record.counter, key))
+            heappush(self._oldest, (record.since, record.counter, key))
+        limit = 2 * len(self._records) + 64
+        if len(self._ready) > limit or len(self._oldest) > limit or len(self._waiting) > limit:
+            self._compact(limit)
+
+    def _is_overdue(self, now: float) -> bool:
+        """Whether the key that has been ready for longest is overdue; drops what is superseded."""
+        while self._oldest and not self._is_ready(self._oldest[0][2], self._oldest[0][1]):
+            heappop(self._oldest)
+        return bool(self._oldest) and now - self._oldest[0][0] >= self._patience
 
     def _is_ready(self, key: K, counter: int) -> bool:
         record = self._records.get(key)
@@ -273,12 +301,14 @@ class QueueCore(Generic[K]):
         record = self._records.get(key)
         return record is not None and record.ready_at == at and record.counter == counter
 
-    def _compact(self) -> None:
+    def _compact(self, limit: int) -> None:
         """Forget superseded heap entries before they outnumber the living."""
-        limit = 2 * len(self._records) + 64
         if len(self._ready) > limit:
             self._ready = [each for each in self._ready if self._is_ready(each[2], each[1])]
             heapify(self._ready)
+        if len(self._oldest) > limit:
+            self._oldest = [each for each in self._oldest if self._is_ready(each[2], each[1])]
+            heapify(self._oldest)
         if len(self._waiting) > limit:
             self._waiting = [
                 each for each in self._waiting if self._is_waiting(each[3], each[2], each[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.machinery.queue import LOW_PRIORITY, Item, QueueCore
+from kueuelib.machinery.queue import LOW_PRIORITY, PATIENCE, Item, QueueCore
 from kueuelib.machinery.rate_limits import ItemExponential
 
 
@@ -46,6 +46,52 @@ def test_higher_priorities_come_first_and_equals_in_order_of_arrival():
     queue.add("high", now=0.0, priority=5)
     assert queue.depth == {LOW_PRIORITY: 1, 0: 2, 5: 1}
     assert popped(queue, 0.0) == ["high", "a", "b", "low"]
+
+
+def test_a_busy_queue_cannot_hold_back_the_keys_of_a_first_list():
+    queue = QueueCore()
+    listed = [f"listed-{number}" for number in range(20)]
+    queue.add(*listed, now=0.0, priority=LOW_PRIORITY)
+    taken = []
+    for second in range(60):  # one pop per second, and a live change before each
+        queue.add(f"live-{second}", now=float(second))
+        item = queue.pop_ready(float(second))
+        queue.done(item.key, float(second))
+        taken.append(item.key)
+    assert taken[: int(PATIENCE)] == [f"live-{second}" for second in range(10)]
+    assert [key for key in taken if key.startswith("listed")] == listed
+    assert taken[10:14] == ["listed-0", "live-10", "listed-1", "live-11"]
+
+
+def test_a_first_list_takes_at_most_every_second_pop_from_live_changes():
+    queue = QueueCore(patience=1.0)
+    queue.add(*range(1000), now=0.0, priority=LOW_PRIORITY)
+    waits = []
+    for step in range(500):
+        now = 5.0 + step
+        queue.add(f"live-{step}", now=now)
+        waits.append(sum(type(queue.pop_ready(now).key) is int for _ in range(2)))
+    assert waits == [1] * 500
+
+
+def test_overdue_keys_come_in_the_order_in_which_they_became_ready():
+    queue = QueueCore(patience=5.0)
+    queue.add("high", now=2.0, priority=7)
+    queue.add("low", now=1.0, priority=-7)
+    queue.add("lifted", now=0.0, priority=-7)
+    queue.add("lifted", now=3.0)
+    queue.add("late", now=0.0, after=4.0, priority=9)
+    assert popped(queue, 8.0) == ["lifted", "late", "low", "high"]
+
+
+def test_keys_that_were_handed_out_by_age_are_forgotten_by_priority():
+    queue = QueueCore(patience=0.0)
+    for number in range(10_000):
+        queue.add(number, now=float(number))
+        assert queue.pop_ready(float(number)).key == number
+        queue.done(number, float(number))
+    assert len(queue._ready) + len(queue._oldest) < 300
+    assert queue.next_deadline(10_000.0) is None
 
 
 def test_a_live_change_lifts_a_key_of_the_initial_list_behind_its_new_equals():
