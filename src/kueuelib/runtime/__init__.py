@@ -6,7 +6,8 @@ from kueuelib.runtime import Context, KubeObject, Operator, crd, frozen, kinds
 
 - `crd` makes a CustomResourceDefinition out of a class, `Operator` a program out of functions.
 - What an `Operator` is made of, for programs that need more control: `connect` and `Client`,
-  `Cache` and `Informer`, `Controller`, `Manager`, `EventRecorder`, `Elector`, `WebhookServer`.
+  `Cluster`, `Cache` and `Informer`, `Controller`, `Manager`, `EventRecorder`, `Elector`,
+  `WebhookServer`.
 - `kinds`, `predicates` and `errors` are modules: `kinds.CONFIG_MAPS`, `errors.NotFound`.
 
 These names are stable, see docs/stability.md; the modules that they come from are internal. Nothing
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from kueuelib.runtime.cache import Cache as Cache
     from kueuelib.runtime.client import Client as Client
     from kueuelib.runtime.client import PatchType as PatchType
+    from kueuelib.runtime.cluster import Cluster as Cluster
     from kueuelib.runtime.connection import connect as connect
     from kueuelib.runtime.connection import wait_for_server as wait_for_server
-    from kueuelib.runtime.contact import ServerContact as ServerContact
     from kueuelib.runtime.controller import DONE as DONE
     from kueuelib.runtime.controller import Controller as Controller
     from kueuelib.runtime.controller import Reconciler as Reconciler
@@ -101,8 +102,8 @@ else:
             "kueuelib.machinery.store": "Delta",
             "kueuelib.runtime.cache": "Cache",
             "kueuelib.runtime.client": "Client PatchType",
+            "kueuelib.runtime.cluster": "Cluster",
             "kueuelib.runtime.connection": "connect wait_for_server",
-            "kueuelib.runtime.contact": "ServerContact",
             "kueuelib.runtime.controller": "DONE Controller Reconciler Result",
             "kueuelib.runtime.events": "EventRecorder",
             "kueuelib.runtime.http": "MetricsServer ProbeServer",
@@ -119,4 +120,5 @@ else:
             "kueuelib.runtime.webhook.server": "WebhookServer",
             "kueuelib.runtime.webhook.trust": "CertificateKeeper Trusting",
         },
+        deprecated={"ServerContact": "Cluster"},
     )

@@ -46,6 +46,8 @@ class Cache:
         client: lists and watches.
         options: how to list and watch.
         sync_timeout: seconds that the first lists may take.
+        cluster: the name of a cluster that the program can do without; `run` does not wait for its
+            first lists.
         clock: monotonic time.
         telemetry: where informers report.
     """
@@ -56,10 +58,12 @@ class Cache:
         *,
         options: ReflectorOptions | None = None,
         sync_timeout: float = SYNC_TIMEOUT,
+        cluster: str = "",
         clock: Clock = SYSTEM_CLOCK,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._client = client
+        self._cluster = cluster
         self._options = options
         self._sync_timeout = sync_timeout
         self._clock = clock
@@ -189,6 +193,7 @@ class Cache:
         return Informer(
             self._client,
             resource,
+            cluster=self._cluster,
             options=self._options,
             clock=self._clock,
             telemetry=self._telemetry,
@@ -286,9 +291,14 @@ class Cache:
         return [*(informer for informer, _ in self._informers.values()), *self._apart]
 
     @property
+    def unsynced(self) -> tuple[Informer, ...]:
+        """The informers without a first list."""
+        return tuple(each for each, _ in self._informers.values() if not each.synced)
+
+    @property
     def synced(self) -> bool:
         """Whether every informer is synced."""
-        return all(informer.synced for informer, _ in self._informers.values())
+        return not self.unsynced
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
         """Wait until every informer is synced.
@@ -312,8 +322,10 @@ class Cache:
                 self._group = group
                 for informer, _ in self._informers.values():
                     self._start(group, informer)
-                await self.wait_synced(self._sync_timeout)
+                if not self._cluster:
+                    await self.wait_synced(self._sync_timeout)
                 ready()
+                await asyncio.Event().wait()  # informers may still be added
         finally:
             self._group = None
 

@@ -26,6 +26,7 @@ class ServerContact:
 
     Args:
         client: whose server.
+        cluster: its name in the log, if there are several.
         interval: seconds without an answer after which the server is asked.
         patience: seconds without an answer after which there is a problem.
         clock: time.
@@ -35,6 +36,7 @@ class ServerContact:
         self,
         client: Client,
         *,
+        cluster: str = "",
         interval: float = INTERVAL,
         patience: float = PATIENCE,
         clock: Clock = SYSTEM_CLOCK,
@@ -46,7 +48,7 @@ class ServerContact:
         self._since = clock.monotonic()
         self._error = ""
         self._away = False
-        self._log = get_logger("contact")
+        self._log = get_logger("contact", **({"cluster": cluster} if cluster else {}))
 
     def problem(self) -> str:
         """For how long the server has not answered, and why; empty while it does."""

@@ -73,6 +73,11 @@ class Source(Protocol):
         ...
 
     @property
+    def cluster(self) -> str:
+        """The name of a cluster that the program can do without; empty for its own."""
+        ...
+
+    @property
     def started(self) -> bool:
         """Whether somebody runs it."""
         ...
@@ -91,7 +96,7 @@ class Controller:
 
     It listens to its informers from the beginning of `run`, or of `listen`, and first receives
     their content. So a controller that waits for a Lease keeps no keys of objects that come and go
-    meanwhile.
+    meanwhile. It does not wait for objects of another `Cluster`, which may be away.
 
     Args:
         name: for logs and metrics; unique in the process.
@@ -190,7 +195,8 @@ class Controller:
         sources = list(dict.fromkeys(informer for informer, _ in self._sources))
         await self._until_started(sources)
         for informer in sources:
-            await informer.wait_synced(self._sync_timeout)
+            if not informer.cluster:
+                await informer.wait_synced(self._sync_timeout)
         tasks = [
             asyncio.create_task(self._work(), name=f"{self.name}-{number}")
             for number in range(self._workers)

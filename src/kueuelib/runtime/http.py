@@ -119,6 +119,7 @@ class ProbeServer:
         self._host = host
         self._checks: dict[str, dict[str, Check]] = {live_path: {}, ready_path: {}}
         self._shown: set[tuple[str, str]] = set()
+        self._dispensable: set[tuple[str, str]] = set()
         self._live, self._ready = live_path, ready_path
         self._log = get_logger("probes")
         self._started = False
@@ -127,9 +128,21 @@ class ProbeServer:
         """Liveness also depends on this. Add before `run`."""
         self._add(self._live, name, check, shown=shown)
 
-    def add_ready_check(self, name: str, check: Check, *, shown: bool = False) -> None:
-        """Readiness also depends on this. Add before `run`."""
+    def add_ready_check(
+        self, name: str, check: Check, *, shown: bool = False, required: bool = True
+    ) -> None:
+        """Readiness also depends on this. Add before `run`.
+
+        Args:
+            name: of the sub-path.
+            check: says what is wrong.
+            shown: whether answers say why it failed.
+            required: False for what the program can do without, for example another cluster: only
+                the sub-path fails, and `?verbose` shows it.
+        """
         self._add(self._ready, name, check, shown=shown)
+        if not required:
+            self._dispensable.add((self._ready, name))
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until cancelled."""
@@ -160,11 +173,12 @@ class ProbeServer:
                     lines.append(f"[+]{name} excluded: ok")
                     continue
                 reason = check()
-                if reason:
-                    lines.append(f"[-]{name} failed: {self._told(path, name, reason)}")
-                else:
+                if not reason:
                     lines.append(f"[+]{name} ok")
-                if reason:
+                elif (path, name) in self._dispensable:
+                    lines.append(f"[!]{name} not required: {self._told(path, name, reason)}")
+                else:
+                    lines.append(f"[-]{name} failed: {self._told(path, name, reason)}")
                     failed.append(f"{name}: {reason}")
             if failed:
                 self._log.info("check failed", path=path, failed=failed)

@@ -93,6 +93,7 @@ class Informer:
         field_selector: only objects with these fields.
         transform: applied to each object before it is stored; `strip` by default.
         metadata_only: ask for the metadata of objects, and store nothing else.
+        cluster: the name of a cluster that the program can do without; see `Cluster`.
         options: how to list and watch.
         backoff: pauses after errors.
         clock: monotonic time.
@@ -112,12 +113,14 @@ class Informer:
         field_selector: str = "",
         transform: Transform = strip,
         metadata_only: bool = False,
+        cluster: str = "",
         options: ReflectorOptions | None = None,
         backoff: Backoff | None = None,
         clock: Clock = SYSTEM_CLOCK,
         telemetry: Telemetry | None = None,
     ) -> None:
         self.resource = resource
+        self.cluster = cluster
         self.store: Store[Obj] = Store({NAMESPACE_INDEX: namespace_of})
         self.last_error: Exception | None = None
         self.failing: Exception | None = None  # None again once a list or watch succeeds
@@ -139,7 +142,8 @@ class Informer:
         self.ended = False  # `run` was called and is over
         self._synced = asyncio.Event()
         self._stream: WatchStream | None = None
-        self._log = get_logger("informer", resource=resource.plural)
+        where = {"cluster": cluster} if cluster else {}
+        self._log = get_logger("informer", resource=resource.plural, **where)
         self._requests, self._events = self._report(telemetry)
 
     @property
@@ -428,21 +432,22 @@ class Informer:
     ) -> tuple[Callable[[str, str], None], Callable[[int], None]]:
         if telemetry is None:
             return (lambda _, __: None), (lambda _: None)
-        plural = self.resource.plural
+        plural, cluster = self.resource.plural, self.cluster
+        own = ("resource", "cluster")
         requests = telemetry.counter(
             "kueuelib_informer_requests_total",
             "Lists and watches begun, by why.",
-            ("resource", "verb", "cause"),
+            (*own, "verb", "cause"),
         )
         events = telemetry.counter(
-            "kueuelib_informer_events_total", "Watch events received.", ("resource",)
-        ).labels(plural)
-        telemetry.gauge(
-            "kueuelib_informer_objects", "Objects in the local copy.", ("resource",)
-        ).labels(plural).set_function(lambda: len(self.store))
+            "kueuelib_informer_events_total", "Watch events received.", own
+        ).labels(plural, cluster)
+        telemetry.gauge("kueuelib_informer_objects", "Objects in the local copy.", own).labels(
+            plural, cluster
+        ).set_function(lambda: len(self.store))
         telemetry.gauge(
             "kueuelib_watch_silence_seconds",
             "Seconds since the open watch delivered a byte; 0 without a watch.",
-            ("resource",),
-        ).labels(plural).set_function(self._silence)
-        return (lambda verb, cause: requests.labels(plural, verb, cause).inc()), events.inc
+            own,
+        ).labels(plural, cluster).set_function(self._silence)
+        return (lambda verb, cause: requests.labels(plural, cluster, verb, cause).inc()), events.inc

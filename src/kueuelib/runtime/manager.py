@@ -86,8 +86,9 @@ class _CatchingUp:
     parts: tuple[CatchesUp, ...]
 
     async def run(self, ready: Callable[[], None]) -> None:
-        for part in self.parts:
-            await part.catch_up()
+        async with asyncio.TaskGroup() as group:
+            for part in self.parts:
+                group.create_task(part.catch_up())
         ready()
 
 

@@ -48,6 +48,7 @@ class OptionalInformer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.resource = resource
+        self.cluster = ""
         self.store: Store[Obj] = Store()
         self._client = client
         self._cache = cache

@@ -43,6 +43,11 @@ class TypedInformer(Generic[K]):
         return self.raw.resource
 
     @property
+    def cluster(self) -> str:
+        """See `Informer`."""
+        return self.raw.cluster
+
+    @property
     def started(self) -> bool:
         """Whether `Informer.run` was called."""
         return self.raw.started

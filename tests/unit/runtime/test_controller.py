@@ -34,6 +34,7 @@ class FakeInformer:
     """Hands deltas to handlers; is synced when told."""
 
     started = True
+    cluster = ""
     resource = CONFIG_MAPS
 
     def __init__(self) -> None:
