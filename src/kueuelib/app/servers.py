@@ -17,6 +17,7 @@ from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
@@ -46,6 +47,7 @@ def add_servers(
     address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
     if address:
         server = MetricsServer(*address, telemetry, subject=f"{source}: metrics.bindAddress")
+        manager.add(Group.SERVERS, LoopLag(telemetry), "loop lag")
         manager.add(Group.SERVERS, server, "metrics")
 
 
@@ -86,7 +88,8 @@ def add_webhooks(
         secret = ObjectKey(namespace, certificates.webhook_secret_name)
         keeper = CertificateKeeper(client, [context, *contexts], secret, hosts, all_trusting)
     else:
-        keeper = CertificateFiles([context, *contexts], configuration.webhook.certificate_folder)
+        folder = configuration.webhook.certificate_folder
+        keeper = CertificateFiles([context, *contexts], folder, telemetry=telemetry)
     server = WebhookServer(
         host, configuration.webhook.port, context, telemetry=telemetry, subject="webhook.port"
     )

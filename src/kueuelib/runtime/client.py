@@ -426,7 +426,7 @@ class Client:
         delay = FIRST_DELAY
         for attempt in range(RETRIES + 1):
             if self._throttle is not None:
-                await self._throttle()
+                await self._wait_for_turn(self._throttle, verb or method)
             if self._guard is not None and method != "GET":
                 self._guard()
             try:
@@ -462,6 +462,12 @@ class Client:
         return params_of(
             fieldManager=field_manager or self.field_manager, dryRun="All" if dry_run else ""
         )
+
+    async def _wait_for_turn(self, throttle: Callable[[], Awaitable[None]], verb: str) -> None:
+        began = self._clock.monotonic()
+        await throttle()
+        if self.transport.observer is not None:
+            self.transport.observer.throttled(verb, "", self._clock.monotonic() - began)
 
     def _note_retry(self, verb: str, error: Exception) -> None:
         if self.transport.observer is not None:

@@ -55,7 +55,7 @@ class Elector:
         client: reads and writes the Lease.
         options: which Lease, who we are, and how patient everybody is.
         clock: time.
-        telemetry: where `leader_election_master_status` is reported.
+        telemetry: where `leader_election_*` is reported.
     """
 
     def __init__(
@@ -74,6 +74,13 @@ class Elector:
         self._stood = asyncio.Event()
         self._log = get_logger("leader", identity=options.identity)
         self._report = self._reporter(telemetry)
+        self._slow = (
+            None
+            if telemetry is None
+            else telemetry.counter(
+                "leader_election_slowpath_total", "Renewals that had to read the lease.", ("name",)
+            ).labels(options.lease.name)
+        )
 
     @property
     def leading(self) -> bool:
@@ -159,6 +166,8 @@ class Elector:
                 task.cancel()
 
     async def _call(self, command: Command) -> Input:
+        if self._slow is not None and self._core.leading and isinstance(command, GetLease):
+            self._slow.inc()
         try:
             async with asyncio.timeout(self._options.request_timeout):
                 match command:

@@ -213,6 +213,12 @@ class RestMetrics:
         self._retries = telemetry.counter(
             "rest_client_request_retries_total", "Calls sent again.", ("code", "verb", "host")
         )
+        self._throttled = telemetry.histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "How long a call waits for its turn.",
+            ("verb", "host"),
+            REST_BUCKETS,
+        )
 
     def answered(
         self, verb: str, method: str, code: str, host: str, seconds: float, sent: int, received: int
@@ -226,6 +232,10 @@ class RestMetrics:
     def retried(self, verb: str, code: str, host: str) -> None:
         """One call is about to be sent again."""
         self._retries.labels(code, verb, host).inc()
+
+    def throttled(self, verb: str, host: str, seconds: float) -> None:
+        """One call waited for its turn."""
+        self._throttled.labels(verb, host).observe(seconds)
 
 
 class _Queues:

@@ -55,6 +55,10 @@ class Observer(Protocol):
         """One call is about to be sent again."""
         ...
 
+    def throttled(self, verb: str, host: str, seconds: float) -> None:
+        """One call waited for its turn."""
+        ...
+
 
 class Transport:
     """Requests and watches to one API server.

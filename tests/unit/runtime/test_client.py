@@ -322,6 +322,9 @@ async def test_every_call_is_observed(serve):
         def retried(self, *args: Any) -> None:
             seen.append(args)
 
+        def throttled(self, *args: Any) -> None:
+            seen.append(args)
+
     server = Recorder({}, 404)
     async with client_for(await serve(server), observer=Observer()) as client:
         with pytest.raises(NotFound):

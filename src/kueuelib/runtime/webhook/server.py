@@ -146,7 +146,7 @@ class WebhookServer:
                 self._misshapen(path, error)
                 converted, message = None, _NOT_ITS_FORM
             except Exception as error:  # noqa: BLE001 - the top of a request
-                self._crashed(path, error)
+                self._crashed(path, error, conversion=True)
                 converted, message = None, f"the webhook failed: {error!r}"
             return review_answer(raw["uid"], converted, message)
 
@@ -208,8 +208,8 @@ class WebhookServer:
         self._log.warning("a review was not understood", path=path, error=repr(error), at=place)
         self._log.debug("the handler failed here", path=path, exc_info=error)
 
-    def _crashed(self, path: str, error: Exception) -> None:
-        self._metrics.crashed(path)
+    def _crashed(self, path: str, error: Exception, *, conversion: bool = False) -> None:
+        self._metrics.crashed(path, conversion=conversion)
         self._log.error("a webhook handler failed", path=path, exc_info=error)
 
 
@@ -261,6 +261,10 @@ class _Metrics:
         self._panics = telemetry.counter(
             f"{prefix}_panics_total", "Reviews that failed unforeseen.", ("webhook",)
         )
+        self._conversion_panics = telemetry.counter(
+            "controller_runtime_conversion_webhook_panics_total",
+            "Conversions that failed unforeseen.",
+        )
 
     def began(self, path: str) -> None:
         if self._telemetry is not None:
@@ -272,6 +276,10 @@ class _Metrics:
             self._requests.labels(path, code).inc()
             self._seconds.labels(path).observe(seconds)
 
-    def crashed(self, path: str) -> None:
-        if self._telemetry is not None:
+    def crashed(self, path: str, *, conversion: bool) -> None:
+        if self._telemetry is None:
+            return
+        if conversion:
+            self._conversion_panics.inc()
+        else:
             self._panics.labels(path).inc()

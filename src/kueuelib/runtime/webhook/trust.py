@@ -14,7 +14,7 @@ import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -34,6 +34,9 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.certs import FIELDS, Certificates, Names, load, renewed
+
+if TYPE_CHECKING:
+    from kueuelib.runtime.telemetry import Telemetry
 
 ATTEMPTS = 5
 """How often a write is tried that somebody else's write got in the way of."""
@@ -309,9 +312,17 @@ class CertificateFiles:
         *,
         period: float = 10.0,
         clock: Clock = SYSTEM_CLOCK,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._contexts = tuple(contexts)
         self._folder = Path(folder)
+        self._reads, self._errors = (
+            None if telemetry is None else telemetry.counter(f"certwatcher_{name}_total", text)
+            for name, text in (
+                ("read_certificate", "Certificates read from files."),
+                ("read_certificate_errors", "Certificates that could not be read."),
+            )
+        )
         self._period = period
         self._clock = clock
         self._loaded = b""
@@ -324,7 +335,7 @@ class CertificateFiles:
             ConfigError: there is no usable certificate at the start.
         """
         try:
-            self._look()
+            self._load()
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
                 str(self._folder),
@@ -335,9 +346,19 @@ class CertificateFiles:
         while True:
             await self._clock.sleep(self._period)
             try:
-                self._look()
+                self._load()
             except (OSError, ssl.SSLError) as error:
                 self._log.warning("the old certificate is kept", error=str(error))
+
+    def _load(self) -> None:
+        if self._reads is not None:
+            self._reads.inc()
+        try:
+            self._look()
+        except (OSError, ssl.SSLError):
+            if self._errors is not None:
+                self._errors.inc()
+            raise
 
     def _look(self) -> None:
         cert, key = self._folder / "tls.crt", self._folder / "tls.key"
