@@ -22,7 +22,7 @@ from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateFiles
 from kueuelib.testing import eventually, free_port
 
-NAMES = [
+NAMES = {
     "controller_runtime_active_workers",
     "controller_runtime_max_concurrent_reconciles",
     "controller_runtime_reconcile_errors_total",
@@ -48,7 +48,7 @@ NAMES = [
     "workqueue_retries_total",
     "workqueue_unfinished_work_seconds",
     "workqueue_work_duration_seconds_bucket",
-]
+}
 
 
 def value(telemetry: Telemetry, series: str) -> float:
