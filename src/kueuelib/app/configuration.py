@@ -21,7 +21,7 @@ from kueuelib.app.configuration_rules import check, check_missing
 from kueuelib.app.configuration_versions import V1BETA1, V1BETA2, as_v1beta1
 from kueuelib.app.decoding import Duration, decode
 from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
-from kueuelib.app.metrics import LocalQueueMetrics
+from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
 from kueuelib.app.preemption import Preemption
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
@@ -68,6 +68,7 @@ class Metrics:
 
     bind_address: str = ":8080"
     enable_cluster_queue_resources: bool = False
+    custom_labels: tuple[CustomMetricLabel, ...] = ()
     local_queue_metrics: LocalQueueMetrics = attrs.field(factory=LocalQueueMetrics)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
 from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
 from kueuelib.app.feature_gates import check_feature_gates
+from kueuelib.app.metrics import check_custom_labels
 from kueuelib.app.preemption import check_preemption
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
@@ -37,7 +38,6 @@ UPSTREAM_FRAMEWORKS = frozenset(
 MISSING = (
     "resources.deviceClassMappings",
     "tls.curvePreferences",
-    "metrics.customLabels",
 )
 """Keys of today's Kueue that this build does not have; what it knows and refuses is in `check`."""
 
@@ -91,6 +91,7 @@ def check(found: Configuration, source: str) -> None:
         check_admission_fair_sharing(found.admission_fair_sharing, source)
     check_resources(found.resources, source)
     check_tls(found.tls, source)
+    check_custom_labels(found.metrics.custom_labels, source)
     if found.multi_kueue:
         raise _missing(source, "multiKueue")
     if found.queue_visibility and found.queue_visibility.lists:

@@ -93,7 +93,6 @@ OFF: Final[Mapping[str, str]] = {
     "ElasticJobsViaWorkloadSlicesWithTAS": _SLICES,
     "AdmissionGatedBy": "gates that others release are missing",
     "ConcurrentAdmission": "admission in several flavors at once is missing",
-    "CustomMetricLabels": "metrics.customLabels is missing",
     "DisableWaitForPodsReady": "leave out waitForPodsReady instead",
     "FailureRecoveryPolicy": "recovery of pods that do not terminate is missing",
     "PriorityBoost": "the annotation priority-boost is not read",
@@ -111,6 +110,10 @@ CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
         lambda found: found.admission_fair_sharing is not None,
         "admissionFairSharing",
     ),
+    "CustomMetricLabels": (
+        lambda found: bool(found.metrics.custom_labels),
+        "metrics.customLabels",
+    ),
     "LocalQueueMetrics": (
         lambda found: found.metrics.local_queue_metrics.enable,
         "metrics.localQueueMetrics.enable",
@@ -123,7 +126,7 @@ CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
 }
 """Gates that permit what a block of the configuration turns on: whether it does, and its key."""
 
-_PERMITS: Final = frozenset({"AdmissionFairSharing", "QuotaCheckStrategy"})
+_PERMITS: Final = frozenset({"AdmissionFairSharing", "CustomMetricLabels", "QuotaCheckStrategy"})
 """Those of them that do nothing by themselves, so that true is accepted in any case."""
 
 NO_SWITCH: Final = frozenset(

@@ -190,6 +190,7 @@ async def assemble_manager(
             workers=workers,
             resource_metrics=configuration.metrics.enable_cluster_queue_resources,
             local_queues_reported=configuration.metrics.local_queue_metrics.selector,
+            custom_labels=tuple(each.label for each in configuration.metrics.custom_labels),
             life=life_settings(configuration),
         ),
     )

@@ -10,6 +10,7 @@ import attrs
 
 from kueuelib.api.kueue import LocalFlavorUsage
 from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of
+from kueuelib.controllers.counts import PRIORITY_CLASS, Counts, Tally
 from kueuelib.controllers.queue_metrics import OwnedSeries, Values
 from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.scheduler.quota.activity import Activity
@@ -19,10 +20,10 @@ from kueuelib.workload import states
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
 
-WAIT_BUCKETS = (1.0, *(2.5 * 2**exponent for exponent in range(14)), 86400.0, 259200.0)
 ACTIVE = ("True", "False", "Unknown")
 _QUEUE = ("name", "namespace")
-_CLASS = "priority_class"
+EVICTION = ("reason", "underlying_cause")
+"""Why a Workload was evicted: the reason, and what is behind it if that is something else."""
 
 
 @attrs.frozen
@@ -57,17 +58,6 @@ class _Shown:
         self.admitted = 0 if numbers is None else numbers.admitted
 
 
-@attrs.frozen
-class _Counts:
-    """The series of one LocalQueue and priority class."""
-
-    reserved: Any
-    admitted: Any
-    reserved_wait: Any
-    admitted_wait: Any
-    checks_wait: Any
-
-
 class LocalQueueMetrics:
     """Gauges and counts of LocalQueues; a queue's series go with the queue.
 
@@ -94,10 +84,9 @@ class LocalQueueMetrics:
         self._inadmissible = inadmissible
         self._series = OwnedSeries()
         self._shown: dict[ObjectKey, _Shown] = {}
-        self._counted: dict[ObjectKey, dict[str, _Counts]] = {}
+        self._counted: dict[ObjectKey, dict[str, Tally]] = {}
         self._by_usage = False
         prefix = "kueue_local_queue"
-        by_class = (*_QUEUE, _CLASS)
         by_flavor = (*_QUEUE, "flavor", "resource")
         self._usage = telemetry.gauge(
             f"{prefix}_admission_fair_sharing_usage",
@@ -122,26 +111,12 @@ class LocalQueueMetrics:
         self._resource_usage = telemetry.gauge(
             f"{prefix}_resource_usage", "Quota that admitted workloads use.", by_flavor
         )
-        self._reserved = telemetry.counter(
-            f"{prefix}_quota_reserved_workloads_total", "Workloads that got quota.", by_class
-        )
-        self._admitted = telemetry.counter(
-            f"{prefix}_admitted_workloads_total", "Workloads that were admitted.", by_class
-        )
+        self._counts = Counts(telemetry, f"{prefix}_", _QUEUE)
         self._evicted = telemetry.counter(
             f"{prefix}_evicted_workloads_total",
             "Workloads that lost quota.",
-            (*_QUEUE, "reason", _CLASS),
+            (*_QUEUE, *EVICTION, PRIORITY_CLASS),
         )
-        waits = (
-            ("quota_reserved", "From creation or the last requeue to the reservation."),
-            ("admission", "From creation or the last requeue to admission."),
-            ("admission_checks", "From the reservation to admission."),
-        )
-        self._waits = [
-            telemetry.histogram(f"{prefix}_{name}_wait_time_seconds", text, by_class, WAIT_BUCKETS)
-            for name, text in waits
-        ]
 
     def select(self, selector: Selector) -> None:
         """Other LocalQueues are reported from now on; each changes when it is shown next."""
@@ -197,26 +172,18 @@ class LocalQueueMetrics:
     def _is_active(self, key: ObjectKey, value: str) -> float:
         return float(str(self._shown[key].active) == value)
 
-    def reserved(self, where: Counted, waited: float) -> None:
-        """A Workload got quota, `waited` seconds after it was queued."""
-        if series := self._counts(where):
-            series.reserved.inc()
-            series.reserved_wait.observe(waited)
-
-    def admitted(self, where: Counted, waited: float, checks_waited: float) -> None:
-        """A Workload was admitted: seconds since it was queued, and since it got quota."""
-        if series := self._counts(where):
-            series.admitted.inc()
-            series.admitted_wait.observe(waited)
-            series.checks_wait.observe(checks_waited)
-
-    def evicted(self, where: Counted, reason: str) -> None:
+    def evicted(self, where: Counted, reason: str, cause: str) -> None:
         """A Workload was evicted."""
-        if self._counts(where):
-            key = where.local_queue
-            labels = (key.name, key.namespace, reason, where.priority_class)
+        key = where.local_queue
+        if self.reports(key):
+            labels = (key.name, key.namespace, reason, cause, where.priority_class)
             self._series.own(str(key), self._evicted, labels)
             self._evicted.labels(*labels).inc()
+
+    def reports(self, key: ObjectKey) -> bool:
+        """Whether a queue exists and is reported."""
+        queue = self._find(key)
+        return queue is not None and self._selector.matches(labels_of(queue))
 
     def forget(self, key: ObjectKey) -> None:
         """Drops all series of a queue."""
@@ -224,21 +191,17 @@ class LocalQueueMetrics:
         self._counted.pop(key, None)
         self._series.forget(str(key))
 
-    def _counts(self, where: Counted) -> _Counts | None:
+    def tally(self, where: Counted) -> Tally | None:
         """The series of a LocalQueue and a priority class; None when it is not reported."""
         key = where.local_queue
         known = self._counted.get(key)
         found = None if known is None else known.get(where.priority_class)
-        if found is not None:
+        if found is not None or not self.reports(key):
             return found
-        queue = self._find(key)
-        if queue is None or not self._selector.matches(labels_of(queue)):
-            return None
         labels = (key.name, key.namespace, where.priority_class)
-        metrics = (self._reserved, self._admitted, *self._waits)
-        for metric in metrics:
+        for metric in self._counts.metrics.values():
             self._series.own(str(key), metric, labels)
-        found = _Counts(*(metric.labels(*labels) for metric in metrics))
+        found = self._counts.tally(*labels)
         self._counted.setdefault(key, {})[where.priority_class] = found
         return found
 

@@ -6,10 +6,25 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kueuelib.controllers.local_queue_metrics import WAIT_BUCKETS, Counted, LocalQueueMetrics
+from kueuelib.controllers.counts import (
+    ADMITTED,
+    ADMITTED_UNTIL_READY,
+    ADMITTED_WAIT,
+    CHECKS_WAIT,
+    EXECUTION,
+    FINISHED,
+    PRIORITY_CLASS,
+    READY_WAIT,
+    RESERVED,
+    RESERVED_WAIT,
+    Counts,
+    Tally,
+    exponential,
+)
+from kueuelib.controllers.local_queue_metrics import EVICTION, Counted, LocalQueueMetrics
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry
@@ -45,37 +60,23 @@ class SchedulerMetrics:
         )
         self._attempts = {result: attempts.labels(result) for result in RESULTS}
         self._seconds = {result: seconds.labels(result) for result in RESULTS}
-        self._reserved = telemetry.counter(
-            "kueue_quota_reserved_workloads_total", "Workloads that got quota.", queue
-        )
-        self._reserved_wait = telemetry.histogram(
-            "kueue_quota_reserved_wait_time_seconds",
-            "From creation or the last requeue to the reservation.",
-            queue,
-            WAIT_BUCKETS,
-        )
-        self._admitted = telemetry.counter(
-            "kueue_admitted_workloads_total", "Workloads that were admitted.", queue
-        )
+        self._counts = Counts(telemetry, "kueue_", queue)
+        self._tallies: dict[tuple[str, str], Tally] = {}
         self._admitted_below = telemetry.counter(
             "kueue_cohort_subtree_admitted_workloads_total",
             "Workloads that were admitted in all ClusterQueues below the cohort.",
             ("cohort", "priority_class"),
         )
-        self._admitted_wait = telemetry.histogram(
-            "kueue_admission_wait_time_seconds",
-            "From creation or the last requeue to admission.",
-            queue,
-            WAIT_BUCKETS,
-        )
-        self._checks_wait = telemetry.histogram(
-            "kueue_admission_checks_wait_time_seconds",
-            "From the reservation to admission.",
-            queue,
-            WAIT_BUCKETS,
-        )
         self._evicted = telemetry.counter(
-            "kueue_evicted_workloads_total", "Workloads that lost quota.", (*queue, "reason")
+            "kueue_evicted_workloads_total",
+            "Workloads that lost quota.",
+            (*queue, *EVICTION, PRIORITY_CLASS),
+        )
+        self._eviction_seconds = telemetry.histogram(
+            "kueue_workload_eviction_latency_seconds",
+            "From the eviction to the release of the quota.",
+            (*queue, "reason"),
+            exponential(14),
         )
         self._preempted = telemetry.counter(
             "kueue_preempted_workloads_total",
@@ -112,10 +113,9 @@ class SchedulerMetrics:
 
     def reserved(self, where: Counted, waited: float) -> None:
         """A workload got quota, `waited` seconds after it was queued."""
-        self._reserved.labels(where.cluster_queue).inc()
-        self._reserved_wait.labels(where.cluster_queue).observe(waited)
-        if self._local_queues is not None:
-            self._local_queues.reserved(where, waited)
+        for tally in self._of(where):
+            tally.count(RESERVED)
+            tally.observe(RESERVED_WAIT, waited)
 
     def admitted(self, where: Counted, waited: float, checks_waited: float) -> None:
         """A workload was admitted.
@@ -125,19 +125,47 @@ class SchedulerMetrics:
             waited: seconds since it was queued.
             checks_waited: seconds since it got quota.
         """
-        self._admitted.labels(where.cluster_queue).inc()
         for cohort in self._cohorts(where.cluster_queue):
             self._admitted_below.labels(cohort, where.priority_class).inc()
-        self._admitted_wait.labels(where.cluster_queue).observe(waited)
-        self._checks_wait.labels(where.cluster_queue).observe(checks_waited)
-        if self._local_queues is not None:
-            self._local_queues.admitted(where, waited, checks_waited)
+        for tally in self._of(where):
+            tally.count(ADMITTED)
+            tally.observe(ADMITTED_WAIT, waited)
+            tally.observe(CHECKS_WAIT, checks_waited)
 
-    def evicted(self, where: Counted, reason: str) -> None:
-        """A workload was evicted."""
-        self._evicted.labels(where.cluster_queue, reason).inc()
+    def ready(self, where: Counted, waited: float, since_admission: float) -> None:
+        """The pods of a workload became ready: seconds since it was queued, and admitted."""
+        for tally in self._of(where):
+            tally.observe(READY_WAIT, waited)
+            tally.observe(ADMITTED_UNTIL_READY, since_admission)
+
+    def finished(self, where: Counted, ran: float | None) -> None:
+        """A workload finished; it was admitted for `ran` seconds, None if it was not."""
+        for tally in self._of(where):
+            tally.count(FINISHED)
+            if ran is not None:
+                tally.observe(EXECUTION, ran)
+
+    def evicted(self, where: Counted, reason: str, cause: str = "") -> None:
+        """A workload was evicted, for a reason that may have another cause."""
+        labels = (where.cluster_queue, reason, cause, where.priority_class)
+        self._evicted.labels(*labels).inc()
         if self._local_queues is not None:
-            self._local_queues.evicted(where, reason)
+            self._local_queues.evicted(where, reason, cause)
+
+    def released(self, where: Counted, reason: str, seconds: float) -> None:
+        """An evicted workload gave its quota back, `seconds` after the eviction."""
+        self._eviction_seconds.labels(where.cluster_queue, reason).observe(max(seconds, 0.0))
+
+    def _of(self, where: Counted) -> Iterator[Tally]:
+        """The series of its ClusterQueue, and of its LocalQueue if that is reported."""
+        key = (where.cluster_queue, where.priority_class)
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = self._counts.tally(*key)
+        yield found
+        own = None if self._local_queues is None else self._local_queues.tally(where)
+        if own is not None:
+            yield own
 
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
         """A workload was preempted by one of another ClusterQueue, or of its own."""

@@ -24,6 +24,14 @@ from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.controllers.queue_metrics import CohortMetrics, QueueMetrics
+from kueuelib.controllers.series_labels import (
+    CLUSTER_QUEUE,
+    COHORT,
+    LOCAL_QUEUE,
+    CustomLabel,
+    SeriesLabels,
+    role_of,
+)
 from kueuelib.controllers.teller import Teller
 from kueuelib.controllers.trees import TreeWatch, above
 from kueuelib.controllers.workload import (
@@ -32,6 +40,7 @@ from kueuelib.controllers.workload import (
     WorkloadReconciler,
     queue_matters,
 )
+from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.machinery.store import Delta
@@ -67,6 +76,7 @@ class ControllerSettings:
             (`metrics.enableClusterQueueResources`).
         local_queues_reported: the LocalQueues with metrics, by their labels
             (`metrics.localQueueMetrics`).
+        custom_labels: labels of queue objects on their series (`metrics.customLabels`).
         life: what it says about time.
     """
 
@@ -75,6 +85,7 @@ class ControllerSettings:
     appliers: int = 16
     resource_metrics: bool = False
     local_queues_reported: Selector = EVERYTHING
+    custom_labels: tuple[CustomLabel, ...] = ()
     life: LifeSettings = attrs.field(factory=LifeSettings)
 
     def workers_of(self, resource: Resource) -> int:
@@ -142,6 +153,15 @@ def setup(
     metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics)
     feed = Feed(engine, recorder, clock=clock)
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
+    telemetry.more_labels = SeriesLabels(
+        lambda: role_of(manager.leading),
+        settings.custom_labels,
+        {
+            COHORT: lambda key: cohorts.store.get(key),  # noqa: PLW0108 - another store later
+            CLUSTER_QUEUE: informers.cluster_queues.store.get,
+            LOCAL_QUEUE: informers.local_queues.store.get,
+        },
+    )
 
     writer = StatusWriter(client, informers.workloads)
     orders = OrderWriter(writer, recorder, metrics, feed.observe, clock)
@@ -184,6 +204,15 @@ def setup(
         clock=clock,
     )
     workload = workloads.watch(controller(kinds.WORKLOADS, workload_reconciler), informers)
+    follower = WorkloadMetrics(
+        telemetry,
+        metrics,
+        local_queue_metrics,
+        informers.cluster_queue_of,
+        leading=lambda: workload.listening,
+        now=clock.now,
+    )
+    informers.workloads.add_handler(follower.seen)
     queue_metrics = QueueMetrics(telemetry, resources=settings.resource_metrics)
     cluster_queue = controller(
         kinds.CLUSTER_QUEUES,

@@ -9,10 +9,11 @@ import attrs
 
 from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
-from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED
+from kueuelib.api.names import ACTIVE, ADMITTED, EVICTED, QUOTA_RESERVED
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.workload_metrics import eviction_cause, queued_at
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client, PatchType
@@ -59,6 +60,11 @@ class Informers:
     def local_queue(self, key: ObjectKey) -> Obj | None:
         """A LocalQueue."""
         return self.local_queues.store.get(key)
+
+    def cluster_queue_of(self, key: ObjectKey) -> str:
+        """The ClusterQueue of a LocalQueue; empty if there is no such LocalQueue."""
+        queue = self.local_queue(key)
+        return "" if queue is None else queue["spec"].get("clusterQueue") or ""
 
     def cluster_queue(self, name: str) -> Obj | None:
         """A ClusterQueue."""
@@ -165,18 +171,11 @@ class WorkloadReconciler:
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
         if states.is_true(new, EVICTED) and not states.is_true(old, EVICTED):
-            self._metrics.evicted(counted(new), states.condition(new, EVICTED)["reason"])
+            self._metrics.evicted(counted(new), *eviction_cause(new))
         if states.is_true(new, ADMITTED) and not states.is_true(old, ADMITTED):
             reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
             waited, checked = max(now - queued_at(new), 0.0), max(now - reserved, 0.0)
             self._metrics.admitted(counted(new), waited, checked)
-
-
-def queued_at(wl: Obj) -> float:
-    """Since when the workload has been waiting: its last requeue, or its creation."""
-    requeued = states.condition(wl, REQUEUED)
-    since = requeued.get("lastTransitionTime") if requeued.get("status") == "True" else None
-    return parse_time(since or wl["metadata"]["creationTimestamp"])
 
 
 def owners_of(wl: Obj) -> Iterator[Obj]:

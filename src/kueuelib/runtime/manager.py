@@ -130,6 +130,11 @@ class Manager:
         needed = set(START_ORDER) - ({Group.ELECTED} if self._elector is not None else set())
         return needed <= self._started
 
+    @property
+    def leading(self) -> bool | None:
+        """Whether this process leads; None for one that takes no part in an election."""
+        return None if self._elector is None else self._elector_part().leading
+
     def require_leadership(self) -> None:
         """Do nothing while this process may act as the leader; for `Client.guarded`.
 

@@ -42,6 +42,9 @@ MAX_PRIORITIES = 25
 """Distinct priorities of one queue that get a label of their own."""
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
+MoreLabels = Callable[[str, Mapping[str, str]], Mapping[str, str]]
+"""Labels that a series has besides its own, from its name and those."""
+
 
 @attrs.frozen
 class QueueSample:
@@ -88,10 +91,15 @@ class Telemetry:
 
     `counter`, `gauge` and `histogram` return prometheus_client's own objects; asking twice for the
     same name returns the same one.
+
+    Attributes:
+        more_labels: asked at every scrape about every series, so that an answer that changes
+            leaves no series behind.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
+        self.more_labels: MoreLabels = lambda _name, _labels: {}
         self._made: dict[str, Counter | Gauge | Histogram] = {}
         self._queues: dict[str, Callable[[], QueueSample]] = {}
         self.registry.register(_Queues(self._queues))
@@ -130,9 +138,19 @@ class Telemetry:
         assert isinstance(made, Histogram)
         return made
 
+    def sampled(
+        self,
+        name: str,
+        documentation: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        """A gauge whose series are read at every scrape: values by labels."""
+        self.registry.register(_Sampled(name, documentation, labels, read))
+
     def render(self) -> bytes:
         """Everything in the text format, without the `_created` series."""
-        return generate_latest(_WithoutCreated(self.registry))
+        return generate_latest(_Shown(self.registry, self.more_labels))
 
     def add_queue(self, name: str, sample: Callable[[], QueueSample]) -> QueueTimes:
         """Report a work queue; `sample` is called at each scrape."""
@@ -276,16 +294,42 @@ def _few(depth: Mapping[int, int]) -> dict[str, int]:
     return found
 
 
-class _WithoutCreated:
-    """A registry whose samples named `..._created` are left out."""
+class _Sampled:
+    """One gauge that is read at the moment of the scrape."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        self._about = (name, documentation)
+        self._labels = tuple(labels)
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(*self._about, labels=self._labels)
+        for labels, value in self._read().items():
+            family.add_metric(labels, value)
+        yield family
+
+
+class _Shown:
+    """A registry as it is scraped: without samples named `..._created`, with more labels."""
+
+    def __init__(self, registry: CollectorRegistry, more_labels: MoreLabels) -> None:
         self._registry = registry
+        self._more_labels = more_labels
 
     def collect(self) -> Iterator[Metric]:
         for metric in self._registry.collect():
             metric.samples = [
-                sample for sample in metric.samples if not sample.name.endswith("_created")
+                sample._replace(
+                    labels={**sample.labels, **self._more_labels(metric.name, sample.labels)}
+                )
+                for sample in metric.samples
+                if not sample.name.endswith("_created")
             ]
             if metric.samples:
                 yield metric

@@ -24,7 +24,10 @@ async def cohort(world: World, name: str, parent: str = "", **quota: str) -> Non
 
 async def becomes(world: World, line: str, *, shown: bool = True) -> None:
     """Waits until the gauges show a line, or do not any more."""
-    await world.until(lambda: (line in world.telemetry.render().decode()) is shown, line)
+    role = ',replica_role="standalone"'
+    await world.until(
+        lambda: (line in world.telemetry.render().decode().replace(role, "")) is shown, line
+    )
 
 
 async def test_a_queue_uses_the_quota_of_cohorts_above_it(world: World) -> None:

@@ -49,6 +49,8 @@ class World:
         self.scheduler.reserved(where, 2.0)
         self.scheduler.admitted(where, 3.0, 1.0)
         self.scheduler.evicted(where, "Preempted")
+        self.scheduler.ready(where, 5.0, 2.0)
+        self.scheduler.finished(where, 7.0)
 
     def lines(self) -> list[str]:
         text = self.telemetry.render().decode().splitlines()
@@ -78,7 +80,14 @@ def test_every_selected_queue_is_reported_and_no_other() -> None:
             f'{pre}_resource_usage{{flavor="f",{of},resource="cpu"}} 1.5',
             f"{pre}_quota_reserved_workloads_total{{{high}}} 1.0",
             f"{pre}_admitted_workloads_total{{{high}}} 1.0",
-            f'{pre}_evicted_workloads_total{{{high},reason="Preempted"}} 1.0',
+            f'{pre}_evicted_workloads_total{{{high},reason="Preempted",underlying_cause=""}} 1.0',
+            f"{pre}_finished_workloads_total{{{high}}} 1.0",
+            f"{pre}_execution_time_seconds_count{{{high}}} 1.0",
+            f"{pre}_execution_time_seconds_sum{{{high}}} 7.0",
+            f"{pre}_ready_wait_time_seconds_count{{{high}}} 1.0",
+            f"{pre}_ready_wait_time_seconds_sum{{{high}}} 5.0",
+            f"{pre}_admitted_until_ready_wait_time_seconds_count{{{high}}} 1.0",
+            f"{pre}_admitted_until_ready_wait_time_seconds_sum{{{high}}} 2.0",
             f"{pre}_quota_reserved_wait_time_seconds_count{{{high}}} 1.0",
             f"{pre}_quota_reserved_wait_time_seconds_sum{{{high}}} 2.0",
             f"{pre}_admission_wait_time_seconds_count{{{high}}} 1.0",

@@ -60,7 +60,8 @@ async def test_a_workload_that_fits_is_admitted_with_one_patch(world: World) -> 
         assert versions[0] > versions[1]
         text = world.telemetry.render().decode()
         assert 'kueuelib_status_writes_total{purpose="admission",result="ok"} 1.0' in text
-        assert 'kueue_admitted_workloads_total{cluster_queue="cq"} 1.0' in text
+        labels = 'cluster_queue="cq",priority_class="",replica_role="standalone"'
+        assert f"kueue_admitted_workloads_total{{{labels}}} 1.0" in text
 
         async def told() -> bool:
             events = dict(await world.events("wl"))
@@ -131,9 +132,9 @@ async def test_queues_show_counts_usage_and_activity(world: World) -> None:
             return True
 
         await world.until(counted)
-        assert 'kueue_pending_workloads{cluster_queue="cq",status="inadmissible"} 1.0' in (
-            world.telemetry.render().decode()
-        )
+        labels = 'cluster_queue="cq",replica_role="standalone",status="inadmissible"'
+        line = f"kueue_pending_workloads{{{labels}}} 1.0"
+        assert line in world.telemetry.render().decode()
 
 
 async def test_a_local_queue_tells_about_its_cluster_queue(world: World) -> None:

@@ -120,10 +120,12 @@ class Count:
     Attributes:
         what: the name of a counter that the integration has.
         labels: the values of its labels.
+        seconds: a time that is reported with it; None for none.
     """
 
     what: str
     labels: tuple[str, ...]
+    seconds: float | None = None
 
 
 @attrs.frozen

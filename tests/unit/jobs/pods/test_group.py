@@ -178,7 +178,7 @@ def test_a_workload_of_somebody_else_is_refused_and_never_touched(pods, pair):
 def test_an_admitted_group_starts_whole(pods, pair, admitted):
     commands = pods.plan(*pair, workload=admitted)
     assert started(commands) == ["a", "b"]
-    assert of(Count, commands) == [Count("ungated", ("cq",))] * 2
+    assert of(Count, commands) == [Count("ungated", ("cq", "true"), 0.0)] * 2
     assert {c.new["spec"]["nodeSelector"]["pool"] for c in of(Change, commands)} == {"spot"}
     assert [reason for _, reason in events(commands)] == ["Started", "Started"]
 

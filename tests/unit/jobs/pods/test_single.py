@@ -62,7 +62,7 @@ def test_admission_takes_our_gate_only_and_is_counted(pods, workload):
     change, count, event = plan(pods, pod, pods.admitted(workload))
     assert gates_of(change.new) == ("other",)
     assert change.new["spec"]["nodeSelector"] == {"pool": "spot"}
-    assert count == Count("ungated", ("cq",))
+    assert count == Count("ungated", ("cq", "false"), 0.0)
     assert event.reason == "Started"
     assert plan(pods, change.new, pods.admitted(workload)) == ()
 

@@ -1,0 +1,220 @@
+"""What is counted about Workloads from what is stored about them, no matter which part wrote it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kueuelib.api.meta import Obj, ObjectKey, parse_time
+from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED
+from kueuelib.controllers.local_queue_metrics import EVICTION, LocalQueueMetrics, counted
+from kueuelib.machinery.store import Delta
+from kueuelib.workload import states
+
+if TYPE_CHECKING:
+    from kueuelib.controllers.metrics import SchedulerMetrics
+    from kueuelib.runtime.telemetry import Telemetry
+
+NO_RESERVATION: Final = "NoReservation"
+"""Why a Workload is not admitted whose condition does not say so."""
+PENDING_EVALUATION: Final = "PendingEvaluation"
+"""Why a Workload has no quota that no decision was made about yet."""
+PODS_STARTED: Final = "Started"
+WAIT_FOR_START: Final = "WaitForStart"
+WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
+
+_Conditions = Mapping[str, Mapping[str, str]]
+
+
+@attrs.frozen
+class _Group:
+    """Workloads that count together.
+
+    Attributes:
+        queue: their LocalQueue.
+        finished: whether they are over.
+        why: the reason and what is behind it, if they are not admitted.
+    """
+
+    queue: ObjectKey
+    finished: bool = False
+    why: tuple[str, str] = ("", "")
+
+
+class WorkloadMetrics:
+    """Follows Workloads; a handler of their informer.
+
+    Gauges show what is stored, in every replica. Times and counts come from changes that the
+    leader sees.
+
+    Args:
+        telemetry: where to.
+        metrics: for times and counts.
+        local_queues: which LocalQueues are reported.
+        cluster_queue: the ClusterQueue of a LocalQueue; empty if there is no such LocalQueue.
+        leading: whether this replica counts.
+        now: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        metrics: SchedulerMetrics,
+        local_queues: LocalQueueMetrics,
+        cluster_queue: Callable[[ObjectKey], str],
+        *,
+        leading: Callable[[], bool],
+        now: Callable[[], float],
+    ) -> None:
+        self._metrics = metrics
+        self._local_queues = local_queues
+        self._cluster_queue = cluster_queue
+        self._leading = leading
+        self._now = now
+        self._groups: Counter[_Group] = Counter()
+        name, queue = ("name", "namespace"), ("cluster_queue",)
+        for gauge, text, labels, read in (
+            ("finished_workloads", "Finished Workloads.", queue, self._finished),
+            (
+                "unadmitted_workloads",
+                "Workloads that are not admitted.",
+                (*queue, *EVICTION),
+                self._unadmitted,
+            ),
+            ("local_queue_finished_workloads", "Finished Workloads.", name, self._local_finished),
+            (
+                "local_queue_unadmitted_workloads",
+                "Workloads that are not admitted.",
+                (*name, *queue, *EVICTION),
+                self._local_unadmitted,
+            ),
+        ):
+            telemetry.sampled(f"kueue_{gauge}", text, labels, read)
+
+    def seen(self, delta: Delta[Obj]) -> None:
+        """Takes one change of a Workload."""
+        before, after = _conditions(delta.old), _conditions(delta.new)
+        self._regroup(_group(delta.old, before), _group(delta.new, after))
+        if delta.old is not None and delta.new is not None and self._leading():
+            self._count(delta.old, before, delta.new, after)
+
+    def _regroup(self, before: _Group | None, after: _Group | None) -> None:
+        if before != after:
+            if before is not None:
+                self._groups[before] -= 1
+                if not self._groups[before]:
+                    del self._groups[before]
+            if after is not None:
+                self._groups[after] += 1
+
+    def _count(self, old: Obj, before: _Conditions, new: Obj, after: _Conditions) -> None:
+        if _is(FINISHED, after) and not _is(FINISHED, before):
+            self._metrics.finished(counted(new), execution_time(new))
+        ready = after.get(PODS_READY)
+        if ready and _is_first(ready) and not _is_first(before.get(PODS_READY, {})):
+            since = parse_time(ready["lastTransitionTime"])
+            admitted = after.get(ADMITTED)
+            self._metrics.ready(
+                counted(new),
+                since - queued_at(new),
+                since - parse_time(admitted["lastTransitionTime"]) if admitted else 0.0,
+            )
+        if _is(QUOTA_RESERVED, before) and not _is(QUOTA_RESERVED, after) and _is(EVICTED, after):
+            where = counted(old)
+            if where.cluster_queue and not _is(FINISHED, after):
+                latency = self._now() - parse_time(after[EVICTED]["lastTransitionTime"])
+                self._metrics.released(where, eviction_cause(new)[0], latency)
+
+    def _by_queue(self) -> Mapping[tuple[ObjectKey, str], list[tuple[_Group, int]]]:
+        found: dict[tuple[ObjectKey, str], list[tuple[_Group, int]]] = {}
+        for group, number in self._groups.items():
+            cluster_queue = self._cluster_queue(group.queue)
+            if cluster_queue:
+                found.setdefault((group.queue, cluster_queue), []).append((group, number))
+        return found
+
+    def _sums(self, *, finished: bool, local: bool) -> dict[tuple[str, ...], float]:
+        sums: Counter[tuple[str, ...]] = Counter()
+        for (queue, cluster_queue), groups in self._by_queue().items():
+            if local and not self._local_queues.reports(queue):
+                continue
+            name = (queue.name, queue.namespace) if local else ()
+            for group, number in groups:
+                if group.finished != finished:
+                    continue
+                own = () if local and finished else (cluster_queue,)
+                sums[(*name, *own, *(() if finished else group.why))] += number
+        return {labels: float(number) for labels, number in sums.items()}
+
+    def _finished(self) -> dict[tuple[str, ...], float]:
+        return self._sums(finished=True, local=False)
+
+    def _unadmitted(self) -> dict[tuple[str, ...], float]:
+        return self._sums(finished=False, local=False)
+
+    def _local_finished(self) -> dict[tuple[str, ...], float]:
+        return self._sums(finished=True, local=True)
+
+    def _local_unadmitted(self) -> dict[tuple[str, ...], float]:
+        return self._sums(finished=False, local=True)
+
+
+def queued_at(wl: Obj) -> float:
+    """Since when the workload has been waiting: its last requeue, or its creation."""
+    requeued = states.condition(wl, REQUEUED)
+    since = requeued.get("lastTransitionTime") if requeued.get("status") == "True" else None
+    return parse_time(since or wl["metadata"]["creationTimestamp"])
+
+
+def execution_time(wl: Obj) -> float | None:
+    """Seconds from admission to the end, with earlier admissions; None if it was not admitted."""
+    admitted, finished = states.condition(wl, ADMITTED), states.condition(wl, FINISHED)
+    if admitted.get("status") != "True":
+        return None
+    earlier = float(states.status_of(wl).get("accumulatedPastExecutionTimeSeconds") or 0)
+    times = [parse_time(each["lastTransitionTime"]) for each in (finished, admitted)]
+    return earlier + times[0] - times[1]
+
+
+def eviction_cause(wl: Obj) -> tuple[str, str]:
+    """Why a Workload is evicted: the reason, and what is behind it if that is something else."""
+    reason = states.condition(wl, EVICTED)["reason"]
+    if reason.startswith(f"{states.DEACTIVATED}DueTo"):
+        return states.DEACTIVATED, reason.removeprefix(f"{states.DEACTIVATED}DueTo")
+    if reason == states.PODS_READY_TIMEOUT:
+        ready = states.condition(wl, PODS_READY).get("reason")
+        return reason, WAIT_FOR_RECOVERY if ready == WAIT_FOR_RECOVERY else WAIT_FOR_START
+    return reason, ""
+
+
+def _conditions(wl: Obj | None) -> _Conditions:
+    """All conditions by type; every Workload comes by here often."""
+    found = wl and wl.get("status")
+    return {each["type"]: each for each in found.get("conditions") or ()} if found else {}
+
+
+def _is(type: str, conditions: _Conditions) -> bool:
+    return type in conditions and conditions[type].get("status") == "True"
+
+
+def _is_first(ready: Mapping[str, str]) -> bool:
+    """Whether pods are ready for the first time since the admission."""
+    return ready.get("status") == "True" and ready.get("reason") == PODS_STARTED
+
+
+def _group(wl: Obj | None, conditions: _Conditions) -> _Group | None:
+    """Where a Workload counts; None for one that is admitted or on its way out."""
+    if wl is None:
+        return None
+    metadata = wl["metadata"]
+    queue = ObjectKey(metadata.get("namespace") or "", wl["spec"].get("queueName") or "")
+    if _is(FINISHED, conditions):
+        return _Group(queue, finished=True)
+    if _is(ADMITTED, conditions) or metadata.get("deletionTimestamp"):
+        return None
+    reserved = conditions.get(QUOTA_RESERVED, {})
+    cause = "" if _is(QUOTA_RESERVED, conditions) else reserved.get("reason", PENDING_EVALUATION)
+    return _Group(queue, why=(conditions.get(ADMITTED, {}).get("reason", NO_RESERVATION), cause))
