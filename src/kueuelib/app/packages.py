@@ -1,7 +1,7 @@
 """A Helm chart and a kustomize base, made of the objects that `kueuelib install` writes.
 
 The templates of the chart only put values into places: `{{ toJson .Values.image }}`, the namespace
-also into longer texts, and one condition around the ServiceMonitor.
+also into longer texts, and conditions around the objects that an option adds or changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import attrs
 
 from kueuelib.api.crd import to_yaml
 from kueuelib.api.meta import Obj
@@ -31,7 +33,7 @@ _FILES: Final[Mapping[str, str]] = {
     "NetworkPolicy": "manager",
     "PodDisruptionBudget": "manager",
     "Deployment": "manager",
-    "ServiceMonitor": "monitor",
+    "ServiceMonitor": "manager",
     "APIService": "visibility",
 }
 """The file of each kind; everything else is about permissions."""
@@ -51,6 +53,12 @@ _VALUES: Final[Mapping[str, Obj]] = {
     "serviceMonitor": {
         "type": "boolean",
         "description": "Whether to write a ServiceMonitor for the Prometheus operator.",
+    },
+    "visibilityPort": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 65535,
+        "description": "visibilityServer.bindPort of config, 8082 by default; 0 without this key.",
     },
 }
 
@@ -107,22 +115,47 @@ def values_of(deployed: Deployed) -> Obj:
         "config": deployed.config,
         "resources": deployed.resources,
         "serviceMonitor": deployed.service_monitor,
+        "visibilityPort": deployed.visibility_port or 0,
     }
 
 
 def _templates(frameworks: tuple[str, ...]) -> dict[str, str]:
-    marked = Deployed(image="@image@", config="@config@", service_monitor=True)
-    found = {}
-    installation = Installation("@namespace@", deployed=marked, frameworks=frameworks)
-    for name, objects in _by_file(installation).items():
-        if name == "namespace":
+    plain = Deployed(image="@image@", config="@config@")
+    port = cast("int", "@visibilityPort@")
+    options = {
+        "serviceMonitor": attrs.evolve(plain, service_monitor=True),
+        "visibilityPort": attrs.evolve(plain, visibility_port=port),
+    }
+    without = _marked_objects(plain, frameworks)
+    texts: dict[tuple[str, str], str] = {key: _document(obj) for key, obj in without.items()}
+    for option, deployed in options.items():
+        for key, obj in _marked_objects(deployed, frameworks).items():
+            if obj == without.get(key):
+                continue
+            otherwise = f"{{{{- else }}}}\n{texts[key]}" if key in texts else ""
+            texts[key] = (
+                f"{{{{- if .Values.{option} }}}}\n{_document(obj)}{otherwise}{{{{- end }}}}\n"
+            )
+    found: dict[str, str] = {}
+    for (kind, _), text in texts.items():
+        if kind == "Namespace":
             continue  # helm makes it: --create-namespace
-        text = _PLACE.sub(_value, _documents(_marked(obj) for obj in objects))
-        text = text.replace("@namespace@", "{{ .Release.Namespace }}")  # inside an expression
-        if name == "monitor":
-            text = f"{{{{- if .Values.serviceMonitor }}}}\n{text}{{{{- end }}}}\n"
-        found[name] = text
+        name = _file_of(kind)
+        found[name] = found.get(name, "") + text
     return found
+
+
+def _marked_objects(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[tuple[str, str], Obj]:
+    installation = Installation("@namespace@", deployed=deployed, frameworks=frameworks)
+    return {
+        (obj["kind"], obj["metadata"]["name"]): _marked(obj) for obj in installation.manifests()
+    }
+
+
+def _document(obj: Obj) -> str:
+    """One object of a template, with expressions for its marks."""
+    text = _PLACE.sub(_value, f"---\n{to_yaml(obj)}")
+    return text.replace("@namespace@", "{{ .Release.Namespace }}")  # inside an expression
 
 
 def _value(place: re.Match[str]) -> str:
@@ -144,8 +177,12 @@ def _marked(obj: Obj) -> Obj:
 def _by_file(installation: Installation) -> dict[str, list[Obj]]:
     found: dict[str, list[Obj]] = {}
     for obj in installation.manifests():
-        found.setdefault(_FILES.get(obj["kind"], "permissions"), []).append(obj)
+        found.setdefault(_file_of(obj["kind"]), []).append(obj)
     return found
+
+
+def _file_of(kind: str) -> str:
+    return _FILES.get(kind, "permissions")
 
 
 def _documents(objects: Iterable[Any]) -> str:

@@ -18,7 +18,7 @@ import yaml
 from click.testing import CliRunner
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.deployment import Deployed
+from kueuelib.app.deployment import NAME, Deployed
 from kueuelib.app.installation import Installation
 from kueuelib.app.packages import values_of, write_chart, write_kustomize
 from kueuelib.cli.root import app
@@ -29,10 +29,13 @@ CHANGED = Deployed(
     config='apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n# "{{ x }}"\n',
     resources={"limits": {"memory": "1Gi"}},
     service_monitor=True,
+    visibility_port=8082,
 )
 ACTION = re.compile(r"\{\{ toJson \.(\w+)\.(\w+) \}\}")
 NAMESPACE = "{{ .Release.Namespace }}"
-CONDITION = re.compile(r"\{\{- if \.Values\.(\w+) \}\}\n(.*)\{\{- end \}\}\n", re.DOTALL)
+CONDITION = re.compile(
+    r"\{\{- if \.Values\.(\w+) \}\}\n(.*?)(?:\{\{- else \}\}\n(.*?))?\{\{- end \}\}\n", re.DOTALL
+)
 
 
 def rendered(chart: Path, namespace: str, values: dict[str, Any]) -> list[Obj]:
@@ -41,7 +44,7 @@ def rendered(chart: Path, namespace: str, values: dict[str, Any]) -> list[Obj]:
     known = {"Values": values, "Release": {"Namespace": namespace}}
     for path in sorted((chart / "templates").iterdir()):
         text = path.read_text()
-        text = CONDITION.sub(lambda one: one[2] if values[one[1]] else "", text)
+        text = CONDITION.sub(lambda one: one[2] if values[one[1]] else one[3] or "", text)
         text = text.replace(NAMESPACE, namespace)
         assert "{{" not in ACTION.sub("", text), path
         text = ACTION.sub(lambda one: json.dumps(known[one[1]][one[2]]), text)
@@ -70,7 +73,12 @@ def wanted(namespace: str, deployed: Deployed) -> dict[tuple[str, str], Obj]:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "deployed"), [("kueue-system", Deployed()), ("123", CHANGED)]
+    ("namespace", "deployed"),
+    [
+        ("kueue-system", Deployed()),
+        ("kueue-system", Deployed(visibility_port=9000)),
+        ("123", CHANGED),
+    ],
 )
 def test_the_chart_gives_what_is_installed(
     tmp_path: Path, namespace: str, deployed: Deployed
@@ -86,6 +94,17 @@ def test_the_chart_gives_what_is_installed(
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         objects = [obj for obj in yaml.safe_load_all(done.stdout) if obj]
         assert by_name(objects) == wanted(namespace, deployed)
+
+
+def test_the_chart_registers_the_visibility_api_only_with_a_port(tmp_path: Path) -> None:
+    write_chart(tmp_path, Deployed())
+    values = values_of(Deployed())
+    for port, versions in ((0, 0), (8082, 2)):
+        objects = by_name(rendered(tmp_path, "ns", {**values, "visibilityPort": port}))
+        assert sum(kind == "APIService" for kind, _ in objects) == versions
+        (container,) = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"]
+        served = [one["containerPort"] for one in container["ports"] if one["name"] == "visibility"]
+        assert served == [port] * bool(port)
 
 
 def test_the_values_are_described_and_nothing_else_is_taken(tmp_path: Path) -> None:
