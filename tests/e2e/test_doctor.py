@@ -24,6 +24,7 @@ from kueuelib.app.configuration import load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import all_checks
 from kueuelib.app.doctor.reading import read
+from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import connect
 from kueuelib.testing.background import BackgroundServer
@@ -397,6 +398,7 @@ def queue_status(**status: Any) -> Callable[[Ward], Any]:
 COHORTS = f"{KUEUE}/cohorts"
 LOCAL = f"{KUEUE}/namespaces/default/localqueues"
 NOT_ACTIVE = {**ACTIVE, **SINCE, "status": "False"}
+OLD_VALUES: Obj = {"metadata": {"annotations": {RESTART_NEEDED: "webhook.port"}}}
 OWN_LEASE = f"{LEASES.format('kueue-system')}/{LEASE}"
 CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "a kind is not defined": (
@@ -442,6 +444,10 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "nobody leads": (
         lambda ward: ward.changed(OWN_LEASE, {"spec": {"holderIdentity": ""}}),
         {("leader", f"Lease kueue-system/{LEASE}")},
+    ),
+    "the leader uses old values": (
+        lambda ward: ward.changed(OWN_LEASE, OLD_VALUES),
+        {("restart-needed", f"Lease kueue-system/{LEASE}")},
     ),
     "another one leads": (
         lambda ward: ward.with_one(LEASES.format("default"), lease("default", "theirs")),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from rest import JOBS, WORKLOADS, Rest, eventually, is_true, job, queues
-from warm import Processes
+from warm import Processes, kueuelib
 
+from kueuelib.testing import processes
 from kueuelib.testing.processes import LocalCluster, free_port
 
 
@@ -52,3 +54,31 @@ def test_retention_and_metrics_change_and_what_needs_a_restart_is_told(
     (line,) = metrics("kueuelib_configuration_restart_needed{")
     assert 'key="manageJobsWithoutQueueName"' in line
     assert "a restart is needed" in log.read_text()
+
+
+def test_doctor_names_the_keys_that_need_a_restart_until_there_was_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elects = processes.CONFIG.replace("leaderElect: false", 'leaderElect: true, retryPeriod: "1s"')
+    monkeypatch.setattr(processes, "CONFIG", elects)
+    with Processes(tmp_path) as started:
+        cluster = LocalCluster(started)
+        cluster.start()
+        path = tmp_path / "config.yaml"
+
+        def problems() -> list[str]:
+            args = ("-o", "json", "--kubeconfig", cluster.kubeconfig, "--config", path)
+            found = json.loads(kueuelib("doctor", *args).stdout)["findings"]
+            return [one["problem"] for one in found if one["check"] == "restart-needed"]
+
+        eventually(lambda: "became leader" in (tmp_path / "manager.log").read_text())
+        assert problems() == []
+        path.write_text(path.read_text() + "manageJobsWithoutQueueName: true\n")
+        eventually(problems)
+        (problem,) = problems()
+        assert "leads with old values of manageJobsWithoutQueueName" in problem
+        started.stop("manager")
+        cluster.settings = "manageJobsWithoutQueueName: true"
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        eventually(lambda: not problems())

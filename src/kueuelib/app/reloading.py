@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PERIOD: Final = 10.0
 """Seconds between two reads of the file."""
+RESTART_NEEDED: Final = "kueuelib.dev/restart-needed"
+"""The annotation of the Lease that names the keys whose new values need a restart."""
 _STRATEGY: Final = "waitForPodsReady.requeuingStrategy"
 LIVE: Final = frozenset(
     {
@@ -94,6 +96,7 @@ class ConfigurationFile:
         configuration: what the manager was started with.
         take: called with the configuration that applies from now on.
         telemetry: where it reports.
+        announce: called with the keys whose new values take effect only at the next start.
         period: seconds between two reads.
     """
 
@@ -104,9 +107,11 @@ class ConfigurationFile:
         take: Callable[[Configuration], None],
         telemetry: Telemetry,
         *,
+        announce: Callable[[tuple[str, ...]], None] = lambda _: None,
         period: float = PERIOD,
     ) -> None:
         self._path = path
+        self._announce = announce
         self._current = configuration
         self._take = take
         self._period = period
@@ -170,5 +175,6 @@ class ConfigurationFile:
         for key in keys:
             self._restart.labels(key).set(1)
         self._held_back = keys
+        self._announce(keys)
         if keys:
             self._log.warning("a restart is needed for new values", keys=keys)

@@ -18,7 +18,7 @@ from kueuelib.app.configuration import OFF, Configuration
 from kueuelib.app.entries import EntryKeeper
 from kueuelib.app.installation import converted_crds
 from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
-from kueuelib.app.reloading import ConfigurationFile
+from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
 from kueuelib.app.webhooks import register
 from kueuelib.controllers.manifests import manager_user
@@ -168,6 +168,7 @@ async def assemble_manager(
     With `recording`, the input and the decisions of the engine are written to a file. With `file`,
     the manager follows changes of that configuration file.
     """
+    manager.annotate_lease(RESTART_NEEDED, "")  # of this life: the last one may have left others
     workers = configuration.controller.group_kind_concurrency
     recorder = EventRecorder(client, "kueue", telemetry=telemetry)
     manager.add(Group.EVENTS, recorder, "event recorder")
@@ -234,7 +235,10 @@ async def assemble_manager(
             controllers.use_life(life_settings(found))
             controllers.report(found.metrics.local_queue_metrics.selector)
 
-        followed = ConfigurationFile(file, configuration, take, telemetry)
+        def announce(keys: tuple[str, ...]) -> None:
+            manager.annotate_lease(RESTART_NEEDED, ", ".join(keys))
+
+        followed = ConfigurationFile(file, configuration, take, telemetry, announce=announce)
         manager.add(Group.OTHERS, followed, "configuration file")
 
 

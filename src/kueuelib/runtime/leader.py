@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
+
 from kueuelib.api.kinds import LEASES
 from kueuelib.errors import ApiError, ConfigError, LeadershipLost, NotFound, TransportError
 from kueuelib.machinery.election import ElectionCore, ElectionOptions
@@ -99,6 +101,12 @@ class Elector:
         """Acquire the Lease as soon as it is free; calling again does nothing."""
         self._core.standing = True
         self._stood.set()
+
+    def annotate(self, key: str, value: str) -> None:
+        """The Lease gets an annotation when it is acquired or renewed next."""
+        options = self._core.options
+        annotations = {**options.annotations, key: value}
+        self._core.options = attrs.evolve(options, annotations=annotations)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Acquire, then renew until cancelled; `ready` is called once this process leads.

@@ -135,6 +135,11 @@ class Manager:
         """Whether this process leads; None for one that takes no part in an election."""
         return None if self._elector is None else self._elector_part().leading
 
+    def annotate_lease(self, key: str, value: str) -> None:
+        """The Lease says something while this process leads; without an election nothing does."""
+        if self._elector is not None:
+            self._elector_part().annotate(key, value)
+
     def require_leadership(self) -> None:
         """Do nothing while this process may act as the leader; for `Client.guarded`.
 

@@ -52,11 +52,17 @@ class Following:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "c.yaml"
         self.taken: list[Configuration] = []
+        self.announced: list[tuple[str, ...]] = []
         self.telemetry = Telemetry()
         self.write(**WAITING)
         started = load_configuration(self.path)
         self.part = ConfigurationFile(
-            self.path, started, self.taken.append, self.telemetry, period=600.0
+            self.path,
+            started,
+            self.taken.append,
+            self.telemetry,
+            announce=self.announced.append,
+            period=600.0,
         )
 
     def write(self, **content: Any) -> None:
@@ -93,6 +99,7 @@ async def test_sighup_takes_over_holds_back_and_refuses(tmp_path: Path) -> None:
         await world.until(lambda: told in world.lines())
         world.write(**LIVE_VALUES)
         await world.until(lambda: told not in world.lines())
+        assert world.announced == [(key,), ()]
         assert len(world.taken) == 1
     finally:
         task.cancel()

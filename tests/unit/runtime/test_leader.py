@@ -86,6 +86,30 @@ async def test_the_first_leads_and_keeps_renewing(leases):
     assert not found.is_leader()
 
 
+async def test_what_the_leader_notes_on_its_lease_replaces_what_the_last_one_noted(leases):
+    def noted() -> dict[str, str]:
+        return (leases.lease or {}).get("metadata", {}).get("annotations", {})
+
+    async def until(wanted: dict[str, str]) -> None:
+        async with asyncio.timeout(60):
+            while noted() != wanted:
+                await asyncio.sleep(0.01)
+
+    first, second = elector(leases, "a", release_on_cancel=True), elector(leases, "b")
+    first.annotate("note", "old")
+    task = await leading(first)
+    await until({"note": "old"})
+    first.annotate("note", "new")
+    await until({"note": "new"})
+    task.cancel()
+    await asyncio.wait([task])
+    second.annotate("note", "")
+    task = await leading(second)
+    await until({"note": ""})
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_the_second_waits_until_the_first_lets_go(leases):
     first, second = elector(leases, "a", release_on_cancel=True), elector(leases, "b")
     task = await leading(first)

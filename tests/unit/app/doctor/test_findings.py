@@ -15,6 +15,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.app.fair_sharing import FairSharing
+from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.runtime.webhook.certs import DAY, Names, renewed
 
 NOW = float(int(time.time()))
@@ -144,6 +145,10 @@ def leave(patient: Any) -> None:
 
 def die(patient: Any) -> None:
     patient.get("Lease")["spec"]["renewTime"] = format_time(patient.now - 100)
+
+
+def lead_with_old_values(patient: Any) -> None:
+    patient.get("Lease")["metadata"]["annotations"] = {RESTART_NEEDED: "webhook.port"}
 
 
 def lead_elsewhere(patient: Any) -> None:
@@ -356,6 +361,8 @@ CASES = [
     (leave, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "the last one has left"),
     (die, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
      "manager-1 renewed it 100s ago, for 15 s"),
+    (lead_with_old_values, "restart-needed", WARNING,
+     "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "leads with old values of webhook.port"),
     (lead_elsewhere, "another-leader", ERROR, "Lease other/c1f6bfd2.kueue.x-k8s.io",
      "a second manager"),
     (run_the_go_manager, "another-manager", ERROR, "Deployment other/kueue",

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from kueuelib.api.ages import duration
 from kueuelib.api.kinds import KUEUE, LEASES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.app.deployment import NAME
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 _GO_MANAGER = re.compile(r"(^|/)kueue(@|:|$)")
@@ -52,6 +54,22 @@ def _is_fresh(snapshot: Snapshot, lease: Obj) -> bool:
     spec = lease.get("spec") or {}
     renewed = spec.get("renewTime")
     return bool(spec.get("holderIdentity") and renewed) and snapshot.age(renewed) <= _seconds(lease)
+
+
+@check("restart-needed", LEASES.kind)
+def restart_needed(snapshot: Snapshot) -> Iterator[Finding]:
+    """Keys of the configuration file whose new values the leader uses only after a restart."""
+    election = snapshot.configuration.leader_election
+    namespace = election.resource_namespace or snapshot.namespace
+    lease = snapshot.find(LEASES.kind, election.resource_name, namespace)
+    keys = "" if lease is None else annotations_of(lease).get(RESTART_NEEDED, "")
+    if lease is not None and keys and _is_fresh(snapshot, lease):
+        problem = (
+            f"{lease['spec']['holderIdentity']} leads with old values of {keys}: its configuration "
+            "file was changed, and these keys take effect at the next start"
+        )
+        fix = f"kubectl -n {snapshot.namespace} rollout restart deployment {NAME}"
+        yield Finding(Severity.WARNING, subject_of(LEASES.kind, lease), problem, fix)
 
 
 @check("another-leader", LEASES.kind)
