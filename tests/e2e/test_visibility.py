@@ -19,6 +19,7 @@ API = "/apis/visibility.kueue.x-k8s.io"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
+OF_ELSEWHERE = OF_LOCAL.replace("/default/", "/kube-system/")
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 
 
@@ -92,29 +93,82 @@ def test_a_tenant_sees_the_queues_of_the_own_namespace_only(
     seen: tuple[LocalCluster, Rest], tmp_path: Path
 ) -> None:
     cluster, rest = seen
-    account = {"metadata": {"name": "tenant"}}
-    rest.create("/api/v1/namespaces/default/serviceaccounts", account)
     rule = {
         "apiGroups": ["visibility.kueue.x-k8s.io"],
         "resources": ["localqueues/pendingworkloads"],
         "verbs": ["get"],
     }
-    rest.create(f"{RBAC}/namespaces/default/roles", {**account, "rules": [rule]})
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
-    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": "default"}
-    binding = {**account, "roleRef": ref, "subjects": [subject]}
-    rest.create(f"{RBAC}/namespaces/default/rolebindings", binding)
-    path = "/api/v1/namespaces/default/serviceaccounts/tenant/token"
+    rest.create(
+        f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "tenant"}, "rules": [rule]}
+    )
+    config = person(cluster, rest, tmp_path, "tenant")
+    bind(rest, "tenant", "Role", "tenant", "default")
+    with Rest(config) as tenant:
+        assert len(tenant.get(OF_LOCAL)["items"]) == 2
+        for other in (OF_QUEUE, OF_ELSEWHERE):
+            code, text = refused(tenant, other)
+            assert (code, "cannot get resource" in text) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("role", "namespace", "sees"),
+    [
+        ("kueue-pending-workloads-cq-viewer-role", "", {OF_QUEUE}),
+        ("kueue-pending-workloads-lq-viewer-role", "default", {OF_LOCAL}),
+        ("kueue-pending-workloads-lq-viewer-role", "kube-system", {OF_ELSEWHERE}),
+        ("kueue-batch-admin-role", "", {OF_QUEUE, OF_LOCAL, OF_ELSEWHERE}),
+        ("kueue-batch-user-role", "default", {OF_LOCAL}),
+        ("view", "default", {OF_LOCAL}),
+        ("", "", set()),
+    ],
+)
+def test_the_roles_that_are_installed_suffice_and_nothing_else_does(
+    seen: tuple[LocalCluster, Rest], tmp_path: Path, role: str, namespace: str, sees: set[str]
+) -> None:
+    cluster, rest = seen
+    name = f"{role or 'stranger'}-{namespace or 'all'}"
+    config = person(cluster, rest, tmp_path, name)
+    if role:
+        bind(rest, name, "ClusterRole", role, namespace)
+    with Rest(config) as somebody:
+
+        def found() -> set[str]:
+            paths = (OF_QUEUE, OF_LOCAL, OF_ELSEWHERE)
+            return {path for path in paths if status(somebody, path) != 403}
+
+        eventually(lambda: found() == sees)  # a cluster fills aggregated roles in a moment later
+        assert found() == sees
+
+
+def person(cluster: LocalCluster, rest: Rest, folder: Path, name: str) -> Path:
+    """A kubeconfig of somebody who may do nothing yet."""
+    rest.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    path = f"/api/v1/namespaces/default/serviceaccounts/{name}/token"
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = rest.create(path, asked)["status"]["token"]
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
-    (tmp_path / "kc").write_text(yaml.safe_dump(config))
-    with Rest(tmp_path / "kc") as tenant:
-        assert len(tenant.get(OF_LOCAL)["items"]) == 2
-        for other in (OF_QUEUE, OF_LOCAL.replace("/default/", "/kube-system/")):
-            code, text = refused(tenant, other)
-            assert (code, "cannot get resource" in text) == (403, True)
+    found = folder / "kubeconfig"
+    found.write_text(yaml.safe_dump(config))
+    return found
+
+
+def bind(rest: Rest, name: str, kind: str, role: str, namespace: str) -> None:
+    """Gives a person a role, in one namespace or everywhere."""
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+    body = {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]}
+    where = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
+    rest.create(f"{RBAC}/{where}", body)
+
+
+def status(rest: Rest, path: str) -> int:
+    """The status code of a GET."""
+    try:
+        rest.get(path)
+    except httpx.HTTPStatusError as error:
+        return error.response.status_code
+    return 200
 
 
 def test_the_api_server_verifies_the_certificate(seen: tuple[LocalCluster, Rest]) -> None:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from kueuelib.api.kinds import API_SERVICES
+from kueuelib.api.kinds import API_SERVICES, KUEUE
 from kueuelib.api.meta import Obj
 from kueuelib.controllers.manifests import APP, SERVICE_ACCOUNT, VISIBILITY_SERVICE, cluster_role
-from kueuelib.controllers.visibility.summary import GROUP, VERSIONS
+from kueuelib.controllers.visibility.summary import GROUP, SUBRESOURCE, VERSIONS
 
 ROLE: Final = "kueue-visibility-role"
 _RBAC: Final = "rbac.authorization.k8s.io"
+_GROUPS = {
+    **{
+        f"rbac.authorization.k8s.io/aggregate-to-{one}": "true" for one in ("admin", "edit", "view")
+    },
+    f"rbac.{KUEUE}/batch-admin": "true",
+}
+_VIEWERS = (
+    ("cq", "clusterqueues", _GROUPS),
+    ("lq", "localqueues", {**_GROUPS, f"rbac.{KUEUE}/batch-user": "true"}),
+)
+"""What waits in a kind of queue: the roles to see it, with the labels by which others get it."""
 
 
 def api_service_names() -> list[str]:
@@ -46,11 +57,22 @@ def visibility_manifests(namespace: str, port: int) -> list[Obj]:
             },
         },
         cluster_role(ROLE, [rule]),
+        *(_viewer(short, plural, groups) for short, plural, groups in _VIEWERS),
         _binding("kueue-visibility-rolebinding", "ClusterRole", ROLE, namespace),
         _binding("kueue-visibility-delegator", "ClusterRole", "system:auth-delegator", namespace),
         _binding("kueue-visibility-server-auth-reader", "Role", reader, namespace),
         *(_api_service(version, namespace) for version in VERSIONS),
     ]
+
+
+def _viewer(short: str, plural: str, labels: dict[str, str]) -> Obj:
+    """The role of people who may read what waits in their queues of one kind."""
+    rule = {
+        "apiGroups": [GROUP],
+        "resources": [f"{plural}/{SUBRESOURCE}"],
+        "verbs": ["get", "list", "watch"],
+    }
+    return cluster_role(f"kueue-pending-workloads-{short}-viewer-role", [rule], labels)
 
 
 def _api_service(version: str, namespace: str) -> Obj:
