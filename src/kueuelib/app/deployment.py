@@ -24,6 +24,8 @@ HEALTH_PORT = 8081
 METRICS_SERVICE = "kueue-controller-manager-metrics-service"
 CONFIG_MAP = "kueue-manager-config"
 CONFIG_FILE = "controller_manager_config.yaml"
+CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - in the container
+"""Where a manager in a container looks for certificates if its configuration does not say."""
 USER = 65532
 """The user of the image, who owns nothing in it."""
 CONFIGURATION = (
@@ -44,6 +46,8 @@ class Deployed:
         resources: what a pod asks for, and its limits.
         service_monitor: whether a ServiceMonitor of the Prometheus operator is written.
         visibility_port: where the visibility API is served; None when it is not.
+        certificates: the Secret with certificates from elsewhere, and the folder where the
+            configuration expects them; None when the manager makes its own.
     """
 
     image: str = attrs.field(factory=lambda: f"kueuelib:{version('kueuelib')}")
@@ -52,6 +56,7 @@ class Deployed:
     resources: Obj = attrs.field(factory=lambda: RESOURCES)
     service_monitor: bool = False
     visibility_port: int | None = None
+    certificates: tuple[str, str] | None = None
 
     @property
     def ports(self) -> dict[str, int]:
@@ -79,12 +84,14 @@ class Deployed:
         ]
 
     def _deployment(self, namespace: str) -> Obj:
+        mounted = [] if self.certificates is None else [self.certificates]
         pod = {
             "serviceAccountName": SERVICE_ACCOUNT,
             "containers": [self._container()],
             "volumes": [
                 {"name": "config", "configMap": {"name": CONFIG_MAP}},
                 {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+                *({"name": "certificates", "secret": {"secretName": name}} for name, _ in mounted),
             ],
             "securityContext": {
                 "runAsNonRoot": True,
@@ -118,6 +125,7 @@ class Deployed:
         }
 
     def _container(self) -> Obj:
+        mounted = [] if self.certificates is None else [self.certificates]
         return {
             "name": "manager",
             "image": self.image,
@@ -138,8 +146,29 @@ class Deployed:
             "volumeMounts": [
                 {"name": "config", "mountPath": "/etc/kueue", "readOnly": True},
                 {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in the container
+                *(
+                    {"name": "certificates", "mountPath": folder, "readOnly": True}
+                    for _, folder in mounted
+                ),
             ],
         }
+
+
+def certificates_of(configuration: Configuration, source: Path) -> tuple[str, str] | None:
+    """The Secret with certificates from elsewhere and its folder, as `Deployed` takes them.
+
+    Raises:
+        ConfigError: the folder cannot be one of a container.
+    """
+    wanted = configuration.internal_cert_management
+    if wanted.enable:
+        return None
+    folder = configuration.webhook.cert_dir or CERTIFICATES
+    if not folder.startswith("/"):
+        raise ConfigError(
+            str(source), f"webhook.certDir: {folder!r} is not a whole path", "begin it with /"
+        )
+    return wanted.webhook_secret_name, folder
 
 
 def check_configuration(
@@ -166,7 +195,6 @@ def check_configuration(
         ),
         "health.livenessEndpointName": (configuration.health.liveness_endpoint_name, "/healthz"),
         "health.readinessEndpointName": (configuration.health.readiness_endpoint_name, "/readyz"),
-        "internalCertManagement.enable": (configuration.internal_cert_management.enable, True),
         "namespace": (configuration.namespace or namespace, namespace),
     }
     for key, (found, wanted) in expected.items():

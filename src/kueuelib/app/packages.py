@@ -68,13 +68,15 @@ def write_chart(folder: Path, deployed: Deployed, frameworks: tuple[str, ...] = 
 
     Args:
         folder: becomes the chart; it is created when it is missing.
-        deployed: the defaults of the values.
+        deployed: the defaults of the values; certificates from elsewhere are not one of them.
         frameworks: the bundled kinds that the manager may queue besides Jobs and Pods.
 
     Returns:
         The files.
     """
-    files = {f"templates/{name}.yaml": text for name, text in _templates(frameworks).items()}
+    files = {
+        f"templates/{name}.yaml": text for name, text in _templates(deployed, frameworks).items()
+    }
     release = version("kueuelib")
     chart = {
         "apiVersion": "v2",
@@ -119,8 +121,8 @@ def values_of(deployed: Deployed) -> Obj:
     }
 
 
-def _templates(frameworks: tuple[str, ...]) -> dict[str, str]:
-    plain = Deployed(image="@image@", config="@config@")
+def _templates(deployed: Deployed, frameworks: tuple[str, ...]) -> dict[str, str]:
+    plain = Deployed(image="@image@", config="@config@", certificates=deployed.certificates)
     port = cast("int", "@visibilityPort@")
     options = {
         "serviceMonitor": attrs.evolve(plain, service_monitor=True),
@@ -128,8 +130,8 @@ def _templates(frameworks: tuple[str, ...]) -> dict[str, str]:
     }
     without = _marked_objects(plain, frameworks)
     texts: dict[tuple[str, str], str] = {key: _document(obj) for key, obj in without.items()}
-    for option, deployed in options.items():
-        for key, obj in _marked_objects(deployed, frameworks).items():
+    for option, with_it in options.items():
+        for key, obj in _marked_objects(with_it, frameworks).items():
             if obj == without.get(key):
                 continue
             otherwise = f"{{{{- else }}}}\n{texts[key]}" if key in texts else ""

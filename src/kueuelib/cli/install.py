@@ -10,7 +10,7 @@ import attrs
 
 from kueuelib.api.crd import to_yaml
 from kueuelib.app.configuration import load_configuration
-from kueuelib.app.deployment import Deployed, check_configuration
+from kueuelib.app.deployment import Deployed, certificates_of, check_configuration
 from kueuelib.app.installation import Installation, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
 from kueuelib.errors import ConfigError
@@ -57,7 +57,8 @@ class Options:
             server = configuration.visibility_server
             port = None if server is None else server.bind_port
             text = self.config.read_text()
-            found = attrs.evolve(found, config=text, visibility_port=port)
+            secret = certificates_of(configuration, self.config)
+            found = attrs.evolve(found, config=text, visibility_port=port, certificates=secret)
         return found
 
     def frameworks(self) -> tuple[str, ...]:

@@ -218,3 +218,43 @@ def test_the_default_configuration_is_a_good_one() -> None:
     found = parse_configuration(yaml.safe_load(CONFIGURATION), "default")
     assert found.integrations.frameworks == ("batch/job", "pod")
     assert found.leader_election == Configuration().leader_election
+
+
+@pytest.mark.parametrize(
+    ("text", "mount"),
+    [
+        ("webhook: {certDir: /certs}\n", {"mountPath": "/certs"}),
+        ("", {"mountPath": "/tmp/k8s-webhook-server/serving-certs"}),
+    ],
+)
+def test_certificates_from_elsewhere_are_mounted_where_the_manager_looks(
+    tmp_path: Path, text: str, mount: Obj
+) -> None:
+    config = tmp_path / "config.yaml"
+    management = "internalCertManagement: {enable: false, webhookSecretName: theirs}\n"
+    config.write_text(f"{CONFIGURATION}{management}{text}")
+    chart = tmp_path / "chart"
+    printed = CliRunner().invoke(app, ["install", "--print", "--config", str(config)])
+    written = CliRunner().invoke(app, ["install", "--chart", str(chart), "--config", str(config)])
+    assert (printed.exit_code, written.exit_code) == (0, 0), printed.output + written.output
+    pod = only([*yaml.safe_load_all(printed.output)], "Deployment")["spec"]["template"]["spec"]
+    assert {"name": "certificates", "secret": {"secretName": "theirs"}} in pod["volumes"]
+    (container,) = pod["containers"]
+    expected = {"name": "certificates", "readOnly": True, **mount}
+    assert expected in container["volumeMounts"]
+    template = (chart / "templates" / "manager.yaml").read_text()
+    assert "secretName: theirs" in template
+
+
+def test_a_folder_that_no_container_can_have_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    text = "internalCertManagement: {enable: false}\nwebhook: {certDir: certs}\n"
+    config.write_text(CONFIGURATION + text)
+    done = CliRunner().invoke(app, ["install", "--print", "--config", str(config)])
+    assert isinstance(done.exception, ConfigError)
+    assert "webhook.certDir: 'certs' is not a whole path" in str(done.exception)
+
+
+def test_own_certificates_are_not_mounted() -> None:
+    pod = only(plan(), "Deployment")["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["volumes"]] == ["config", "tmp"]
