@@ -1,0 +1,92 @@
+"""The live page with 2,000 Workloads in Chromium: how late a change appears, how soon keys act."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from figures import milliseconds, show
+
+from kueuelib.testing.background import BackgroundServer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+from browser import ABSENT, CHROMIUM, Page, browser
+from rest import KUEUE, Rest
+from test_pending import Users
+from test_report import STATUS, row, served, shown, workload
+
+WAITING = 2000
+CHANGES = 5
+WATCH = """
+window.longest = 0;
+new PerformanceObserver(list => {
+  for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
+}).observe({entryTypes: ['longtask']});
+"""
+LONGEST = "((found) => { window.longest = 0; return found / 1000; })(window.longest)"
+KEY = """
+new Promise(done => {
+  const filter = document.getElementById('filter'), since = performance.now();
+  new MutationObserver((_, watch) => {
+    watch.disconnect();
+    requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - since)));
+  }).observe(document.getElementById('found'), {childList: true});
+  filter.value = '%s';
+  filter.dispatchEvent(new Event('input', {bubbles: true}));
+})
+"""
+MARK = "for (const row of document.querySelectorAll('tr[data-find]')) row.marked = true;"
+MARKED = "[...document.querySelectorAll('tr[data-find]')].filter(row => row.marked).length"
+SIZE = "document.documentElement.outerHTML.length"
+
+
+async def _appearances(page: Page, rest: Rest) -> list[float]:
+    """Seconds from the answer of the server to a row on the page."""
+    found = []
+    for number in range(CHANGES):
+        rest.create(f"{KUEUE}/namespaces/ns/workloads", workload(f"new-{number}"))
+        since = time.perf_counter()
+        await page.until(shown(f"new-{number}"))
+        found.append(time.perf_counter() - since)
+    return found
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason=ABSENT)
+async def test_a_live_page_with_two_thousand_workloads(tmp_path: Path) -> None:
+    with BackgroundServer(authorization="rbac") as server:
+        users = Users(server, tmp_path)
+        with Rest(users.admin) as rest:
+            for number in range(WAITING - 1):
+                rest.create(f"{KUEUE}/namespaces/ns/workloads", workload(f"w-{number}", 3))
+            with served(users.admin) as url:
+                async with browser(tmp_path / "profile") as page:
+                    opened = time.perf_counter()
+                    await page.open(url)
+                    await page.until(f"{STATUS} === 'Live.'")
+                    opened = time.perf_counter() - opened
+                    await page.until(shown("w", f"w-{WAITING - 2}"))
+                    await page.ask(WATCH)
+                    keys = [
+                        await page.ask(KEY % text) / 1000 for text in ("w-1", "w-19", "w-199", "")
+                    ]
+                    of_keys = await page.ask(LONGEST)
+                    await page.ask(MARK)
+                    appearances = await _appearances(page, rest)
+                    of_changes, kept = await page.ask(LONGEST), await page.ask(MARKED)
+                    size = await page.ask(SIZE)
+                    assert await page.ask(f"{row('w')} !== null")
+    show(
+        f"a live page with {WAITING} waiting Workloads",
+        (
+            ("until it is live", milliseconds([opened])),
+            ("a change until it appears", milliseconds(appearances)),
+            ("a key in the filter until its rows are shown", milliseconds(keys)),
+            ("the longest task of the browser while typing", milliseconds([of_keys])),
+            ("the longest task of the browser while rows come", milliseconds([of_changes])),
+            ("rows that changes left alone", f"{kept} of {WAITING}"),
+            ("HTML", f"{size / 1e6:.2f} MB"),
+        ),
+    )
